@@ -1,0 +1,1 @@
+"""Pure functions: records or a Timeline in, frozen results out."""

@@ -1,0 +1,1 @@
+"""Lightning hooks feed probes; probes feed records."""

@@ -1,0 +1,21 @@
+"""The exceptions that this package raises on purpose, each with what was given and what to do."""
+
+
+class GpuProfError(Exception):
+    """Base of every error raised on purpose by lightning_gpuprof."""
+
+
+class ConfigError(GpuProfError, ValueError):
+    """A setting that cannot work: says what was given, what follows, and what would work."""
+
+
+class RecordError(GpuProfError):
+    """A run directory or record file that cannot be read, or is not one of ours."""
+
+
+class SchemaError(RecordError):
+    """A record written by a newer schema than this version reads."""
+
+
+class TraceError(GpuProfError):
+    """A trace file that is of no known kind, or holds nothing that can be read."""

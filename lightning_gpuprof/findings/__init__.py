@@ -1,0 +1,1 @@
+"""Rules, one per file; RULES lists them."""

@@ -1,0 +1,79 @@
+"""What a rule returns: a finding with its evidence, its saving and its place."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(str, Enum):
+    """How much a finding holds the run back."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Range:
+    """An interval in the unit of the field that holds it.
+
+    >>> Range(low=10, high=30).middle
+    20.0
+    """
+
+    low: int
+    high: int
+
+    @property
+    def middle(self) -> float:
+        """Halfway between the bounds: what findings are ranked by."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place that a finding applies to; only the fields that are known are set."""
+
+    file: str | None = None
+    line: int | None = None
+    source: str | None = None
+    phase: str | None = None
+    rank: int | None = None
+    kernel: str | None = None
+    name: str | None = None
+    """A callback, logger, module or operator by name."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that holds the run back, and the change that removes it.
+
+    Args:
+        id: Kebab-case name of the failing state; also the rule file's name.
+        severity: How much it matters.
+        title: One sentence with its number.
+        advice: The change to make.
+        evidence: Numbers; every key ends in its unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
+            `_count`).
+        saving_ns: Expected saving per step, low to high.
+        confidence: 0 to 1: how sure the rule is that this is the cause.
+        where: Places it applies to.
+        change: The change as code to paste, where there is one.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    advice: str
+    evidence: dict[str, int | float]
+    saving_ns: Range
+    confidence: float
+    where: tuple[Where, ...] = ()
+    change: str | None = None
+
+
+@dataclass(frozen=True)
+class Abstained:
+    """A rule had no input: says what was not measured."""
+
+    id: str
+    reason: str

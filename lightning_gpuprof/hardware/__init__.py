@@ -1,0 +1,1 @@
+"""Peaks of known devices, and their lookup."""

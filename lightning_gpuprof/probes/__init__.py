@@ -1,0 +1,1 @@
+"""Measures inside the training process, with torch alone: no Lightning, no files."""

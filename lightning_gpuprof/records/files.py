@@ -1,0 +1,100 @@
+"""Where a run's files lie, and the little of a file system that reading them takes."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+PLUGIN_DIR = os.path.join("plugins", "gpuprof")
+"""Under the run's log dir; TensorBoard's own convention for what a plugin keeps."""
+TRACE_SUFFIX = ".pt.trace.json.gz"
+ANALYSIS_SUFFIX = ".analysis.json"
+_RECORD_NAME = re.compile(r"rank(\d+)\.jsonl")
+
+
+def record_name(rank: int) -> str:
+    """Return the record file's name for a rank.
+
+    >>> record_name(3)
+    'rank3.jsonl'
+    """
+    return f"rank{rank}.jsonl"
+
+
+def trace_name(rank: int, session: int, cycle: int) -> str:
+    """Return the trace file's name: by rank and cycle, and by session from the second on.
+
+    >>> trace_name(0, 0, 2), trace_name(1, 1, 0)
+    ('rank0-cycle2.pt.trace.json.gz', 'rank1-session1-cycle0.pt.trace.json.gz')
+    """
+    part = f"-session{session}" if session else ""
+    return f"rank{rank}{part}-cycle{cycle}{TRACE_SUFFIX}"
+
+
+class FileSystem(Protocol):
+    """What readers need; TensorBoard's gfile is fitted to it for remote log dirs."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; an empty list where there is none."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's content."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        ...
+
+
+class LocalFiles:
+    """`FileSystem` on this machine's disks."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        return os.path.exists(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; an empty list where there is none."""
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's content."""
+        return Path(path).read_bytes()
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        return os.path.getsize(path)
+
+
+LOCAL = LocalFiles()
+
+
+def plugin_dir(run: str) -> str:
+    """Return the folder of our files for a run's log dir; accepts that folder itself too."""
+    run = os.path.normpath(run)
+    return run if run.endswith(PLUGIN_DIR) else os.path.join(run, PLUGIN_DIR)
+
+
+def record_files(run: str, fs: FileSystem = LOCAL) -> dict[int, str]:
+    """Return the record file of each rank, by rank; empty where the run has none."""
+    folder = plugin_dir(run)
+    found = {}
+    for name in fs.listdir(folder):
+        if match := _RECORD_NAME.fullmatch(name):
+            found[int(match[1])] = os.path.join(folder, name)
+    return dict(sorted(found.items()))
+
+
+def find_runs(root: str) -> Iterator[str]:
+    """Yield the log dirs at or under a folder that hold records of ours, sorted by path."""
+    for folder, subfolders, _ in os.walk(root):
+        subfolders.sort()
+        if record_files(folder):
+            yield folder
+        subfolders[:] = [name for name in subfolders if name != "plugins"]

@@ -1,0 +1,31 @@
+"""The one list of phases that a training step's wall time is split into."""
+
+from enum import Enum
+
+
+class Phase(str, Enum):
+    """A part of the training loop; the values are the names on disk and in every view."""
+
+    DATA_WAIT = "data_wait"
+    HOST_TO_DEVICE = "host_to_device"
+    FORWARD = "forward"
+    ZERO_GRAD = "zero_grad"
+    BACKWARD = "backward"
+    CLIP_GRADIENTS = "clip_gradients"
+    OPTIMIZER_STEP = "optimizer_step"
+    CALLBACKS = "callbacks"
+    LOGGING = "logging"
+    CHECKPOINT = "checkpoint"
+    VALIDATION = "validation"
+    OTHER = "other"
+
+
+CONSOLE_GROUPS: dict[str, tuple[Phase, ...]] = {
+    "data": (Phase.DATA_WAIT,),
+    "h2d": (Phase.HOST_TO_DEVICE,),
+    "fwd": (Phase.FORWARD,),
+    "bwd": (Phase.BACKWARD,),
+    "opt": (Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP),
+    "other": (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.OTHER),
+}
+"""The six labels of the `[PROFILE]` console line; together they cover every phase once."""

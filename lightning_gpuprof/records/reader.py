@@ -1,0 +1,165 @@
+"""Reads a run's record files back: sessions of typed records with numpy columns."""
+
+import os
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.files import LOCAL, FileSystem, record_files
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import (
+    NOT_MEASURED,
+    SCHEMA_VERSION,
+    Record,
+    RunEnd,
+    RunStart,
+    StepsWindow,
+)
+
+Int64 = npt.NDArray[np.int64]
+_R = TypeVar("_R")
+_DECODER = msgspec.json.Decoder(Record)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One fit, validate, test or predict call of one rank.
+
+    `columns` hold one int64 per step, in step order, for every column name of `StepsWindow`;
+    a column that some windows lack is filled with 0 (host) or `NOT_MEASURED` (device).
+    """
+
+    start: RunStart
+    records: tuple[Record, ...]
+    columns: dict[str, Int64]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def end(self) -> RunEnd | None:
+        """The closing record, absent while the run is live or where it was killed."""
+        ends = self.all(RunEnd)
+        return ends[-1] if ends else None
+
+    @property
+    def steps(self) -> int:
+        """Number of recorded steps."""
+        return len(self.columns["dur_ns"]) if "dur_ns" in self.columns else 0
+
+    def all(self, kind: type[_R]) -> list[_R]:
+        """Return the records of one type, in the order written."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+    def phase_ns(self, phase: Phase) -> Int64 | None:
+        """Return the host self time of a phase for each step, or None where not measured."""
+        if phase.value not in self.start.phases or not self.steps:
+            return None
+        zeros = np.zeros(self.steps, dtype=np.int64)
+        return self.columns.get(f"phase/{phase.value}", zeros)
+
+
+@dataclass(frozen=True)
+class RankRecords:
+    """All sessions of one rank's record file."""
+
+    rank: int
+    sessions: tuple[Session, ...]
+    warnings: tuple[str, ...]
+
+
+def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
+    """Read every rank's records of a run.
+
+    Args:
+        run: The run's log dir (or its `plugins/gpuprof` folder).
+        fs: Where it lies.
+
+    Returns:
+        By rank; ranks without a whole session are left out.
+
+    Raises:
+        RecordError: There is no such folder, or it holds no records.
+    """
+    if not fs.exists(run):
+        raise RecordError(
+            f"{run} does not exist. Pass the log dir of a run, such as lightning_logs/version_0."
+        )
+    files = record_files(run, fs)
+    if not files:
+        raise RecordError(
+            f"{run} holds no records of lightning_gpuprof. Train with "
+            "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."
+        )
+    ranks = {}
+    for rank, path in files.items():
+        ranks[rank] = parse_records(rank, fs.read_bytes(path), name=os.path.basename(path))
+    return ranks
+
+
+def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
+    """Parse one record file's content; lines that cannot be read are skipped and said.
+
+    Raises:
+        SchemaError: Not raised: a session of a newer schema is left out with a warning.
+    """
+    sessions: list[Session] = []
+    warnings: list[str] = []
+    begun: list[Record] = []
+    skipping = False
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            record = _DECODER.decode(line)
+        except msgspec.MsgspecError as error:
+            if number == len(lines):
+                warnings.append(
+                    f"{name}: the last line is torn (the run was killed or is being "
+                    "written); it is skipped."
+                )
+            else:
+                warnings.append(f"{name}:{number}: not a record, skipped ({error}).")
+            continue
+        if isinstance(record, RunStart):
+            _close(begun, sessions)
+            begun = []
+            skipping = record.schema_version > SCHEMA_VERSION
+            if skipping:
+                warnings.append(
+                    f"{name}:{number}: written with record schema {record.schema_version}; this "
+                    f"version reads up to {SCHEMA_VERSION}. Upgrade lightning-gpuprof to see it."
+                )
+                continue
+        if not skipping and (begun or isinstance(record, RunStart)):
+            begun.append(record)
+    _close(begun, sessions)
+    return RankRecords(rank=rank, sessions=tuple(sessions), warnings=tuple(warnings))
+
+
+def _close(records: list[Record], sessions: list[Session]) -> None:
+    if records:
+        start = records[0]
+        assert isinstance(start, RunStart)
+        windows = [record for record in records if isinstance(record, StepsWindow)]
+        others = tuple(record for record in records if not isinstance(record, StepsWindow))
+        sessions.append(Session(start=start, records=others, columns=_columns(windows)))
+
+
+def _columns(windows: list[StepsWindow]) -> dict[str, Int64]:
+    names = dict.fromkeys(name for window in windows for name in window.columns)
+    columns = {}
+    for name in names:
+        missing = NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
+        # One concatenation of raw bytes per column: a million steps take a tenth of a second.
+        parts = [
+            window.columns[name].unpack()
+            if name in window.columns
+            else np.full(window.count, missing, dtype=np.int64)
+            for window in windows
+        ]
+        columns[name] = np.concatenate(parts)
+    return columns

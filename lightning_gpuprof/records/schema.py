@@ -1,0 +1,272 @@
+"""What a run leaves on disk: one JSON line per record, told apart by `kind`.
+
+A record file is `<log dir>/plugins/gpuprof/rank<r>.jsonl`. It is only ever appended to. A `run`
+line begins a *session* (a fit, validate, test or predict call, also after a resume); the lines
+that follow belong to it until the next `run` line. Times are int ns on the host's monotonic
+clock, counted from the session's start (`RunStart.started_unix_ns` is that instant in Unix time).
+
+Not measured is absent: a column that is missing was not measured, except that a phase named in
+`RunStart.phases` whose column is missing from a window was zero throughout it.
+"""
+
+from enum import IntFlag
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+SCHEMA_VERSION = 1
+NOT_MEASURED = -1
+"""In a device column: this step's mark was lost or arrived too late."""
+
+
+class StepFlag(IntFlag):
+    """What was special about a step; the column `flags` holds their sum."""
+
+    WARMUP = 1
+    """Among the first steps of the session (allocator, cudnn benchmark, lazy initialisation)."""
+    COMPILED = 2
+    """torch.compile compiled something during this step."""
+    PROFILED = 4
+    """torch.profiler was recording."""
+    VALIDATION = 8
+    CHECKPOINT = 16
+    EPOCH_START = 32
+    """The first step of an epoch: data workers may have been starting."""
+    WATCHED = 64
+    """The sync detector was watching."""
+    UNFINISHED = 128
+    """An exception or interrupt ended the step early."""
+    LOGGED = 256
+    """A logger was called."""
+
+
+class Column(msgspec.Struct, array_like=True, frozen=True):
+    """One value per step, packed: `["i4", "<base64>"]`, little-endian; i4 where all fit."""
+
+    dtype: str
+    data: bytes
+
+    @classmethod
+    def pack(cls, values: "npt.ArrayLike") -> "Column":
+        """Pack a 1-d array of integers.
+
+        >>> Column.pack([1, 2, 3]).unpack().tolist()
+        [1, 2, 3]
+        """
+        array = np.asarray(values, dtype="<i8")
+        fits = array.size == 0 or (array.min() >= -(2**31) and array.max() < 2**31)
+        dtype = "i4" if fits else "i8"
+        return cls(dtype, array.astype("<" + dtype).tobytes())
+
+    def unpack(self) -> "npt.NDArray[np.int64]":
+        """Return the values as int64, one per step of the window."""
+        if self.dtype not in ("i4", "i8"):
+            raise ValueError(f"unknown column type {self.dtype!r}")
+        return np.frombuffer(self.data, dtype="<" + self.dtype).astype(np.int64)
+
+
+class _Record(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
+    pass
+
+
+class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The device this rank trains on; `type` is cpu, cuda, hip or mps."""
+
+    type: str
+    name: str | None = None
+    index: int | None = None
+    count: int | None = None
+    total_bytes: int | None = None
+    driver: str | None = None
+    capability: str | None = None
+    """Compute capability as "9.0" (NVIDIA) or architecture as "gfx942" (AMD)."""
+
+
+class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Settings of the training DataLoader, where it is one."""
+
+    num_workers: int | None = None
+    batch_size: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    prefetch_factor: int | None = None
+    length: int | None = None
+
+
+class RunStart(_Record, tag="run"):
+    """Begins a session."""
+
+    schema_version: int
+    session: int
+    """0 for the first session in this file, then 1, 2, ..."""
+    stage: str
+    """fit, validate, test or predict."""
+    started_unix_ns: int
+    rank: int
+    local_rank: int = 0
+    node_rank: int = 0
+    world_size: int = 1
+    host: str = ""
+    pid: int = 0
+    cpu_count: int | None = None
+    versions: dict[str, str] = {}
+    """python, torch, lightning, lightning_gpuprof, cuda or hip."""
+    trainer: dict[str, Any] = {}
+    """strategy, precision, accumulate_grad_batches, max_epochs, max_steps, ..."""
+    model: dict[str, Any] = {}
+    """class, parameters (count), parameter_bytes, dtypes, optimizers, compiled."""
+    device: Device | None = None
+    loader: Loader | None = None
+    config: dict[str, Any] = {}
+    timer: str = "tap"
+    """"tap" (by the Trainer's profiler actions) or "hooks" (fallback: some phases merged)."""
+    phases: list[str] = []
+    """The phases that this session measures; with timer "hooks" some are missing."""
+
+
+class StepsWindow(_Record, tag="steps"):
+    """The steps of one window: readable totals first, then one packed value per step.
+
+    Columns by name: `step` (global batch count of the session, from 0), `epoch`, `batch_idx`,
+    `start_ns`, `dur_ns`, `flags`, `samples` (batch size), `phase/<phase>` (host self time),
+    `part/<phase>/<name>` (the share of a named callback, logger or region in that phase),
+    `device/<phase>` (device time), `run_ahead/<phase>` (device behind host at that phase's end),
+    `device_dur`. Host columns of a step add up: sum of `phase/*` is `dur_ns`.
+    """
+
+    first_step: int
+    count: int
+    total_ns: int
+    phase_total_ns: dict[str, int]
+    columns: dict[str, Column]
+
+
+class OutsideSpan(_Record, tag="outside"):
+    """Wall time that belongs to no step: before the first, between epochs, after the last."""
+
+    where: str
+    """setup, epoch_start, epoch_end, teardown."""
+    start_ns: int
+    dur_ns: int
+    phase_ns: dict[str, int]
+    part_ns: dict[str, int] = {}
+    """By `<phase>/<name>`."""
+
+
+class Memory(_Record, tag="memory"):
+    """Device memory at a window's end, as torch names it; peaks are since the previous window."""
+
+    step: int
+    allocated_bytes: int
+    reserved_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    total_bytes: int
+    free_bytes: int | None = None
+    active_bytes: int | None = None
+    alloc_retries: int | None = None
+    ooms: int | None = None
+    samples: int | None = None
+    """Batch size seen in this window, where it was one."""
+    phase_peak_bytes: dict[str, int] = {}
+    kind_bytes: dict[str, int] = {}
+    """parameters, gradients, optimizer_state, activations, other."""
+
+
+class Scalars(_Record, tag="scalars"):
+    """Deferred values under their own step numbers; `None` where a step gave none."""
+
+    steps: list[int]
+    values: dict[str, list[float | None]]
+
+
+class ProfilerCycle(_Record, tag="cycle"):
+    """One finished cycle of the torch.profiler schedule."""
+
+    cycle: int
+    first_step: int
+    last_step: int
+    trace_file: str
+    """Relative to the record file's folder; once analysed, `<trace_file>.analysis.json` is
+    beside it."""
+    stop_ns: int | None = None
+    export_ns: int | None = None
+    trace_bytes: int | None = None
+
+
+class Advice(_Record, tag="advice"):
+    """The batch-size suggestion as of a step."""
+
+    step: int
+    batch_size: int
+    suggested_batch_size: int | None = None
+    low: int | None = None
+    high: int | None = None
+    reason: str = ""
+    """Why it was withheld, or what widened it."""
+    details: dict[str, Any] = {}
+
+
+class SyncSite(_Record, tag="sync"):
+    """A host sync found by the sync detector, one line of code."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+    owner: str
+    """user, lightning, metric, callback:<name>, logger:<name>, dataloader."""
+    operation: str
+    count: int
+    steps_watched: int
+    blocked_ns: int | None = None
+    would_sync: bool = False
+    """Seen on a CPU: would sync on a GPU."""
+    phase: str | None = None
+
+
+class ProbeDisabled(_Record, tag="probe_disabled"):
+    """A probe of ours failed and was switched off for the rest of the session."""
+
+    probe: str
+    step: int
+    error: str
+    traceback: str
+
+
+class Note(_Record, tag="note"):
+    """A fact about the run that a rule or reader needs, e.g. `anomaly_mode: true`."""
+
+    step: int
+    name: str
+    value: Any = None
+    message: str = ""
+
+
+class RunEnd(_Record, tag="end"):
+    """Ends a session in good order; without it the run is live or was killed."""
+
+    status: str
+    """finished, exception or interrupted."""
+    wall_ns: int
+    steps: int
+    own_cost_ns_per_step: int | None = None
+    """What this package itself took of each step, by its own clock."""
+    error: str | None = None
+
+
+Record = (
+    RunStart
+    | StepsWindow
+    | OutsideSpan
+    | Memory
+    | Scalars
+    | ProfilerCycle
+    | Advice
+    | SyncSite
+    | ProbeDisabled
+    | Note
+    | RunEnd
+)

@@ -1,0 +1,1 @@
+"""Reads trace files of any profiler into one Timeline of columns."""

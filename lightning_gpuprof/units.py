@@ -1,0 +1,43 @@
+"""The only Python that formats a number for people; everything else passes ints and fractions."""
+
+GIB = 2**30
+_TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
+_BYTE_STEPS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def duration(ns: float) -> str:
+    """Format nanoseconds with three significant digits.
+
+    >>> duration(1_234_000_000), duration(41_500_000), duration(950), duration(-2_000_000)
+    ('1.23 s', '41.5 ms', '950 ns', '-2.00 ms')
+    """
+    for scale, unit in _TIME_STEPS:
+        if abs(ns) >= scale:
+            return f"{_three_digits(ns / scale)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def percent(frac: float) -> str:
+    """Format a fraction of 1 as a percentage with one decimal.
+
+    >>> percent(0.1234)
+    '12.3%'
+    """
+    return f"{frac * 100:.1f}%"
+
+
+def size(num_bytes: float) -> str:
+    """Format bytes in powers of 1024.
+
+    >>> size(3 * 2**30), size(1536), size(12)
+    ('3.00 GiB', '1.50 KiB', '12 B')
+    """
+    for scale, unit in _BYTE_STEPS:
+        if abs(num_bytes) >= scale:
+            return f"{_three_digits(num_bytes / scale)} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+def _three_digits(value: float) -> str:
+    digits = len(str(int(abs(value))))
+    return f"{value:.{max(0, 3 - digits)}f}"

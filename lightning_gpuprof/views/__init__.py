@@ -1,0 +1,1 @@
+"""Turns results and findings into payloads, console text and HTML; layout only."""
