@@ -1,0 +1,56 @@
+# The commands of this repository; `make help` lists them. Each makes what it needs in .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+RUNS ?= runs
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test tensorboard check bench gpu docs golden clean
+
+help: ## List these commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed ## Train the example model, print its report, then the gain of the fix
+	$(BIN)/python example_projects/char_lm/demo.py --runs $(RUNS)
+
+tensorboard: $(VENV)/.installed ## Open TensorBoard on the demo's runs (PROFILE tab)
+	$(BIN)/tensorboard --logdir $(RUNS)
+
+test: $(VENV)/.installed-dev ## Run every test that this machine can run
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if command -v npx >/dev/null 2>&1; then npx --yes -p typescript@5.9.3 tsc -p tsconfig.json; \
+	else echo "npx not found: the browser modules' types were not checked"; fi
+
+bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writes benchmarks/results
+	$(BIN)/python benchmarks/run.py
+
+gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand
+	$(PYTHON) benchmarks/gpu.py
+
+docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
+	$(BIN)/python docs/generate.py
+
+golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a diff
+	GOLDEN=write $(BIN)/python -m pytest tests/views
+
+clean: ## Remove .venv, caches and the demo's runs
+	rm -rf $(VENV) $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
