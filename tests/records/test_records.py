@@ -1,0 +1,178 @@
+import msgspec
+import numpy as np
+import pytest
+
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.files import find_runs, plugin_dir, record_files, trace_name
+from lightning_gpuprof.records.phases import CONSOLE_GROUPS, Phase
+from lightning_gpuprof.records.reader import parse_records, read_run
+from lightning_gpuprof.records.schema import (
+    NOT_MEASURED,
+    SCHEMA_VERSION,
+    Column,
+    RunEnd,
+    RunStart,
+    StepsWindow,
+)
+from lightning_gpuprof.records.writer import RecordWriter, next_session
+
+
+def start(session=0, schema_version=SCHEMA_VERSION, phases=("forward", "backward")):
+    return RunStart(
+        schema_version=schema_version,
+        session=session,
+        stage="fit",
+        started_unix_ns=1,
+        rank=0,
+        phases=list(phases),
+    )
+
+
+def window(first_step=0, **columns):
+    count = len(next(iter(columns.values())))
+    return StepsWindow(
+        first_step=first_step,
+        count=count,
+        total_ns=0,
+        phase_total_ns={},
+        columns={name.replace("__", "/"): Column.pack(values) for name, values in columns.items()},
+    )
+
+
+def write(run, *records, rank=0):
+    writer = RecordWriter(run, rank=rank)
+    for record in records:
+        writer.write(record)
+    writer.flush()
+    return writer.path
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    end = RunEnd(status="finished", wall_ns=9, steps=3)
+    write(
+        tmp_path, start(), window(dur_ns=[5, 6], phase__forward=[2, 3]), window(2, dur_ns=[7]), end
+    )
+
+    (session,) = read_run(str(tmp_path))[0].sessions
+
+    assert session.steps == 3
+    assert session.columns["dur_ns"].tolist() == [5, 6, 7]
+    assert session.end == end
+
+
+def test_a_host_column_missing_from_a_window_is_zero_and_a_device_column_is_not_measured(tmp_path):
+    write(
+        tmp_path,
+        start(),
+        window(dur_ns=[5], phase__forward=[2], device__forward=[1]),
+        window(1, dur_ns=[7]),
+    )
+
+    (session,) = read_run(str(tmp_path))[0].sessions
+
+    assert session.phase_ns(Phase.FORWARD).tolist() == [2, 0]
+    assert session.columns["device/forward"].tolist() == [1, NOT_MEASURED]
+
+
+def test_a_phase_that_the_session_does_not_measure_is_none_and_a_measured_one_without_column_zero(
+    tmp_path,
+):
+    write(tmp_path, start(), window(dur_ns=[5]))
+    (session,) = read_run(str(tmp_path))[0].sessions
+
+    assert session.phase_ns(Phase.CHECKPOINT) is None
+    assert session.phase_ns(Phase.BACKWARD).tolist() == [0]
+
+
+def test_a_torn_last_line_is_skipped_and_ended_by_the_next_writer(tmp_path):
+    path = write(tmp_path, start(), window(dur_ns=[5]))
+    path.write_bytes(path.read_bytes() + b'{"kind":"steps","first')
+
+    torn = read_run(str(tmp_path))[0]
+    assert torn.sessions[0].steps == 1
+    assert "torn" in torn.warnings[0]
+
+    write(tmp_path, start(session=1), window(dur_ns=[5, 5]))
+    mended = read_run(str(tmp_path))[0]
+    assert [session.steps for session in mended.sessions] == [1, 2]
+    assert "not a record" in mended.warnings[0]
+
+
+def test_a_newer_schema_is_named_and_left_out_and_older_sessions_stay(tmp_path):
+    newer = start(session=1, schema_version=SCHEMA_VERSION + 1)
+    write(tmp_path, start(), window(dur_ns=[5]), newer, window(dur_ns=[6]))
+
+    records = read_run(str(tmp_path))[0]
+
+    assert [session.steps for session in records.sessions] == [1]
+    assert f"schema {SCHEMA_VERSION + 1}" in records.warnings[0]
+
+
+def test_foreign_lines_and_files_do_no_harm(tmp_path):
+    path = write(tmp_path, start(), window(dur_ns=[5]))
+    path.write_bytes(b'{"kind":"else"}\nhello\n' + path.read_bytes())
+    (path.parent / "notes.txt").write_text("mine")
+
+    records = read_run(str(tmp_path))[0]
+
+    assert records.sessions[0].steps == 1
+    assert len(records.warnings) == 2
+
+
+def test_windows_of_one_file_with_unequal_columns_keep_their_rows():
+    lines = [start(), window(dur_ns=[1]), window(1, dur_ns=[2], flags=[4])]
+    data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
+    (session,) = parse_records(0, data, name="rank0.jsonl").sessions
+    assert session.columns["flags"].tolist() == [0, 4]
+
+
+def test_a_missing_run_and_a_run_without_records_say_what_to_do(tmp_path):
+    with pytest.raises(RecordError, match="does not exist"):
+        read_run(str(tmp_path / "nowhere"))
+    with pytest.raises(RecordError, match=r"GpuProfCallback"):
+        read_run(str(tmp_path))
+
+
+def test_sessions_are_numbered_on(tmp_path):
+    assert next_session(tmp_path, rank=0) == 0
+    write(tmp_path, start(), start(session=1))
+    assert next_session(tmp_path, rank=0) == 2
+
+
+def test_a_failed_flush_keeps_the_lines_for_the_next(tmp_path):
+    blocked = tmp_path / "plugins"
+    blocked.write_text("a file where a folder must be")
+    writer = RecordWriter(tmp_path, rank=0)
+    writer.write(start())
+    with pytest.raises(OSError, match="plugins"):
+        writer.flush()
+    blocked.unlink()
+    writer.flush()
+    assert len(read_run(str(tmp_path))[0].sessions) == 1
+
+
+def test_runs_are_found_below_a_folder_by_their_records(tmp_path):
+    write(tmp_path / "b", start())
+    write(tmp_path / "a" / "version_0", start(), rank=1)
+    (tmp_path / "c").mkdir()
+
+    found = list(find_runs(str(tmp_path)))
+
+    assert found == [str(tmp_path / "a" / "version_0"), str(tmp_path / "b")]
+    assert list(record_files(found[0])) == [1]
+    assert plugin_dir(plugin_dir("x")) == plugin_dir("x")
+
+
+@pytest.mark.parametrize("values", [[], [0], [-1, 2**31 - 1], [2**31], [-(2**40), 2**62]])
+def test_a_column_keeps_every_int64(values):
+    assert Column.pack(values).unpack().tolist() == values
+    assert Column.pack(values).unpack().dtype == np.int64
+
+
+def test_console_groups_cover_every_phase_once():
+    grouped = [phase for group in CONSOLE_GROUPS.values() for phase in group]
+    assert sorted(grouped) == sorted(Phase)
+
+
+def test_trace_names_end_as_tensorboard_and_hta_expect():
+    assert trace_name(3, 0, 1).endswith(".pt.trace.json.gz")
