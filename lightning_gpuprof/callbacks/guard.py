@@ -37,16 +37,18 @@ def guarded(
     The first failure warns once with the traceback, writes `ProbeDisabled` to the owner's
     `_output` (where it has one) and calls the owner's `_release()` (where it has one), which
     must put back whatever the owner changed. From then on every guarded hook of that owner
-    returns None at once. `ConfigError` passes, as do `KeyboardInterrupt` and `SystemExit`. The
-    guarded hook named `setup` begins a new run: it enables its owner again.
+    returns None at once, but for `teardown` and `on_exception`, in which sessions end. The hook
+    `setup` begins a new run: it enables its owner again. `ConfigError` passes, as do
+    `KeyboardInterrupt` and `SystemExit`.
     """
     begins_run = hook.__name__ == "setup"
+    ends_run = hook.__name__ in ("teardown", "on_exception")
 
     @functools.wraps(hook)
     def guarded_hook(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
         if begins_run:
             self.__dict__.pop(_DISABLED, None)
-        elif _DISABLED in self.__dict__:
+        elif _DISABLED in self.__dict__ and not ends_run:
             return None
         try:
             return hook(self, *args, **kwargs)
@@ -66,6 +68,8 @@ def is_disabled(owner: object) -> bool:
 
 def disable(owner: Any, error: BaseException) -> None:
     """Switch a probe off for the run, say why once, and write it to the run's records."""
+    if is_disabled(owner):
+        return
     setattr(owner, _DISABLED, True)
     name = type(owner).__name__
     text = "".join(traceback.format_exception(error))

@@ -33,7 +33,8 @@ class RunOutput:
         run_dir: The run's log dir.
         rank: Global rank of this process.
         session: Number of this session in the rank's file, from 0.
-        step: The step now running; kept by `PhaseTimer`.
+        step_flags: Flags (`StepFlag`) of the step now running, for other callbacks to add to;
+            `PhaseTimer` takes them at its end.
         timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
         phases: The phases measured, for `RunStart`.
         config: The configuration, for `RunStart`.
@@ -44,7 +45,7 @@ class RunOutput:
         self.rank = int(trainer.global_rank)
         self.session = attempt(lambda: next_session(run_dir, rank=self.rank), 0)
         self.stage = stage_of(trainer)
-        self.step = 0
+        self.step_flags = 0
         self.timer = ""
         self.phases: list[str] = []
         self.config: dict[str, Any] = {}
@@ -54,6 +55,7 @@ class RunOutput:
         self.started_unix_ns = time.time_ns()
         self._trainer = ref(trainer)
         self._writer = RecordWriter(run_dir, rank=self.rank)
+        self._step: Callable[[], int] = _no_steps
         self._waiting: list[Record] | None = []
         self._failures = 0
 
@@ -82,6 +84,15 @@ class RunOutput:
         if output.rank == 0:
             output._try(lambda: write_marker(output.run_dir))
         return output
+
+    @property
+    def step(self) -> int:
+        """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
+        return self._step()
+
+    def count_steps(self, step: Callable[[], int]) -> None:
+        """Let a callback that counts steps provide `step`."""
+        self._step = step
 
     def clock(self) -> int:
         """Return ns since the session's start."""
@@ -112,6 +123,7 @@ class RunOutput:
         steps: int | None = None,
         own_cost_ns_per_step: int | None = None,
         error: BaseException | None = None,
+        wall_ns: int | None = None,
     ) -> None:
         """Write `RunEnd` and flush; every callback calls this in `teardown` and `on_exception`.
 
@@ -122,7 +134,7 @@ class RunOutput:
             self.write(
                 RunEnd(
                     status=status,
-                    wall_ns=self.clock(),
+                    wall_ns=self.clock() if wall_ns is None else wall_ns,
                     steps=self.step if steps is None else steps,
                     own_cost_ns_per_step=own_cost_ns_per_step,
                     error=None if error is None else f"{type(error).__name__}: {error}",
@@ -161,6 +173,10 @@ class RunOutput:
     @override
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         return _no_output, ()
+
+
+def _no_steps() -> int:
+    return 0
 
 
 def _no_output() -> None:
