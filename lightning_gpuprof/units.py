@@ -17,6 +17,16 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def seconds(ns: float) -> str:
+    """Format nanoseconds in seconds, with two decimals or three significant digits.
+
+    >>> seconds(1_234_000_000), seconds(61_500_000_000), seconds(28_512_000), seconds(0)
+    ('1.23s', '61.50s', '0.0285s', '0.00s')
+    """
+    value = ns / 1e9
+    return f"{value:.2f}s" if value >= 0.1 or value == 0 else f"{value:.3g}s"
+
+
 def percent(frac: float) -> str:
     """Format a fraction of 1 as a percentage with one decimal.
 

@@ -1,0 +1,41 @@
+"""Lightning's names from whichever package is installed: `lightning`, else `pytorch_lightning`.
+
+Both packages hold the same classes under different module paths. A Trainer of one accepts a
+callback of the other because it calls hooks by name; so nothing here may rely on `isinstance`
+with a class of a fixed package: use `is_kind`.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.profilers import Profiler
+    from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
+else:
+    try:
+        from lightning.pytorch import Callback, LightningModule, Trainer
+        from lightning.pytorch.profilers import Profiler
+        from lightning.pytorch.utilities.rank_zero import rank_zero_info, rank_zero_warn
+    except ImportError:
+        from pytorch_lightning import Callback, LightningModule, Trainer
+        from pytorch_lightning.profilers import Profiler
+        from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
+
+__all__ = [
+    "Callback",
+    "LightningModule",
+    "Profiler",
+    "Trainer",
+    "is_kind",
+    "rank_zero_info",
+    "rank_zero_warn",
+]
+
+
+def is_kind(thing: object, class_name: str) -> bool:
+    """Tell whether an object's class, or one it derives from, has this name.
+
+    >>> is_kind(True, "int"), is_kind("", "int")
+    (True, False)
+    """
+    return any(base.__name__ == class_name for base in type(thing).__mro__)

@@ -1,0 +1,133 @@
+"""The one table from the Trainer's profiler actions to phases.
+
+The names are Lightning's: `[Callback]<state key>.<hook>`, `[LightningModule]<class>.<hook>`,
+`[Strategy]<class>.<hook>`, `[_TrainingEpochLoop].train_dataloader_next`, or a bare name.
+"""
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from lightning_gpuprof.records.phases import Phase
+
+
+class Border(Enum):
+    """What an action means for the borders of steps, epochs and the run."""
+
+    FETCH = "fetch"
+    BATCH_START = "batch_start"
+    BATCH = "batch"
+    EPOCH_LOOP = "epoch_loop"
+    BEFORE_EPOCH = "before_epoch"
+    AFTER_EPOCH = "after_epoch"
+    END = "end"
+
+
+class Action(NamedTuple):
+    """What the Trainer's profiler was asked to time."""
+
+    kind: str
+    """Callback, LightningModule, Strategy, ...; empty for a bare name."""
+    owner: str
+    """The callback's state key, or the class of a module or strategy."""
+    name: str
+    """The hook, or the bare name."""
+
+
+_ACTION = re.compile(r"\[(\w+)\](?:(.*)\.|\.)(\w+)", re.DOTALL)
+
+PHASES: dict[str, tuple[Phase, bool]] = {
+    "train_dataloader_next": (Phase.DATA_WAIT, False),
+    "val_next": (Phase.DATA_WAIT, False),
+    "test_next": (Phase.DATA_WAIT, False),
+    "predict_next": (Phase.DATA_WAIT, False),
+    "prepare_data": (Phase.DATA_WAIT, True),
+    "train_dataloader": (Phase.DATA_WAIT, True),
+    "val_dataloader": (Phase.DATA_WAIT, True),
+    "test_dataloader": (Phase.DATA_WAIT, True),
+    "predict_dataloader": (Phase.DATA_WAIT, True),
+    "batch_to_device": (Phase.HOST_TO_DEVICE, False),
+    "transfer_batch_to_device": (Phase.HOST_TO_DEVICE, False),
+    "on_before_batch_transfer": (Phase.HOST_TO_DEVICE, True),
+    "on_after_batch_transfer": (Phase.HOST_TO_DEVICE, True),
+    "training_step": (Phase.FORWARD, False),
+    "validation_step": (Phase.FORWARD, False),
+    "test_step": (Phase.FORWARD, False),
+    "predict_step": (Phase.FORWARD, False),
+    "backward": (Phase.BACKWARD, False),
+    "optimizer_zero_grad": (Phase.ZERO_GRAD, False),
+    "configure_gradient_clipping": (Phase.CLIP_GRADIENTS, False),
+    "optimizer_step": (Phase.OPTIMIZER_STEP, False),
+    "run_training_batch": (Phase.OTHER, False),
+    "run_training_epoch": (Phase.OTHER, False),
+    "on_validation_model_zero_grad": (Phase.VALIDATION, False),
+    "save_checkpoint": (Phase.CHECKPOINT, False),
+    "on_save_checkpoint": (Phase.CHECKPOINT, True),
+    "on_load_checkpoint": (Phase.CHECKPOINT, True),
+}
+"""By hook or bare name: the phase, and whether the name is also kept as a part of it. Callbacks'
+hooks are not looked up here; other hooks of the module are parts of `other`."""
+
+FIT_BORDERS: dict[str, Border] = {
+    "train_dataloader_next": Border.FETCH,
+    "on_train_batch_start": Border.BATCH_START,
+    "run_training_batch": Border.BATCH,
+    "run_training_epoch": Border.EPOCH_LOOP,
+    "on_train_epoch_start": Border.BEFORE_EPOCH,
+    "on_train_end": Border.END,
+}
+EVALUATION_BORDERS: dict[str, Border] = {
+    name: border
+    for hook, fetch in (("validation", "val"), ("test", "test"), ("predict", "predict"))
+    for name, border in (
+        (f"{fetch}_next", Border.FETCH),
+        (f"on_{hook}_batch_start", Border.BATCH_START),
+        (f"{hook}_step", Border.BATCH),
+        (f"on_{hook}_epoch_start", Border.BEFORE_EPOCH),
+        (f"on_{hook}_epoch_end", Border.AFTER_EPOCH),
+        (f"on_{hook}_end", Border.END),
+    )
+}
+
+
+def parse_action(name: str) -> Action:
+    """Split an action's name into its parts.
+
+    >>> parse_action("[Callback]ModelCheckpoint{'monitor': None}.on_train_end")
+    Action(kind='Callback', owner="ModelCheckpoint{'monitor': None}", name='on_train_end')
+    >>> parse_action("[_TrainingEpochLoop].train_dataloader_next").name
+    'train_dataloader_next'
+    >>> parse_action("run_training_batch")
+    Action(kind='', owner='', name='run_training_batch')
+    """
+    match = _ACTION.fullmatch(name)
+    if match is None:
+        return Action("", "", name)
+    return Action(match[1], match[2] or "", match[3])
+
+
+def phase_of(action: Action) -> tuple[Phase, str | None] | None:
+    """Return an action's phase and part; None for a name that is not Lightning's.
+
+    >>> phase_of(parse_action("[Strategy]SingleDeviceStrategy.backward"))
+    (<Phase.BACKWARD: 'backward'>, None)
+    """
+    known = PHASES.get(action.name)
+    if known is not None:
+        phase, is_part = known
+        return phase, action.name if is_part else None
+    if not action.kind:
+        return None
+    is_users = action.kind in ("LightningModule", "LightningDataModule")
+    return Phase.OTHER, action.name if is_users else None
+
+
+def class_of_state_key(state_key: str) -> str:
+    """Return the class name that a callback's state key begins with.
+
+    >>> class_of_state_key("ModelCheckpoint{'monitor': None}"), class_of_state_key("EMA")
+    ('ModelCheckpoint', 'EMA')
+    >>> class_of_state_key("make.<locals>.Slow")
+    'Slow'
+    """
+    return re.split(r"[{\[(]", state_key, maxsplit=1)[0].rsplit(".", 1)[-1] or state_key

@@ -1,0 +1,155 @@
+"""The phase timers as a callback."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.timing_run import TimingRun
+from lightning_gpuprof.errors import ConfigError
+
+
+class PhaseTimer(Callback):
+    """Records how long each phase of every training step takes, on the host clock.
+
+    Each nanosecond of a fit is charged to the innermost action that the Trainer runs at the time:
+    a step's phases add up to its wall time, and callbacks and loggers carry their own names.
+    Host time is launch time: a GPU may still be running what a phase queued. This callback never
+    synchronizes. `validate`, `test` and `predict` are sessions of their own, timed per batch.
+
+    Args:
+        window: Steps per record and per `[PROFILE]` line.
+        console: Whether rank 0 shows that line.
+        scalars: Whether the window's medians go to the trainer's loggers as `gpuprof/*`, at most
+            once a second.
+        warmup: This many first steps are marked as warm-up.
+        log_dir: Where the records go instead of the loggers' log dir.
+        clock: Returns nanoseconds; tests pass a fake.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = 50,
+        console: bool = True,
+        scalars: bool = True,
+        warmup: int = 5,
+        log_dir: str | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        if window < 1:
+            raise ConfigError(
+                f"PhaseTimer(window={window}) would never write a record. Pass the number of "
+                "steps per record, 1 or more; 50 is the default."
+            )
+        if warmup < 0:
+            raise ConfigError(
+                f"PhaseTimer(warmup={warmup}) is no number of steps. Pass 0 to mark none."
+            )
+        self.window = window
+        self.console = console
+        self.scalars = scalars
+        self.warmup = warmup
+        self.log_dir = log_dir
+        self.clock = clock
+        self._run: TimingRun | None = None
+        self._output: RunOutput | None = None
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._output = RunOutput.of(trainer, log_dir=self.log_dir, now=self.clock)
+        self._run = TimingRun(
+            trainer,
+            self._output,
+            window=self.window,
+            warmup=self.warmup,
+            console=self.console,
+            scalars=self.scalars,
+        )
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._run is not None:
+            self._run.begin_training(trainer)
+
+    @override
+    @guarded
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._run is not None:
+            self._run.begin_epoch(trainer.current_epoch)
+
+    @override
+    @guarded
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        if self._run is not None:
+            self._run.end_batch(trainer, batch, batch_idx)
+
+    @override
+    @guarded
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
+        batch_idx: int, dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        if self._run is not None and self._run.evaluating:
+            self._run.end_batch(trainer, batch, batch_idx)
+
+    @override
+    @guarded
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
+        batch_idx: int, dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        if self._run is not None:
+            self._run.end_batch(trainer, batch, batch_idx)
+
+    @override
+    @guarded
+    def on_predict_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
+        batch_idx: int, dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        if self._run is not None:
+            self._run.end_batch(trainer, batch, batch_idx)
+
+    @override
+    @guarded
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._finish("finished")
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._finish("finished")
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        stopped = isinstance(exception, KeyboardInterrupt)
+        self._finish("interrupted" if stopped else "exception", exception)
+
+    def _finish(self, status: str, error: BaseException | None = None) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.finish(status, error)
+        elif self._output is not None and not self._output.ended:
+            self._output.end(status, error=error)
+
+    def _release(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.restore()

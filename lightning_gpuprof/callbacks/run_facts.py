@@ -1,0 +1,164 @@
+"""The facts of a run that can be read off the Trainer: what is absent there stays absent."""
+
+import os
+import platform
+import socket
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import torch
+
+from lightning_gpuprof import __version__
+from lightning_gpuprof.callbacks._lightning import Trainer
+from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
+
+_TRAINER_FACTS = (
+    "max_epochs",
+    "max_steps",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "num_nodes",
+    "num_devices",
+    "log_every_n_steps",
+    "check_val_every_n_epoch",
+    "val_check_interval",
+    "limit_train_batches",
+    "overfit_batches",
+    "fast_dev_run",
+    "barebones",
+)
+
+
+def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
+    """Return the record that begins a session, with what the Trainer knows by now."""
+    return RunStart(
+        schema_version=SCHEMA_VERSION,
+        session=session,
+        stage=stage_of(trainer),
+        started_unix_ns=started_unix_ns,
+        rank=trainer.global_rank,
+        local_rank=trainer.local_rank,
+        node_rank=trainer.node_rank,
+        world_size=trainer.world_size,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),
+        versions=_versions(trainer),
+        trainer=_trainer(trainer),
+        model=attempt(lambda: _model(trainer), {}),
+        device=attempt(lambda: device_of(trainer.strategy.root_device), None),
+        loader=attempt(lambda: _loader(trainer), None),
+    )
+
+
+def stage_of(trainer: Trainer) -> str:
+    """Return fit, validate, test or predict."""
+    return "fit" if trainer.state.fn is None else str(trainer.state.fn.value)
+
+
+def device_of(device: torch.device) -> Device:
+    """Describe the device that a rank trains on; asks a GPU only for its fixed properties."""
+    if device.type != "cuda":
+        name = attempt(_processor, None) if device.type == "cpu" else None
+        return Device(type=device.type, name=name)
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    facts = torch.cuda.get_device_properties(index)
+    hip = torch.version.hip is not None
+    return Device(
+        type="hip" if hip else "cuda",
+        name=facts.name,
+        index=index,
+        count=torch.cuda.device_count(),
+        total_bytes=facts.total_memory,
+        capability=getattr(facts, "gcnArchName", None) if hip else f"{facts.major}.{facts.minor}",
+    )
+
+
+def _processor() -> str | None:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or None
+
+
+def _versions(trainer: Trainer) -> dict[str, str]:
+    package = type(trainer).__mro__[-2].__module__.split(".")[0]
+    found = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "lightning": attempt(lambda: str(__import__(package).__version__), None),
+        "lightning_gpuprof": __version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def _trainer(trainer: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        name: value
+        for name in _TRAINER_FACTS
+        if (value := attempt(partial(getattr, trainer, name), None)) is not None
+    }
+    facts["strategy"] = type(trainer.strategy).__name__
+    facts["accelerator"] = type(trainer.accelerator).__name__
+    facts["precision"] = str(trainer.precision)
+    facts["callbacks"] = [type(callback).__name__ for callback in trainer.callbacks]
+    facts["loggers"] = [type(logger).__name__ for logger in trainer.loggers]
+    facts["profiler"] = type(trainer.profiler).__name__
+    facts["detect_anomaly"] = bool(getattr(trainer, "_detect_anomaly", False))
+    return facts
+
+
+def _model(trainer: Trainer) -> dict[str, Any]:
+    module = trainer.lightning_module
+    facts: dict[str, Any] = {"class": type(module).__name__}
+    facts["automatic_optimization"] = module.automatic_optimization
+    parameters = list(module.parameters())
+    facts["parameters"] = attempt(lambda: sum(p.numel() for p in parameters), None)
+    facts["parameter_bytes"] = attempt(
+        lambda: sum(p.numel() * p.element_size() for p in parameters), None
+    )
+    facts["dtypes"] = dict(Counter(str(p.dtype).removeprefix("torch.") for p in parameters))
+    facts["optimizers"] = [_optimizer(optimizer) for optimizer in trainer.optimizers]
+    facts["compiled"] = any(_is_compiled(part) for part in module.modules())
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _optimizer(optimizer: Any) -> dict[str, Any]:
+    facts = {"class": type(optimizer).__name__, "groups": len(optimizer.param_groups)}
+    facts |= {
+        key: optimizer.defaults[key]
+        for key in ("fused", "foreach", "capturable")
+        if optimizer.defaults.get(key) is not None
+    }
+    return facts
+
+
+def _is_compiled(module: Any) -> bool:
+    return (
+        type(module).__name__ == "OptimizedModule"
+        or getattr(module, "_compiler_ctx", None) is not None
+        or getattr(module, "_compiled_call_impl", None) is not None
+    )
+
+
+def _loader(trainer: Trainer) -> Loader | None:
+    loader = trainer.train_dataloader
+    if isinstance(loader, dict):
+        loader = list(loader.values())
+    if isinstance(loader, (list, tuple)):
+        loader = loader[0]
+    if loader is None or not hasattr(loader, "num_workers"):
+        return None
+    return Loader(
+        num_workers=loader.num_workers,
+        batch_size=getattr(loader, "batch_size", None),
+        pin_memory=getattr(loader, "pin_memory", None),
+        persistent_workers=getattr(loader, "persistent_workers", None),
+        prefetch_factor=getattr(loader, "prefetch_factor", None),
+        length=attempt(lambda: len(loader), None),
+    )

@@ -1,0 +1,118 @@
+"""Puts the tap and its regions into a Trainer for one run, and everything back afterwards."""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
+from lightning_gpuprof.callbacks.actions import class_of_state_key
+from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.callbacks.tap import ProfilerTap
+from lightning_gpuprof.callbacks.timed_calls import TimedCalls
+from lightning_gpuprof.probes.step_timeline import WORKER_STARTUP, StepTimeline
+from lightning_gpuprof.records.phases import Phase
+
+EVALUATION_PHASES = (
+    Phase.DATA_WAIT,
+    Phase.HOST_TO_DEVICE,
+    Phase.FORWARD,
+    Phase.CALLBACKS,
+    Phase.LOGGING,
+    Phase.CHECKPOINT,
+    Phase.OTHER,
+)
+
+
+class Tapping:
+    """The tap in one Trainer.
+
+    Args:
+        trainer: The Trainer, in `setup`.
+        timeline: Told of the borders of steps.
+        evaluating: The session is validate, test or predict instead of fit.
+
+    Raises:
+        AttributeError: The Trainer's profiler cannot be replaced.
+    """
+
+    def __init__(self, trainer: Any, timeline: StepTimeline, *, evaluating: bool) -> None:
+        self._trainer = trainer
+        self._inner = trainer.profiler
+        self._calls = TimedCalls()
+        self._clock = timeline.clock
+
+        def names(state_key: str) -> tuple[str, bool]:
+            return callback_name(trainer.callbacks, state_key)
+
+        self.tap = ProfilerTap(self._inner, timeline, names=names, evaluating=evaluating)
+        trainer.profiler = self.tap
+        if trainer.profiler is not self.tap:
+            raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
+        self._time_loggers()
+        if evaluating:
+            self._time_evaluation()
+        else:
+            self._time_fit()
+
+    def time_manual_optimization(self) -> None:
+        """Time what the Trainer's own actions leave out where the user calls the optimizers."""
+        trainer, region = self._trainer, self._clock.region
+        if trainer.lightning_module.automatic_optimization:
+            return
+        strategy = trainer.strategy
+        self._calls.add(strategy, "backward", region(Phase.BACKWARD))
+        self._calls.add(trainer.precision_plugin, "clip_gradients", region(Phase.CLIP_GRADIENTS))
+        wrapped = attempt(lambda: list(strategy._lightning_optimizers), [])
+        for optimizer in [*strategy.optimizers, *wrapped]:
+            self._calls.add(optimizer, "zero_grad", region(Phase.ZERO_GRAD))
+
+    def restore(self) -> None:
+        """Put the Trainer's profiler and methods back."""
+        self._calls.restore()
+        if self._trainer.profiler is self.tap:
+            self._trainer.profiler = self._inner
+
+    def _time_loggers(self) -> None:
+        for logger in self._trainer.loggers:
+            region = self.tap.logging(type(logger).__name__)
+            for method in ("log_metrics", "save"):
+                self._calls.add(logger, method, region)
+
+    def _time_fit(self) -> None:
+        fit_loop = self._trainer.fit_loop
+        startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
+        self._calls.add(fit_loop, "setup_data", startup)
+        self._calls.add(fit_loop.epoch_loop.val_loop, "run", self.tap.validation())
+
+    def _time_evaluation(self) -> None:
+        loop = self._trainer._active_loop
+        startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
+        for method in ("setup_data", "reset"):
+            self._calls.add(loop, method, startup)
+
+
+def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
+    """Return a callback's name, numbered where several share a class, and if it checkpoints.
+
+    >>> callback_name([], "Slow")
+    ('Slow', False)
+    """
+    seen: Counter[str] = Counter()
+    for callback in callbacks:
+        name = type(callback).__name__
+        seen[name] += 1
+        if attempt(partial(getattr, callback, "state_key"), None) == state_key:
+            number = seen[name]
+            return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
+    return class_of_state_key(state_key), False
+
+
+def own_callback_names(trainer: Trainer) -> list[str]:
+    """Return the names of this package's callbacks in a Trainer."""
+    callbacks: list[Any] = getattr(trainer, "callbacks", [])
+    return [
+        callback_name(callbacks, callback.state_key)[0]
+        for callback in callbacks
+        if type(callback).__module__.startswith("lightning_gpuprof.")
+    ]

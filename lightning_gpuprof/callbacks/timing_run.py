@@ -1,0 +1,179 @@
+"""What a `PhaseTimer` holds for the length of one session."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import Trainer
+from lightning_gpuprof.callbacks.compile_watch import CompileWatch
+from lightning_gpuprof.callbacks.console import profile_line, say
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
+from lightning_gpuprof.callbacks.timed_calls import untimed
+from lightning_gpuprof.callbacks.windows import Window, outside_span
+from lightning_gpuprof.probes.phase_clock import PhaseClock
+from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, StepTimeline
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
+
+_SCALARS_EVERY_NS = 1_000_000_000
+"""A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
+
+
+class TimingRun:
+    """The tap, the timeline and the window being filled.
+
+    A copy of a run (pickle, deepcopy) is None.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        output: RunOutput,
+        *,
+        window: int,
+        warmup: int,
+        console: bool,
+        scalars: bool,
+    ) -> None:
+        self.evaluating = output.stage != "fit"
+        self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
+        self._output = output
+        self._window = window
+        self._console = console and output.rank == 0
+        self._scalars = scalars and output.rank == 0 and not self.evaluating
+        self._scalars_ns: int | None = None
+        self._compiles = CompileWatch()
+        self._counting = False
+        self._regions_per_step = 0
+        self._own_ns = 0
+        self._own_names = {f"{Phase.CALLBACKS.value}/{n}" for n in own_callback_names(trainer)}
+        self._trainer = trainer
+        self.timeline.start(output.started_ns)
+        self.tapping = Tapping(trainer, self.timeline, evaluating=self.evaluating)
+        output.timer = "tap"
+        output.phases = [p.value for p in (EVALUATION_PHASES if self.evaluating else Phase)]
+        output.count_steps(lambda: self.timeline.step)
+
+    def begin_training(self, trainer: Trainer) -> None:
+        """Training is about to start: optimizers and loaders are there now."""
+        self.tapping.time_manual_optimization()
+        self.begin_epoch(trainer.current_epoch)
+        self._output.flush()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Note the epoch of the steps to come."""
+        self.timeline.epoch = epoch
+        self.timeline.batch_idx = 0
+
+    def end_batch(self, trainer: Trainer, batch: Any, batch_idx: int) -> None:
+        """Note what is known of a step once its batch has run; write a full window."""
+        timeline, output = self.timeline, self._output
+        timeline.batch_idx = batch_idx
+        timeline.samples = batch_size(batch)
+        if output.step_flags:
+            timeline.flags |= output.step_flags
+            output.step_flags = 0
+        if self._compiles.compiled_since():
+            timeline.flags |= StepFlag.COMPILED
+        if self._counting:
+            self._counting = False
+            self._regions_per_step = self.tapping.tap.end_count()
+        if len(timeline.rows) >= self._window:
+            self._write_window()
+            self._counting = True
+            self.tapping.tap.begin_count()
+
+    def finish(self, status: str, error: BaseException | None) -> None:
+        """End the session: everything charged so far is written, and the Trainer restored."""
+        end_ns = self.timeline.stop(unfinished=error is not None)
+        self.restore()
+        self._write_window()
+        steps = self.timeline.step
+        own_ns = round(self._own_ns / steps + self._tap_ns_per_step()) if steps else None
+        self._output.end(
+            status,
+            steps=steps,
+            own_cost_ns_per_step=own_ns,
+            error=error,
+            wall_ns=end_ns - self._output.started_ns,
+        )
+
+    def restore(self) -> None:
+        """Put the Trainer back as it was."""
+        self.tapping.restore()
+
+    def _write_window(self) -> None:
+        timeline, output, slots = self.timeline, self._output, self.timeline.clock.slots
+        for outside in timeline.outside:
+            output.write(outside_span(outside, slots, origin_ns=output.started_ns))
+        timeline.outside.clear()
+        if timeline.rows:
+            window = Window(timeline.rows, slots, origin_ns=output.started_ns)
+            timeline.rows = []
+            record = window.record()
+            output.write(record)
+            for name in self._own_names & window.part_ns.keys():
+                self._own_ns += int(window.part_ns[name].sum())
+            if self._console:
+                say(profile_line(record.phase_total_ns, record.total_ns, record.count))
+            if self._scalars:
+                self._log_scalars(window)
+        output.flush()
+
+    def _log_scalars(self, window: Window) -> None:
+        trainer: Any = self._trainer
+        now = self._output.now()
+        early = self._scalars_ns is not None and now - self._scalars_ns < _SCALARS_EVERY_NS
+        if early or trainer.fast_dev_run or trainer.barebones:
+            return
+        self._scalars_ns = now
+        scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
+        # The step under which Lightning itself would log now: the user's numbering stays whole.
+        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+        for logger in trainer.loggers:
+            untimed(logger.log_metrics)(scalars, step=step)
+
+    def _tap_ns_per_step(self) -> float:
+        return self._regions_per_step * region_cost_ns()
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _no_run, ()
+
+
+def batch_size(batch: Any) -> int:
+    """Return the first dimension of the first tensor in a batch, or `UNKNOWN_SAMPLES`.
+
+    >>> batch_size((torch.zeros(8, 3), torch.zeros(8)))
+    8
+    >>> batch_size({"x": torch.zeros(4)}), batch_size("text"), batch_size(torch.tensor(1))
+    (4, -1, -1)
+    """
+    while not isinstance(batch, torch.Tensor):
+        if isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        elif isinstance(batch, Mapping) and batch:
+            batch = next(iter(batch.values()))
+        else:
+            return UNKNOWN_SAMPLES
+    return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
+
+
+def region_cost_ns(rounds: int = 200) -> float:
+    """Measure what opening and closing one region costs on this machine."""
+    clock = PhaseClock(time.perf_counter_ns)
+    clock.start()
+    region = clock.region(Phase.OTHER)
+    begin = time.perf_counter_ns()
+    for _ in range(rounds):
+        with region:
+            pass
+    return (time.perf_counter_ns() - begin) / rounds
+
+
+def _no_run() -> None:
+    return None
