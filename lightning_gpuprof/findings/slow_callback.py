@@ -32,6 +32,14 @@ EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
 MOST = 3
 """Callbacks named at most: the longest matter, a list of all is in the report."""
+KNOWN = {
+    "TQDMProgressBar": f"TQDMProgressBar(refresh_rate={EVERY_N_STEPS})",
+    "RichProgressBar": f"RichProgressBar(refresh_rate={EVERY_N_STEPS})",
+    "LearningRateMonitor": 'LearningRateMonitor(logging_interval="epoch")',
+    "DeviceStatsMonitor": "Trainer(callbacks=[...])  # without DeviceStatsMonitor",
+    "ModelCheckpoint": "ModelCheckpoint(every_n_epochs=1)",
+}
+"""The setting that makes one of Lightning's own callbacks do less in each step."""
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
@@ -66,9 +74,15 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=Phase.CALLBACKS.value, name=part.name),),
-        change=f"# in {part.name}\n"
+        change=KNOWN.get(part.name, _less_often(part.name)),
+    )
+
+
+def _less_often(name: str) -> str:
+    return (
+        f"# in {name}\n"
         "def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):\n"
         f"    if trainer.global_step % {EVERY_N_STEPS}:\n"
         "        return\n"
-        "    ...  # as before",
+        "    ...  # as before"
     )

@@ -96,26 +96,24 @@ _FACTS = (
 
 def _steps(results: RunResults) -> dict[str, Any]:
     steps = results.steps
-    if steps is None:
-        return {"count": 0}
-    dur = steps.dur
+    dur = steps.dur if steps else None
     return {
-        "count": steps.count,
-        "total_ns": steps.total_ns,
-        "basis": steps.basis,
-        "basis_count": dur.count,
-        "median_ns": dur.p50_ns,
-        "mean_ns": dur.mean_ns,
-        "p50_ns": dur.p50_ns,
-        "p95_ns": dur.p95_ns,
-        "p99_ns": dur.p99_ns,
-        "min_ns": dur.min_ns,
-        "max_ns": dur.max_ns,
-        "plain_median_ns": steps.plain_p50_ns,
-        "jitter_frac": steps.jitter_frac,
-        "samples_per_s": steps.samples_per_s,
-        "epochs": steps.epochs,
-        "apart": [asdict(apart) for apart in steps.apart],
+        "count": steps.count if steps else 0,
+        "total_ns": steps.total_ns if steps else 0,
+        "basis": steps.basis if steps else None,
+        "basis_count": dur.count if dur else 0,
+        "median_ns": dur.p50_ns if dur else None,
+        "mean_ns": dur.mean_ns if dur else None,
+        "p50_ns": dur.p50_ns if dur else None,
+        "p95_ns": dur.p95_ns if dur else None,
+        "p99_ns": dur.p99_ns if dur else None,
+        "min_ns": dur.min_ns if dur else None,
+        "max_ns": dur.max_ns if dur else None,
+        "plain_median_ns": steps.plain_p50_ns if steps else None,
+        "jitter_frac": steps.jitter_frac if steps else None,
+        "samples_per_s": steps.samples_per_s if steps else None,
+        "epochs": steps.epochs if steps else None,
+        "apart": [asdict(apart) for apart in steps.apart] if steps else [],
         "slowest": [_plain(asdict(slow)) for slow in results.slowest],
     }
 
