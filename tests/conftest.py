@@ -33,7 +33,7 @@ def make_session(
     flags=None,
     samples=None,
     parts=None,
-    device=None,
+    columns=None,
     records=(),
     end=True,
     wall_ns=None,
@@ -43,12 +43,12 @@ def make_session(
 ):
     """Return the records of one session; a value per step or one for all, in ns.
 
-    `phases` and `parts` (by `<phase>/<name>`) are host times, `device` more columns by full name.
+    `phases` and `parts` (by `<phase>/<name>`) are host times, `columns` more of them by full name.
     """
     phases = {Phase(name): _series(value, steps) for name, value in (phases or {}).items()}
-    columns = {f"phase/{phase.value}": column for phase, column in phases.items()}
+    columns = {name: _series(value, steps) for name, value in (columns or {}).items()}
+    columns |= {f"phase/{phase.value}": column for phase, column in phases.items()}
     columns |= {f"part/{name}": _series(value, steps) for name, value in (parts or {}).items()}
-    columns |= {name: _series(value, steps) for name, value in (device or {}).items()}
     dur = sum(phases.values(), np.zeros(steps, dtype=np.int64))
     columns |= {
         "step": np.arange(steps),
