@@ -48,6 +48,35 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
+def quantity(name: str, value: float) -> str:
+    """Format a number by the unit that ends its name.
+
+    >>> quantity("step_ns", 1_500_000), quantity("wait_frac", 0.25), quantity("calls_count", 12_000)
+    ('1.50 ms', '25.0%', '12,000')
+    """
+    if name.endswith("_ns"):
+        return duration(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("_frac"):
+        return percent(value)
+    if name.endswith("_bytes_per_s"):
+        return f"{size(value)}/s"
+    if name.endswith("_per_s"):
+        return f"{_three_digits(value)}/s"
+    return f"{value:,.0f}" if float(value).is_integer() else _three_digits(value)
+
+
+def spread(low_ns: float, high_ns: float) -> str:
+    """Format an interval of time; one figure where both ends read the same.
+
+    >>> spread(2_000_000, 3_500_000), spread(5, 5)
+    ('2.00 ms to 3.50 ms', '5 ns')
+    """
+    low, high = duration(low_ns), duration(high_ns)
+    return low if low == high else f"{low} to {high}"
+
+
 def _three_digits(value: float) -> str:
     digits = len(str(int(abs(value))))
     return f"{value:.{max(0, 3 - digits)}f}"

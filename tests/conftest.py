@@ -3,7 +3,14 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from lightning_gpuprof.analysis.run import analyze_run
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Column, Device, RunEnd, RunStart, StepsWindow
+from lightning_gpuprof.records.writer import RecordWriter
 
 # One thread per test process: two cores are all that CI has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -17,3 +24,98 @@ def shared_traces() -> Path:
     if not SHARED_TRACES.is_dir():
         pytest.skip("the real traces are not beside this checkout (../shared/traces)")
     return SHARED_TRACES
+
+
+def make_session(
+    phases=None,
+    *,
+    steps=100,
+    flags=None,
+    samples=None,
+    parts=None,
+    columns=None,
+    records=(),
+    end=True,
+    wall_ns=None,
+    window=50,
+    session=0,
+    **start,
+):
+    """Return the records of one session; a value per step or one for all, in ns.
+
+    `phases` and `parts` (by `<phase>/<name>`) are host times, `columns` more of them by full name.
+    """
+    phases = {Phase(name): _series(value, steps) for name, value in (phases or {}).items()}
+    columns = {name: _series(value, steps) for name, value in (columns or {}).items()}
+    columns |= {f"phase/{phase.value}": column for phase, column in phases.items()}
+    columns |= {f"part/{name}": _series(value, steps) for name, value in (parts or {}).items()}
+    dur = sum(phases.values(), np.zeros(steps, dtype=np.int64))
+    columns |= {
+        "step": np.arange(steps),
+        "dur_ns": dur,
+        "start_ns": np.cumsum(dur) - dur,
+        "flags": _series(0 if flags is None else flags, steps),
+    }
+    if samples is not None:
+        columns["samples"] = _series(samples, steps)
+    fields = {
+        "schema_version": 1,
+        "stage": "fit",
+        "started_unix_ns": 1_700_000_000_000_000_000 + session,
+        "rank": 0,
+        "cpu_count": 4,
+        "device": Device(type="cpu"),
+        "phases": [phase.value for phase in Phase],
+    }
+    made = [RunStart(session=session, **(fields | start))]
+    for first in range(0, steps, window):
+        chosen = slice(first, min(first + window, steps))
+        made.append(
+            StepsWindow(
+                first_step=first,
+                count=chosen.stop - first,
+                total_ns=int(dur[chosen].sum()),
+                phase_total_ns={p.value: int(c[chosen].sum()) for p, c in phases.items()},
+                columns={name: Column.pack(column[chosen]) for name, column in columns.items()},
+            )
+        )
+    made.extend(records)
+    if end:
+        whole = int(dur.sum()) if wall_ns is None else wall_ns
+        made.append(RunEnd(status="finished", wall_ns=whole, steps=steps))
+    return made
+
+
+def _series(value, steps):
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (steps,)).copy()
+
+
+@pytest.fixture(name="make_session")
+def make_session_fixture():
+    """The function above."""
+    return make_session
+
+
+@pytest.fixture
+def write_run(tmp_path):
+    """Write records (of one or more sessions) as a rank's file; returns the run's log dir."""
+
+    def write(records, *, rank=0, name="run"):
+        writer = RecordWriter(tmp_path / name, rank=rank)
+        for record in records:
+            writer.write(record)
+        writer.flush()
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def analyze(write_run):
+    """Analyse one session given as to `make_session`."""
+
+    def analyse(phases=None, *, traces=None, **options):
+        run = write_run(make_session(phases, **options))
+        return analyze_run(read_run(run), traces or {})
+
+    return analyse

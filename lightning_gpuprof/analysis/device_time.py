@@ -1,0 +1,131 @@
+"""What the device did meanwhile: time per phase on its own clock, run-ahead, state of each step.
+
+*Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency
+all through a step, the device has nothing queued and the host holds the run back; far above it,
+the device does. A fall from far above to near within a step marks a wait of the host for the
+device. While nothing is queued (the wait for data), device time is device idle time.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from lightning_gpuprof.analysis.distribution import Distribution, Int64, distribution, mean, median
+from lightning_gpuprof.analysis.steady import Mask
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import NOT_MEASURED
+
+DATA_BOUND_FRAC = 0.10
+"""Device idle for want of data during this share of a step makes the step data-bound."""
+NEAR_FRAC = 0.02
+NEAR_NS = 50_000
+"""Run-ahead within this share of the step, or this time, of the launch latency is "near" it."""
+MAX_LATENCY_NS = 200_000
+"""No launch takes longer: where run-ahead never falls below, the device was always behind."""
+
+
+class StepState(str, Enum):
+    """What a step waited for."""
+
+    DEVICE_BOUND = "device_bound"
+    HOST_BOUND = "host_bound"
+    DATA_BOUND = "data_bound"
+    SYNC_BOUND = "sync_bound"
+
+
+@dataclass(frozen=True)
+class DevicePhase:
+    """One phase on the device's clock, and the run-ahead at its end, over the marked steps."""
+
+    phase: Phase
+    median_ns: int
+    mean_ns: int
+    frac: float
+    run_ahead_median_ns: int | None
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Device-side figures over the steady steps whose marks all arrived."""
+
+    marked_steps: int
+    dur: Distribution
+    phases: dict[Phase, DevicePhase]
+    latency_ns: int
+    """The launch latency that run-ahead was compared with."""
+    state_frac: dict[StepState, float]
+    """Share of the marked steps in each state."""
+
+    @property
+    def state(self) -> StepState:
+        """The state that most steps were in."""
+        return max(self.state_frac, key=lambda state: self.state_frac[state])
+
+
+def device_time(session: Session, steady: Mask) -> DeviceTime | None:
+    """Describe the device's side of the steps, or return None where there were no marks."""
+    device = _columns(session, "device/")
+    ahead = _columns(session, "run_ahead/")
+    if not session.steps or "device_dur" not in session.columns or not ahead:
+        return None
+    marked = steady.copy()
+    for column in (session.columns["device_dur"], *device.values(), *ahead.values()):
+        marked &= column != NOT_MEASURED
+    if not marked.any():
+        return None
+    dur = session.columns["device_dur"][marked]
+    device = {phase: column[marked] for phase, column in device.items()}
+    ahead = {phase: column[marked] for phase, column in ahead.items()}
+    over = distribution(dur)
+    assert over is not None
+    latency_ns = _latency(ahead)
+    states = _states(dur, device, ahead, latency_ns)
+    return DeviceTime(
+        marked_steps=int(marked.sum()),
+        dur=over,
+        phases={
+            phase: DevicePhase(
+                phase=phase,
+                median_ns=median(column),
+                mean_ns=mean(column),
+                frac=int(column.sum()) / max(1, int(dur.sum())),
+                run_ahead_median_ns=median(ahead[phase]) if phase in ahead else None,
+            )
+            for phase, column in device.items()
+        },
+        latency_ns=latency_ns,
+        state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
+    )
+
+
+def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:
+    found = {}
+    for phase in Phase:
+        if (name := prefix + phase.value) in session.columns:
+            found[phase] = session.columns[name]
+    return found
+
+
+def _latency(ahead: dict[Phase, Int64]) -> int:
+    lowest = np.minimum.reduce(list(ahead.values()))
+    return min(MAX_LATENCY_NS, max(0, round(float(np.percentile(lowest, 5)))))
+
+
+def _states(
+    dur: Int64, device: dict[Phase, Int64], ahead: dict[Phase, Int64], latency_ns: int
+) -> Int64:
+    near = latency_ns + np.maximum(NEAR_NS, NEAR_FRAC * dur)
+    order = [phase for phase in Phase if phase in ahead and phase is not Phase.DATA_WAIT]
+    behind = np.stack([ahead[phase] > near for phase in order]) if order else None
+    names = list(StepState)
+    states = np.full(len(dur), names.index(StepState.HOST_BOUND), dtype=np.int64)
+    if behind is not None:
+        states[behind.any(axis=0)] = names.index(StepState.DEVICE_BOUND)
+        fell = (behind[:-1] & ~behind[1:]).any(axis=0)
+        states[fell] = names.index(StepState.SYNC_BOUND)
+    if Phase.DATA_WAIT in device:
+        starved = device[Phase.DATA_WAIT] >= DATA_BOUND_FRAC * dur
+        states[starved] = names.index(StepState.DATA_BOUND)
+    return states

@@ -1,0 +1,52 @@
+"""What the beginning of an epoch costs in waiting for data, above any other step."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.distribution import mean, median
+from lightning_gpuprof.analysis.steady import Mask, step_flags
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
+
+
+@dataclass(frozen=True)
+class EpochStarts:
+    """Waits for the first batch of an epoch: data workers start, the first batches are made."""
+
+    count: int
+    """Epochs begun."""
+    usual_wait_ns: int
+    """Median wait of the other steps."""
+    excess_ns: int
+    """What the first steps of epochs waited above that, in total."""
+    between_ns: int
+    """Waits for data between epochs, before the first step, in total."""
+    per_step_ns: int
+    """Both, over all recorded steps."""
+    steady_mean_ns: int
+    """How much of the mean wait per steady step is such excess."""
+
+
+def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
+    """Measure the cost of epoch starts, or return None where no wait was measured."""
+    wait = session.phase_ns(Phase.DATA_WAIT)
+    if wait is None:
+        return None
+    first = (step_flags(session) & StepFlag.EPOCH_START) != 0
+    if not first.any() or first.all():
+        return None
+    usual = median(wait[~first])
+    excess = (wait - usual).clip(min=0) * first
+    between = sum(
+        span.phase_ns.get(Phase.DATA_WAIT.value, 0)
+        for span in session.all(OutsideSpan)
+        if span.where.startswith("epoch")
+    )
+    return EpochStarts(
+        count=int(first.sum()),
+        usual_wait_ns=usual,
+        excess_ns=int(excess.sum()),
+        between_ns=between,
+        per_step_ns=round((int(excess.sum()) + between) / session.steps),
+        steady_mean_ns=mean(excess[steady]),
+    )

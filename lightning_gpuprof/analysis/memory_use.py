@@ -1,0 +1,53 @@
+"""Device memory over a session, from the per-window records."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import Memory
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Memory as torch names it: last seen, and the highest peak of the session."""
+
+    windows: int
+    allocated_bytes: int
+    reserved_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    total_bytes: int
+    free_bytes: int | None
+    alloc_retries: int | None
+    ooms: int | None
+    phase_peak_bytes: dict[str, int]
+    kind_bytes: dict[str, int]
+
+    @property
+    def peak_frac(self) -> float:
+        """The highest reserved memory as a share of the device's."""
+        return self.peak_reserved_bytes / self.total_bytes
+
+
+def memory_use(session: Session) -> MemoryUse | None:
+    """Sum up the memory records, or return None where there are none (no GPU)."""
+    records = [record for record in session.all(Memory) if record.total_bytes > 0]
+    if not records:
+        return None
+    last = records[-1]
+    phases: dict[str, int] = {}
+    for record in records:
+        for phase, peak in record.phase_peak_bytes.items():
+            phases[phase] = max(peak, phases.get(phase, 0))
+    return MemoryUse(
+        windows=len(records),
+        allocated_bytes=last.allocated_bytes,
+        reserved_bytes=last.reserved_bytes,
+        peak_allocated_bytes=max(record.peak_allocated_bytes for record in records),
+        peak_reserved_bytes=max(record.peak_reserved_bytes for record in records),
+        total_bytes=last.total_bytes,
+        free_bytes=last.free_bytes,
+        alloc_retries=last.alloc_retries,
+        ooms=last.ooms,
+        phase_peak_bytes=phases,
+        kind_bytes=last.kind_bytes,
+    )

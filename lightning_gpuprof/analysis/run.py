@@ -1,0 +1,175 @@
+"""Everything the records of a run say, as one frozen result."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
+from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts
+from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
+from lightning_gpuprof.analysis.phase_split import (
+    Part,
+    PerStep,
+    PhaseStats,
+    part_split,
+    phase_split,
+)
+from lightning_gpuprof.analysis.rank_view import RankView, rank_views
+from lightning_gpuprof.analysis.sessions import SessionView, choose_session, session_views
+from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
+from lightning_gpuprof.analysis.steady import Mask, StepStats, steady_mask, step_flags, step_stats
+from lightning_gpuprof.analysis.wall_time import OutsideTime, WallTime, outside_time, wall_time
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import RankRecords, Session
+from lightning_gpuprof.records.schema import (
+    Advice,
+    Note,
+    ProbeDisabled,
+    ProfilerCycle,
+    RunEnd,
+    RunStart,
+    SyncSite,
+)
+
+
+@dataclass(frozen=True)
+class TraceView:
+    """One cycle of the torch.profiler schedule, and its analysis once that was written."""
+
+    rank: int
+    cycle: ProfilerCycle
+    analysis: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """One session of a run, measured on its lowest rank; `ranks` compares them all.
+
+    Absent means not measured: `steps` where none was recorded, `device_time` without device
+    marks, `memory` without a GPU.
+    """
+
+    start: RunStart
+    end: RunEnd | None
+    sessions: tuple[SessionView, ...]
+    wall: WallTime
+    steps: StepStats | None
+    phases: dict[Phase, PhaseStats]
+    parts: tuple[Part, ...]
+    outside: tuple[OutsideTime, ...]
+    epoch_starts: EpochStarts | None
+    slowest: tuple[SlowStep, ...]
+    device_time: DeviceTime | None
+    memory: MemoryUse | None
+    ranks: tuple[RankView, ...]
+    traces: tuple[TraceView, ...]
+    sync_sites: tuple[SyncSite, ...]
+    advice: Advice | None
+    notes: tuple[Note, ...]
+    probe_failures: tuple[ProbeDisabled, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        """finished, exception, interrupted, or "open": no closing record (live or killed)."""
+        return "open" if self.end is None else self.end.status
+
+    @property
+    def step_ns(self) -> int | None:
+        """The mean steady step: what per-step savings are a share of."""
+        return None if self.steps is None else self.steps.dur.mean_ns
+
+    def per_step(self, phase: Phase) -> PerStep | None:
+        """Return a phase's time per steady step, or None where not measured."""
+        stats = self.phases.get(phase)
+        return None if stats is None else stats.per_step
+
+    def parts_of(self, phase: Phase) -> list[Part]:
+        """Return the named parts of a phase, the longest in total first."""
+        return [part for part in self.parts if part.phase is phase]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether this rank trained on a CUDA or HIP device."""
+        return self.start.device is not None and self.start.device.type in ("cuda", "hip")
+
+
+def analyze_run(
+    ranks: Mapping[int, RankRecords],
+    traces: Mapping[str, Mapping[str, Any]],
+    *,
+    session: int | None = None,
+) -> RunResults:
+    """Analyse one session of a run.
+
+    Args:
+        ranks: The records of each rank.
+        traces: By trace file name (as in the cycle records), its analysis document.
+        session: Session number; by default the last fit that recorded steps.
+
+    Raises:
+        RecordError: No rank has a session, or not the one asked for.
+    """
+    filled = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
+    if not filled:
+        raise RecordError(
+            "The record files hold no complete `run` line: the run was killed before its first "
+            "write, or the files are not ours. Train again, or pass another run."
+        )
+    first = next(iter(filled.values()))
+    chosen = choose_session(first, session)
+    same = {
+        rank: found
+        for rank, records in filled.items()
+        if (found := _numbered(records, chosen.start.session)) is not None
+    }
+    steady = _steady(chosen)
+    advice = chosen.all(Advice)
+    return RunResults(
+        start=chosen.start,
+        end=chosen.end,
+        sessions=session_views(first),
+        wall=wall_time(chosen),
+        steps=step_stats(chosen),
+        phases=phase_split(chosen, steady),
+        parts=part_split(chosen, steady),
+        outside=outside_time(chosen),
+        epoch_starts=epoch_starts(chosen, steady),
+        slowest=slowest_steps(chosen, steady),
+        device_time=device_time(chosen, steady),
+        memory=memory_use(chosen),
+        ranks=rank_views(same),
+        traces=_traces(same, traces),
+        sync_sites=tuple(chosen.all(SyncSite)),
+        advice=advice[-1] if advice else None,
+        notes=tuple(chosen.all(Note)),
+        probe_failures=tuple(
+            failure for found in same.values() for failure in found.all(ProbeDisabled)
+        ),
+        warnings=tuple(warning for records in ranks.values() for warning in records.warnings)
+        + chosen.warnings,
+    )
+
+
+def _steady(session: Session) -> Mask:
+    if not session.steps:
+        return np.zeros(0, dtype=np.bool_)
+    return steady_mask(step_flags(session))[0]
+
+
+def _numbered(records: RankRecords, number: int) -> Session | None:
+    found = [session for session in records.sessions if session.start.session == number]
+    return found[-1] if found else None
+
+
+def _traces(
+    ranks: dict[int, Session], analyses: Mapping[str, Mapping[str, Any]]
+) -> tuple[TraceView, ...]:
+    return tuple(
+        TraceView(rank, cycle, analyses.get(cycle.trace_file))
+        for rank, session in ranks.items()
+        for cycle in session.all(ProfilerCycle)
+    )

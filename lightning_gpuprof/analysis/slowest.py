@@ -1,0 +1,95 @@
+"""The slowest steps, and what was different in them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.distribution import Int64, median
+from lightning_gpuprof.analysis.phase_split import part_columns
+from lightning_gpuprof.analysis.steady import Mask, step_flags
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import StepFlag
+
+_APART = int(StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED)
+
+
+@dataclass(frozen=True)
+class SlowStep:
+    """One slow step: the phase (and named part) that exceeded its median most."""
+
+    step: int
+    epoch: int | None
+    start_ns: int
+    dur_ns: int
+    excess_ns: int
+    """Above the median step."""
+    flags: tuple[str, ...]
+    phase: Phase | None
+    phase_excess_ns: int | None
+    part: str | None
+    part_excess_ns: int | None
+
+
+def slowest_steps(session: Session, steady: Mask, *, count: int = 10) -> tuple[SlowStep, ...]:
+    """Return the slowest steps, slowest first.
+
+    Warm-up and compilation steps are slow for known reasons and are reported apart, so they
+    are left out here. Steps no slower than the median are left out as well.
+    """
+    if not session.steps:
+        return ()
+    dur, flags = session.columns["dur_ns"], step_flags(session)
+    typical = median(dur[steady])
+    candidates = np.flatnonzero(((flags & _APART) == 0) & (dur > typical))
+    slow = candidates[np.argsort(-dur[candidates], kind="stable")][:count]
+    phases = {
+        phase.value: column for phase in Phase if (column := session.phase_ns(phase)) is not None
+    }
+    parts = part_columns(session)
+    phase_medians = _medians(phases, steady) if len(slow) else {}
+    part_medians = _medians(parts, steady) if len(slow) else {}
+    return tuple(
+        _describe(session, int(i), typical, phases, phase_medians, parts, part_medians)
+        for i in slow
+    )
+
+
+def _describe(
+    session: Session,
+    index: int,
+    typical: int,
+    phases: dict[str, Int64],
+    phase_medians: dict[str, int],
+    parts: dict[str, Int64],
+    part_medians: dict[str, int],
+) -> SlowStep:
+    columns = session.columns
+    phase, phase_excess = _most_above(phases, phase_medians, index)
+    inside = {name: column for name, column in parts.items() if name.split("/")[0] == phase}
+    part, part_excess = _most_above(inside, part_medians, index)
+    flags = StepFlag(int(step_flags(session)[index]))
+    return SlowStep(
+        step=int(columns["step"][index]) if "step" in columns else index,
+        epoch=int(columns["epoch"][index]) if "epoch" in columns else None,
+        start_ns=int(columns["start_ns"][index]),
+        dur_ns=int(columns["dur_ns"][index]),
+        excess_ns=int(columns["dur_ns"][index]) - typical,
+        flags=tuple(str(flag.name).lower() for flag in StepFlag if flag in flags),
+        phase=None if phase is None else Phase(phase),
+        phase_excess_ns=phase_excess,
+        part=None if part is None else part.partition("/")[2],
+        part_excess_ns=part_excess,
+    )
+
+
+def _medians(columns: dict[str, Int64], steady: Mask) -> dict[str, int]:
+    return {name: median(column[steady]) for name, column in columns.items()}
+
+
+def _most_above(
+    columns: dict[str, Int64], medians: dict[str, int], index: int
+) -> tuple[str | None, int | None]:
+    excess = {name: int(column[index]) - medians[name] for name, column in columns.items()}
+    name = max(excess, key=lambda n: excess[n], default=None)
+    return (None, None) if name is None or excess[name] <= 0 else (name, excess[name])

@@ -1,0 +1,51 @@
+"""`lightning-gpuprof report RUN`: where a run's time went, what holds it back, what to change."""
+
+import argparse
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.views.report import load_report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="a run's log dir, such as lightning_logs/version_0, or a folder of them (the newest)",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    form.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    parser.add_argument(
+        "--session", type=int, metavar="N", help="which session (default: the last fit)"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="also slowest steps, all parts, rules that abstained"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report, or write it as HTML."""
+    if args.html:
+        html: str = import_module("lightning_gpuprof.views.html").render_html(args.run)
+        try:
+            Path(args.html).write_text(html, encoding="utf-8")
+        except OSError as error:
+            raise RecordError(
+                f"{args.html} cannot be written ({error}). Pass another file."
+            ) from error
+        print(f"wrote {args.html}")
+        return 0
+    report = load_report(args.run, session=args.session)
+    if args.json:
+        print(json.dumps(report.payload(), indent=2))
+        return 0
+    # Imported here: --json needs none of rich.
+    from lightning_gpuprof.views.console import render_for
+
+    sys.stdout.write(render_for(report, sys.stdout, verbose=args.verbose))
+    return 0

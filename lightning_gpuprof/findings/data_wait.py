@@ -1,0 +1,102 @@
+"""The training loop waits for the next batch.
+
+## What it measures
+`data_wait_ns`: mean time per steady step that the loop spends asking its data fetcher for the next
+batch, on the host clock, without the extra wait at the start of an epoch (that is
+`worker-startup`). The copy to the device is not in it.
+
+## Why it matters
+The host queues no work while it waits, so a device that has caught up stands idle. With
+`num_workers=0` the wait is the whole making of a batch, in the training process itself.
+
+## What to do
+Let worker processes make the batches (`num_workers`, with `persistent_workers=True`). Where they
+cannot help, because every core is busy or a batch costs less than handing it over, make
+`__getitem__` and the collate function cheaper: decode once, keep tensors, index whole batches.
+
+## Thresholds
+The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
+of its other work and `fetch / workers`, at worst fetching competes with training for the cores; on
+a GPU, only the device's idle time during the wait counts (`analysis/input_pipeline.py`,
+`analysis/hidden.py`). Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.hidden import exposed
+from lightning_gpuprof.analysis.input_pipeline import WorkerPlan, plan_workers
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "data-wait"
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where the wait for data lengthens the step."""
+    wait, step_ns = run.per_step(Phase.DATA_WAIT), run.step_ns
+    if wait is None or step_ns is None:
+        return Abstained(ID, "no step's wait for data was measured")
+    startup_ns = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
+    wait_ns = max(0, wait.mean_ns - startup_ns)
+    lost = exposed(run, Phase.DATA_WAIT, wait_ns)
+    if lost.high_ns < WARNING_FRAC * step_ns:
+        return None
+    loader = run.start.loader
+    workers = loader.num_workers if loader else None
+    evidence: dict[str, int | float] = {
+        "data_wait_ns": wait_ns,
+        "data_wait_frac": wait_ns / step_ns,
+        "step_ns": step_ns,
+    }
+    if workers is not None:
+        evidence["num_workers_count"] = workers
+    if run.start.cpu_count is not None:
+        evidence["cpu_count"] = run.start.cpu_count
+    plan = _plan(run, step_ns, wait_ns)
+    advice, change, saving = _without_workers(lost.high_ns)
+    if plan is not None:
+        high = min(lost.high_ns, step_ns - plan.step_low_ns)
+        low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
+        if high > 0:
+            advice, change, saving = _with_workers(plan, workers, Range(low=low, high=high))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) is spent waiting "
+        "for data",
+        advice=advice,
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.9 if lost.basis != "unknown" and workers is not None else 0.6,
+        where=(Where(phase=Phase.DATA_WAIT.value),),
+        change=change,
+    )
+
+
+def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
+    loader, cores = run.start.loader, run.start.cpu_count
+    if loader is None or loader.num_workers is None or cores is None:
+        return None
+    if cores < 2 or loader.num_workers >= cores - 1:
+        return None
+    return plan_workers(
+        step_ns=step_ns, wait_ns=wait_ns, num_workers=loader.num_workers, cpu_count=cores
+    )
+
+
+def _with_workers(plan: WorkerPlan, now: int | None, saving: Range) -> tuple[str, str, Range]:
+    advice = (
+        f"Make batches in {plan.num_workers} worker process{'es' * (plan.num_workers > 1)} "
+        f"instead of {now or 'the training process'}: one batch takes {duration(plan.fetch_ns)}."
+    )
+    change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    return advice, change, saving
+
+
+def _without_workers(wait_ns: int) -> tuple[str, None, Range]:
+    advice = (
+        "More workers would not hide this wait here: make __getitem__ and the collate function "
+        "cheaper (decode once, keep tensors, index whole batches), or read from faster storage."
+    )
+    return advice, None, Range(low=0, high=wait_ns)

@@ -1,0 +1,91 @@
+"""The device waits for the host: Python and dispatch take longer than the computing itself.
+
+## What it measures
+On a GPU, `host_bound_frac`: the share of steps through which the device's run-ahead stayed near
+the launch latency, so that it had nothing queued. On a CPU, where both are one, `overhead_ns`: the
+compute phases of a step less the time of operators of some length, from a trace.
+
+## Why it matters
+A host-bound step gets no faster from a faster device, only from less host work per step.
+
+## What to do
+Do the same work in fewer, larger operators: batch what a Python loop calls one by one, use a fused
+optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger batch.
+
+## Thresholds
+`MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
+`LOW_FRAC`, `HIGH_FRAC`: how much of the overhead batching removes, our judgement.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.device_time import StepState
+from lightning_gpuprof.analysis.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.units import duration, percent
+
+ID = "host-bound"
+MIN_STATE_FRAC = 0.5
+MIN_CALLS = 100
+LOW_FRAC, HIGH_FRAC = 0.2, 0.9
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where host work holds most steps back."""
+    if run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    work = host_work(run)
+    if run.device_time is not None:
+        frac = run.device_time.state_frac[StepState.HOST_BOUND]
+        return _on_gpu(run.step_ns, frac, work) if frac >= MIN_STATE_FRAC else None
+    if run.on_gpu:
+        return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
+    if work is None:
+        return Abstained(ID, "on a CPU it takes an analysed trace, and there is none")
+    if work.thin_calls < MIN_CALLS or work.overhead_ns < WARNING_FRAC * run.step_ns:
+        return None
+    return _finding(
+        run.step_ns,
+        f"{duration(work.overhead_ns)} of each step ({percent(work.overhead_ns / run.step_ns)}) "
+        f"is Python and dispatch around {work.thin_calls} small operators",
+        {},
+        work,
+        confidence=0.5,
+    )
+
+
+def _on_gpu(step_ns: int, frac: float, work: HostWork | None) -> Finding:
+    title = f"{percent(frac)} of the steps wait for the host to queue work"
+    return _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+
+
+def _finding(
+    step_ns: int,
+    title: str,
+    evidence: dict[str, int | float],
+    work: HostWork | None,
+    confidence: float,
+) -> Finding:
+    evidence = {**evidence, "step_ns": step_ns}
+    where: tuple[Where, ...] = ()
+    saving = Range(low=0, high=step_ns // 2)
+    if work is not None:
+        evidence["overhead_ns"] = work.overhead_ns
+        evidence["thin_calls_count"] = work.thin_calls
+        where = (Where(name=work.worst),) if work.worst else ()
+        saving = Range(
+            low=round(LOW_FRAC * work.overhead_ns), high=round(HIGH_FRAC * work.overhead_ns)
+        )
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=title,
+        advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
+        "one, fuse the optimizer, compile with CUDA graphs, or raise the batch size.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=confidence,
+        where=where,
+        change='model = torch.compile(model, mode="reduce-overhead")',
+    )

@@ -1,0 +1,76 @@
+"""Evaluates the rules over a run's results and ranks what they find."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings import RULES
+from lightning_gpuprof.findings.model import Abstained, Finding
+
+MIN_SAVING_FRAC = 0.005
+"""A saving below this share of the step is left out: no run of usual length could show it."""
+
+Outcome = Finding | tuple[Finding, ...] | Abstained | None
+"""What a rule returns: None is "looked, and all is well"."""
+
+
+class Rule(Protocol):
+    """What the module of a rule defines."""
+
+    __doc__: str | None
+    ID: str
+
+    def evaluate(self, run: RunResults) -> Outcome:
+        """Judge the run."""
+        ...
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the rules said: findings ranked by expected saving, and what could not be judged."""
+
+    found: tuple[Finding, ...]
+    abstained: tuple[Abstained, ...]
+    silent: tuple[str, ...]
+    """Rules that looked and found nothing, or less than `MIN_SAVING_FRAC` of the step."""
+
+
+def load_rule(finding_id: str) -> Rule:
+    """Import the rule of a finding id."""
+    module = import_module(f"lightning_gpuprof.findings.{finding_id.replace('-', '_')}")
+    return cast(Rule, module)
+
+
+def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
+    """Evaluate the rules and rank their findings.
+
+    A finding that claims no time (`saving_ns` of 0 to 0, such as unused memory) is a fact: it is
+    kept, and ranked after those that save time.
+    """
+    found: list[Finding] = []
+    abstained: list[Abstained] = []
+    silent: list[str] = []
+    for finding_id in rules:
+        outcome = load_rule(finding_id).evaluate(run)
+        if isinstance(outcome, Abstained):
+            abstained.append(outcome)
+            continue
+        several = outcome if isinstance(outcome, tuple) else (outcome,)
+        kept = [one for one in several if one is not None and _matters(one, run)]
+        found.extend(kept)
+        if not kept:
+            silent.append(finding_id)
+    found.sort(key=_rank)
+    return Findings(tuple(found), tuple(abstained), tuple(silent))
+
+
+def _matters(finding: Finding, run: RunResults) -> bool:
+    if finding.saving_ns.high == 0 or not run.step_ns:
+        return True
+    return finding.saving_ns.middle >= MIN_SAVING_FRAC * run.step_ns
+
+
+def _rank(finding: Finding) -> tuple[float, float]:
+    return (-finding.saving_ns.middle, -finding.confidence)

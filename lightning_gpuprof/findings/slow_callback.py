@@ -1,0 +1,88 @@
+"""A callback takes a noticeable share of every step.
+
+## What it measures
+`callback_ns`: mean time per steady step inside one callback's hooks, on the host clock, under the
+callback's own name; hooks that run in only some steps are spread over all of them.
+
+## Why it matters
+Lightning calls every callback in the training loop, one after the other; nothing of the next step
+begins before the last one returns.
+
+## What to do
+Do the work less often, move it out of the step hooks (`on_train_epoch_end`), or hand it to a
+thread. In one that reads values off the device (`.item()`, `.cpu()`), keep them on the device and
+read them once in many steps (`DeferredLoss`).
+
+## Thresholds
+`EVERY_N_STEPS`: the change proposed, one step in 50, is Lightning's own default for logging; it
+leaves 2% of the cost, the low bound allows for work that must stay. On a GPU only the time the
+device stood idle counts (`analysis/hidden.py`). Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.hidden import exposed
+from lightning_gpuprof.analysis.phase_split import Part
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-callback"
+EVERY_N_STEPS = 50
+LEFT_FRAC = 0.1
+MOST = 3
+"""Callbacks named at most: the longest matter, a list of all is in the report."""
+KNOWN = {
+    "TQDMProgressBar": f"TQDMProgressBar(refresh_rate={EVERY_N_STEPS})",
+    "RichProgressBar": f"RichProgressBar(refresh_rate={EVERY_N_STEPS})",
+    "LearningRateMonitor": 'LearningRateMonitor(logging_interval="epoch")',
+    "DeviceStatsMonitor": "Trainer(callbacks=[...])  # without DeviceStatsMonitor",
+    "ModelCheckpoint": "ModelCheckpoint(every_n_epochs=1)",
+}
+"""The setting that makes one of Lightning's own callbacks do less in each step."""
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for each of the longest callbacks."""
+    if run.step_ns is None or run.per_step(Phase.CALLBACKS) is None:
+        return Abstained(ID, "no step's callbacks were measured")
+    parts = [part for part in run.parts_of(Phase.CALLBACKS) if part.per_step is not None]
+    return tuple(_finding(run, part, run.step_ns) for part in parts[:MOST])
+
+
+def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
+    assert part.per_step is not None
+    cost_ns = part.per_step.mean_ns
+    lost = exposed(run, Phase.CALLBACKS, cost_ns)
+    saving = Range(
+        low=round(lost.low_ns * (1 - LEFT_FRAC)),
+        high=round(lost.high_ns * (1 - 1 / EVERY_N_STEPS)),
+    )
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{part.name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
+        advice=f"Run {part.name}'s work once in {EVERY_N_STEPS} steps, or move it to the epoch's "
+        "end or a thread.",
+        evidence={
+            "callback_ns": cost_ns,
+            "callback_frac": cost_ns / step_ns,
+            "callback_max_ns": part.per_step.max_ns,
+            "active_steps_count": part.active_steps,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if lost.basis == "unknown" else 0.9,
+        where=(Where(phase=Phase.CALLBACKS.value, name=part.name),),
+        change=KNOWN.get(part.name, _less_often(part.name)),
+    )
+
+
+def _less_often(name: str) -> str:
+    return (
+        f"# in {name}\n"
+        "def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):\n"
+        f"    if trainer.global_step % {EVERY_N_STEPS}:\n"
+        "        return\n"
+        "    ...  # as before"
+    )

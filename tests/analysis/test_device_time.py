@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from lightning_gpuprof.analysis.device_time import StepState
+from lightning_gpuprof.analysis.hidden import exposed
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import NOT_MEASURED, Device
+
+US, MS = 1_000, 1_000_000
+GPU = Device(type="cuda", name="a GPU")
+HOST = {"data_wait": 2 * MS, "forward": 4 * MS, "backward": 4 * MS}
+
+
+def marks(data_wait, forward, backward, *, ahead):
+    columns = {
+        "device/data_wait": data_wait,
+        "device/forward": forward,
+        "device/backward": backward,
+        "device_dur": np.asarray(data_wait) + forward + backward,
+    }
+    names = ("data_wait", "forward", "backward")
+    return columns | {f"run_ahead/{name}": value for name, value in zip(names, ahead, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("data_wait", "ahead", "state"),
+    [
+        (0, (3 * MS, 5 * MS, 8 * MS), StepState.DEVICE_BOUND),
+        (100 * US, (10 * US, 12 * US, 11 * US), StepState.HOST_BOUND),
+        (2 * MS, (10 * US, 2 * MS, 4 * MS), StepState.DATA_BOUND),
+        (100 * US, (10 * US, 3 * MS, 10 * US), StepState.SYNC_BOUND),
+    ],
+)
+def test_run_ahead_tells_what_a_step_waits_for(analyze, data_wait, ahead, state):
+    run = analyze(HOST, columns=marks(data_wait, 4 * MS, 4 * MS, ahead=ahead), steps=20)
+    assert run.device_time.state is state
+    assert run.device_time.state_frac[state] == 1.0
+
+
+def test_steps_with_a_lost_mark_are_left_out(analyze):
+    lost = np.full(10, 4 * MS)
+    lost[3] = NOT_MEASURED
+    run = analyze(HOST, steps=10, columns=marks(0, lost, 4 * MS, ahead=(0, 0, 0)))
+    assert run.device_time.marked_steps == 9
+    assert run.device_time.phases[Phase.FORWARD].mean_ns == 4 * MS
+
+
+def test_without_marks_there_is_no_device_time(analyze):
+    assert analyze(HOST).device_time is None
+
+
+@pytest.mark.parametrize(("device_wait", "low", "high"), [(0, 0, 0), (MS, 900_000, 1_100_000)])
+def test_only_the_wait_that_left_the_device_idle_counts(analyze, device_wait, low, high):
+    columns = marks(device_wait, 4 * MS, 4 * MS, ahead=(MS, MS, MS))
+    cost = exposed(analyze(HOST, columns=columns, device=GPU), Phase.DATA_WAIT, 2 * MS)
+    assert (cost.low_ns, cost.high_ns, cost.basis) == (low, high, "device marks")
+
+
+def test_on_a_cpu_nothing_hides_host_time(analyze):
+    cost = exposed(analyze(HOST), Phase.DATA_WAIT, 2 * MS)
+    assert (cost.low_ns, cost.high_ns, cost.basis) == (2 * MS, 2 * MS, "cpu")

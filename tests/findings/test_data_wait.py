@@ -1,0 +1,67 @@
+import pytest
+
+from lightning_gpuprof.findings.data_wait import evaluate
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Device, Loader
+
+MS = 1_000_000
+IN_PROCESS = Loader(num_workers=0)
+
+
+def test_a_long_wait_names_the_number_of_workers_that_hides_it(analyze):
+    run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=IN_PROCESS)
+    finding = evaluate(run)
+    assert finding.severity is Severity.CRITICAL
+    assert finding.title == "60.0% of each step (6.00 ms) is spent waiting for data"
+    assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert finding.evidence == {
+        "data_wait_ns": 6 * MS,
+        "data_wait_frac": 0.6,
+        "step_ns": 10 * MS,
+        "num_workers_count": 0,
+        "cpu_count": 4,
+    }
+    # Best: fetching hides behind 4 ms of work. Worst: it spreads over 4 cores that train too.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_500_000, 5_900_000)
+
+
+def test_a_short_wait_is_silent(analyze):
+    assert evaluate(analyze({"data_wait": 400_000, "forward": 10 * MS}, loader=IN_PROCESS)) is None
+
+
+def test_the_start_of_an_epoch_is_not_this_findings_business(analyze):
+    wait = [200 * MS if step % 10 == 0 else 100_000 for step in range(100)]
+    flags = [32 if step % 10 == 0 else 0 for step in range(100)]
+    run = analyze({"data_wait": wait, "forward": 10 * MS}, flags=flags, loader=IN_PROCESS)
+    assert evaluate(run) is None
+
+
+def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(analyze):
+    run = analyze({"data_wait": 90_000, "forward": 300_000}, cpu_count=8, loader=IN_PROCESS)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert "cheaper" in finding.advice
+    assert finding.saving_ns.low == 0
+
+
+@pytest.mark.parametrize("loader", [Loader(num_workers=3), None, Loader()])
+def test_with_no_core_to_spare_or_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
+    run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):
+    columns = {"device_dur": 10 * MS, "device/data_wait": 0, "run_ahead/data_wait": 5 * MS}
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS},
+        columns=columns,
+        device=Device(type="cuda"),
+        loader=IN_PROCESS,
+    )
+    assert evaluate(run) is None
+
+
+def test_without_steps_it_abstains(analyze):
+    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)

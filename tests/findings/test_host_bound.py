@@ -1,0 +1,47 @@
+from lightning_gpuprof.findings.host_bound import evaluate
+from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.records.schema import Device, ProfilerCycle
+
+US, MS = 1_000, 1_000_000
+PHASES = {"forward": 6 * MS, "backward": 4 * MS}
+CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
+
+
+def traced(count, self_ns):
+    operators = [
+        {"name": "aten::mul", "count": count, "total_ns": self_ns, "self_ns": self_ns},
+        {"name": "aten::mm", "count": 4, "total_ns": 8 * MS, "self_ns": 8 * MS},
+    ]
+    return {"t.gz": {"operators": operators, "steps": [{}, {}]}}
+
+
+def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
+    run = analyze(PHASES, records=[CYCLE], traces=traced(2_000, 4 * MS))
+    finding = evaluate(run)
+    # Two steps were traced: 4 ms of matrix products each, so 6 of 10 ms are overhead.
+    assert finding.evidence == {"step_ns": 10 * MS, "overhead_ns": 6 * MS, "thin_calls_count": 1000}
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (1_200_000, 5_400_000)
+    assert finding.where[0].name == "aten::mul"
+
+
+def test_a_few_thin_operators_are_nothing_to_batch(analyze):
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
+
+
+def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu(analyze):
+    columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 10 * US}
+    finding = evaluate(analyze(PHASES, columns=columns, device=Device(type="cuda")))
+    assert finding.title == "100.0% of the steps wait for the host to queue work"
+
+
+def test_a_device_that_is_behind_is_not_host_bound(analyze):
+    columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 5 * MS}
+    assert evaluate(analyze(PHASES, columns=columns, device=Device(type="cuda"))) is None
+
+
+def test_without_marks_or_a_trace_it_abstains_and_says_what_it_lacks(analyze):
+    assert evaluate(analyze(PHASES)).reason == (
+        "on a CPU it takes an analysed trace, and there is none"
+    )
+    assert "run-ahead" in evaluate(analyze(PHASES, device=Device(type="cuda"))).reason
+    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)

@@ -1,0 +1,48 @@
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import lightning_gpuprof.findings as package
+from lightning_gpuprof.findings import RULES
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
+
+HEADINGS = ["What it measures", "Why it matters", "What to do", "Thresholds"]
+NOT_RULES = {"__init__", "grade", "model", "runner"}
+
+
+@pytest.mark.parametrize("finding_id", RULES)
+class TestEveryRule:
+    def test_is_named_like_its_file(self, finding_id):
+        rule = load_rule(finding_id)
+        assert finding_id == rule.ID == Path(rule.__file__).stem.replace("_", "-")
+
+    def test_documents_itself_under_the_same_headings_in_order(self, finding_id):
+        assert re.findall(r"^## (.+)$", load_rule(finding_id).__doc__, re.MULTILINE) == HEADINGS
+
+    def test_is_silent_on_an_empty_run(self, finding_id, analyze):
+        assert evaluate_rules(analyze({}, steps=0), [finding_id]).found == ()
+
+    def test_gives_evidence_whose_names_end_in_a_unit(self, finding_id):
+        source = inspect.getsource(load_rule(finding_id))
+        evidence = re.findall(r'"([a-z_0-9]+)": |evidence\["(\w+)"\]', source)
+        for name in filter(None, (key for pair in evidence for key in pair)):
+            assert re.search(r"_(ns|bytes|frac|per_s|count)$", name), name
+
+
+def test_every_rule_file_is_registered():
+    files = {path.stem for path in Path(package.__file__).parent.glob("*.py")} - NOT_RULES
+    assert files == {finding_id.replace("-", "_") for finding_id in RULES}
+
+
+def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):
+    ms = 1_000_000
+    run = analyze(
+        {"forward": 5 * ms, "data_wait": 3 * ms, "callbacks": 4 * ms},
+        parts={"callbacks/A": 4 * ms},
+    )
+    found = evaluate_rules(run).found
+    assert [finding.id for finding in found] == ["slow-callback", "data-wait"]
+    assert all(isinstance(finding, Finding) for finding in found)
