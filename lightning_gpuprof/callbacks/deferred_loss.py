@@ -1,0 +1,296 @@
+"""The loss of every step in every logger, without a host sync in any step."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import ref
+
+from torch import Tensor
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import (
+    Callback,
+    LightningModule,
+    Trainer,
+    rank_zero_warn,
+)
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.epoch_means import EpochMeans
+from lightning_gpuprof.probes.scalar_log import ScalarBatch, ScalarLog, check_scalar
+from lightning_gpuprof.probes.transfer import Pending, to_host
+from lightning_gpuprof.records.schema import Scalars
+
+
+class DeferredLoss(Callback):
+    """Records the loss and chosen outputs of every step; turns them into numbers once a window.
+
+    Values stay on the device and cross to the host with one copy per window, which is read a
+    window later, so no step waits for the device. They reach every logger under the step
+    numbers that `self.log` would have used and bit for bit as `.item()` would have given them:
+    the loss is what training_step returned, before Lightning divides it for accumulation.
+    Nothing is lost: the open window is flushed at the end, at an exception, at Ctrl-C and
+    before a checkpoint. While gradients accumulate the loggers get what `self.log` gives them,
+    the value of the batch that steps; the run's records hold every batch.
+
+    Args:
+        metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
+            one value can be recorded; complex ones and those with a shape are refused.
+        window: Batches between copies.
+        log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
+            records hold them all. A value costs a TensorBoardLogger tens of microseconds.
+        epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
+        sync_dist: Average over all ranks, with one collective per window.
+        prefix: Put before every name in the loggers.
+
+    Raises:
+        ConfigError: `metrics` is empty, or a number makes no sense.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str] = ("loss",),
+        *,
+        window: int = 50,
+        log_every_n_steps: int = 1,
+        epoch_mean: bool = True,
+        sync_dist: bool = False,
+        prefix: str = "",
+    ) -> None:
+        _check(metrics, window, log_every_n_steps)
+        self.metrics = tuple(metrics)
+        self.window = window
+        self.log_every_n_steps = log_every_n_steps
+        self.epoch_mean = epoch_mean
+        self.sync_dist = sync_dist
+        self.prefix = prefix
+        self._means = EpochMeans()
+        self._output: RunOutput | None = None
+        self._log: ScalarLog | None = None
+        self._undivided: UndividedLoss | None = None
+        self._trainer: ref[Trainer] | None = None
+        self._marks: deque[tuple[int | None, int]] = deque()
+        self._batch = 0
+        self._ended_epoch: int | None = None
+        self._refused: set[str] = set()
+        self._seen: set[str] = set()
+
+    @property
+    @override
+    def state_key(self) -> str:
+        """Tells apart several of these in one checkpoint."""
+        return self._generate_state_key(metrics=self.metrics, prefix=self.prefix)
+
+    @guarded
+    @override
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Join the run's output."""
+        self._output = RunOutput.of(trainer)
+
+    @guarded
+    @override
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin with an empty window."""
+        self._trainer = ref(trainer)
+        self._log = ScalarLog(self.metrics, window=self.window, transfer=self._transfer)
+        self._marks.clear()
+        self._batch = 0
+        self._ended_epoch = None
+        self._seen = set()
+        self._refused = set()
+        if pl_module.automatic_optimization:
+            self._undivided = UndividedLoss(trainer.fit_loop.epoch_loop.automatic_optimization)
+
+    @guarded
+    @override
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Keep this batch's values; at a window's end hand on the window before it."""
+        log = self._log
+        if log is None:
+            return
+        self._marks.append((_logger_step(trainer, pl_module), trainer.current_epoch))
+        log.add(self._batch, self._values(outputs))
+        self._batch += 1
+        if not len(log):
+            self._hand_on(log.arrived(), trainer)
+
+    @guarded
+    @override
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Remember that the open epoch's means are complete once its values have arrived."""
+        self._ended_epoch = trainer.current_epoch
+
+    @guarded
+    @override
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Hand on all that is left."""
+        self._flush()
+        self._log_means(trainer, self._means.close())
+        self._say_missing()
+
+    @guarded
+    @override
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Hand on all that is left, also at Ctrl-C; ranks do not meet again, so none waits."""
+        self.sync_dist, synced = False, self.sync_dist
+        try:
+            self._flush()
+        finally:
+            self.sync_dist = synced
+        if self._output is not None:
+            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
+            self._output.end(status, error=exception)
+
+    @guarded
+    @override
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Put Lightning's own class back and close the run's output."""
+        self._release()
+        if self._output is not None:
+            self._output.end("finished")
+
+    @override
+    def state_dict(self) -> dict[str, Any]:
+        """Return the means of the epoch so far; hands on the open window first."""
+        self._flush_guarded()
+        return {"epoch_means": self._means.state_dict()}
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the means of the epoch that a checkpoint was made in."""
+        self._means.load_state_dict(state_dict.get("epoch_means", {}))
+
+    def _values(self, outputs: Any) -> dict[str, Any]:
+        undivided = self._undivided.take() if self._undivided is not None else None
+        if isinstance(outputs, Tensor):
+            outputs = {"loss": outputs}
+        if not isinstance(outputs, Mapping) or not outputs:
+            return {}
+        values = {}
+        for name in self.metrics:
+            value = outputs.get(name)
+            if value is None or name in self._refused:
+                continue
+            if name == "loss" and undivided is not None:
+                value = undivided
+            if name not in self._seen and not self._accepts(name, value):
+                continue
+            values[name] = value
+        return values
+
+    def _accepts(self, name: str, value: Any) -> bool:
+        self._seen.add(name)
+        try:
+            check_scalar(name, value)
+        except (TypeError, ValueError) as error:
+            self._refused.add(name)
+            rank_zero_warn(f"DeferredLoss leaves a metric out: {error}")
+            return False
+        return True
+
+    def _flush(self) -> None:
+        trainer = self._trainer() if self._trainer is not None else None
+        if self._log is None or trainer is None:
+            return
+        self._hand_on(self._log.drain(), trainer)
+        if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
+            self._log_means(trainer, self._means.close())
+
+    @guarded
+    def _flush_guarded(self) -> None:
+        self._flush()
+
+    def _hand_on(self, batches: list[ScalarBatch], trainer: Trainer) -> None:
+        for batch in batches:
+            if self._output is not None:
+                self._output.write(Scalars(steps=batch.steps, values=batch.values))
+            for index in range(len(batch.steps)):
+                logger_step, epoch = self._marks.popleft()
+                values = {
+                    name: value
+                    for name, column in batch.values.items()
+                    if (value := column[index]) is not None
+                }
+                self._log_means(trainer, self._means.begin(epoch))
+                self._means.add(values, logger_step)
+                self._log_step(trainer, values, logger_step)
+        if batches:
+            for logger in trainer.loggers:
+                logger.save()
+        if self._output is not None:
+            self._output.flush()
+
+    def _log_step(
+        self, trainer: Trainer, values: dict[str, float], logger_step: int | None
+    ) -> None:
+        every = self.log_every_n_steps
+        if logger_step is None or not every or logger_step % every or not values:
+            return
+        self._to_loggers(trainer, values, logger_step)
+
+    def _log_means(self, trainer: Trainer, closed: tuple[dict[str, float], int] | None) -> None:
+        if closed is not None and self.epoch_mean:
+            means, step = closed
+            self._to_loggers(trainer, {f"{name}_epoch": v for name, v in means.items()}, step)
+
+    def _to_loggers(self, trainer: Trainer, values: dict[str, float], step: int) -> None:
+        named = {self.prefix + name: value for name, value in values.items()}
+        for logger in trainer.loggers:
+            logger.log_metrics(dict(named), step=step)
+
+    def _transfer(self, values: Tensor) -> Pending:
+        trainer = self._trainer() if self._trainer is not None else None
+        if self.sync_dist and trainer is not None and trainer.world_size > 1:
+            values = trainer.strategy.reduce(values.clone(), reduce_op="mean")
+        return to_host(values)
+
+    def _say_missing(self) -> None:
+        missing = [name for name in self.metrics if name not in self._seen]
+        if missing and self._batch:
+            rank_zero_warn(
+                f"DeferredLoss recorded nothing for {missing}: training_step never returned "
+                'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
+            )
+
+    def _release(self) -> None:
+        if self._undivided is not None:
+            self._undivided.remove()
+        self._undivided = None
+        self._log = None
+        self._trainer = None
+
+
+def _logger_step(trainer: Trainer, pl_module: LightningModule) -> int | None:
+    """Return the step that `self.log` would write now, None while gradients accumulate."""
+    if pl_module.automatic_optimization and trainer.fit_loop._should_accumulate():
+        return None
+    return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
+
+
+def _check(metrics: Sequence[str], window: int, log_every_n_steps: int) -> None:
+    if isinstance(metrics, str) or not metrics:
+        raise ConfigError(
+            f"DeferredLoss(metrics={metrics!r}) names no metrics. Pass a sequence of "
+            'names, for example metrics=("loss",).'
+        )
+    if window < 1:
+        raise ConfigError(
+            f"DeferredLoss(window={window}) would never copy a value. Pass 1 or more; 50 is "
+            "the default."
+        )
+    if log_every_n_steps < 0:
+        raise ConfigError(
+            f"DeferredLoss(log_every_n_steps={log_every_n_steps}) is negative. Pass 1 to log "
+            "every step, or 0 to log none."
+        )

@@ -1,0 +1,75 @@
+"""Copies tensors to the host without making the host wait for the device."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Pending(Protocol):
+    """A copy to the host that has been queued."""
+
+    def ready(self) -> bool:
+        """Tell whether the values have arrived; never waits."""
+        ...
+
+    def result(self) -> Tensor:
+        """Return the values on the host; waits where they have not arrived."""
+        ...
+
+
+Transfer = Callable[[Tensor], Pending]
+"""Queues a copy of a tensor's present values to the host."""
+
+
+class Arrived:
+    """A copy that is complete: the tensor was on the host already."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    def ready(self) -> bool:
+        """Always true."""
+        return True
+
+    def result(self) -> Tensor:
+        """Return the values."""
+        return self._values
+
+
+class PinnedCopy:
+    """A copy on the current stream into pinned memory, with an event behind it.
+
+    Only pinned memory lets a copy be asynchronous: into pageable memory CUDA and HIP make the
+    host wait, whatever `non_blocking` says.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        self._host.copy_(values, non_blocking=True)
+        self._event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(values.device))
+
+    def ready(self) -> bool:
+        """Tell whether the device has passed the event; never waits."""
+        return bool(self._event.query())
+
+    def result(self) -> Tensor:
+        """Return the values; waits for the event where the device has not passed it."""
+        self._event.synchronize()
+        return self._host
+
+
+def to_host(values: Tensor) -> Pending:
+    """Queue a copy of the present values to the host, asynchronous where the device allows.
+
+    Args:
+        values: Any tensor; later writes to it do not show in the copy.
+
+    >>> to_host(torch.tensor([1.0, 2.0])).result().tolist()
+    [1.0, 2.0]
+    """
+    if values.device.type == "cuda":  # HIP devices carry this name in torch too
+        return PinnedCopy(values)
+    return Arrived(values.to("cpu", copy=True))

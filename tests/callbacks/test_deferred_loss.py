@@ -1,0 +1,262 @@
+import csv
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Scalars
+
+
+class Model(BoringModel):
+    """Keeps what `.item()` would have given in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = []
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)["loss"]
+        self.items.append(loss.item())
+        return {"loss": loss, "kl": loss.detach() * 2}
+
+
+class ManualModel(Model):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        outputs = super().training_step(batch, batch_idx)
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(outputs["loss"])
+        optimizer.step()
+        return outputs
+
+
+def fit(tmp_path, model, *callbacks, ckpt_path=None, logger=None, **options):
+    options = {
+        "max_epochs": 1,
+        "limit_train_batches": 8,
+        "limit_val_batches": 0,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "accelerator": "cpu",
+        **options,
+    }
+    trainer = Trainer(callbacks=list(callbacks), logger=logger or CSVLogger(tmp_path), **options)
+    trainer.fit(model, ckpt_path=ckpt_path)
+    return trainer
+
+
+def logged(trainer, name="loss"):
+    with open(f"{trainer.loggers[0].log_dir}/metrics.csv", newline="") as file:
+        return {int(r["step"]): float(r[name]) for r in csv.DictReader(file) if r.get(name)}
+
+
+def recorded(trainer, name="loss", session=0):
+    records = read_run(trainer.loggers[0].log_dir)[0].sessions[session].all(Scalars)
+    return {
+        step: value
+        for record in records
+        for step, value in zip(record.steps, record.values[name], strict=True)
+    }
+
+
+def test_each_step_reaches_the_logger_with_the_value_of_item_under_its_own_number(tmp_path):
+    model = Model()
+    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3))
+    assert logged(trainer) == dict(enumerate(model.items))
+    assert logged(trainer, "kl") == {step: 2 * x for step, x in enumerate(model.items)}
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
+def test_step_numbers_are_those_of_self_log(tmp_path):
+    class LoggingModel(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("theirs", outputs["loss"])
+            return outputs
+
+    for steps in ({}, {"accumulate_grad_batches": 2}, {"accumulate_grad_batches": 3}):
+        trainer = fit(
+            tmp_path, LoggingModel(), DeferredLoss(window=3), log_every_n_steps=1, **steps
+        )
+        assert logged(trainer) == logged(trainer, "theirs")
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3, 7])
+def test_the_loss_is_training_steps_own_while_gradients_accumulate(tmp_path, accumulate):
+    model = Model()
+    trainer = fit(tmp_path, model, DeferredLoss(window=3), accumulate_grad_batches=accumulate)
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
+def test_accumulation_that_changes_between_epochs_is_followed(tmp_path):
+    model = Model()
+    scheduler = GradientAccumulationScheduler({0: 3, 1: 1, 2: 5})
+    trainer = fit(tmp_path, model, DeferredLoss(), scheduler, max_epochs=3)
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
+def test_other_callbacks_see_the_outputs_that_lightning_makes(tmp_path):
+    class Watcher(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self.seen.append({name: float(value) for name, value in outputs.items()})
+
+    with_us, without = Watcher(), Watcher()
+    for callbacks in ((DeferredLoss(), with_us), (without,)):
+        torch.manual_seed(0)
+        trainer = fit(tmp_path, Model(), *callbacks, accumulate_grad_batches=3)
+    assert with_us.seen == without.seen
+    assert "output_result_cls" not in vars(trainer.fit_loop.epoch_loop.automatic_optimization)
+
+
+def test_manual_optimization_is_recorded(tmp_path):
+    model = ManualModel()
+    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3))
+    assert logged(trainer) == dict(enumerate(model.items))
+
+
+def test_a_step_that_returns_none_is_absent(tmp_path):
+    class Skipping(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            return None if batch_idx == 1 else outputs
+
+    model = Skipping()
+    trainer = fit(tmp_path, model, DeferredLoss(), accumulate_grad_batches=1)
+    expected = {step: item for step, item in enumerate(model.items) if step != 1}
+    assert logged(trainer) == expected
+    assert recorded(trainer) == expected | {1: None}
+
+
+def test_several_loggers_get_the_same_values(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    model = Model()
+    loggers = [CSVLogger(tmp_path), TensorBoardLogger(tmp_path, name="tb")]
+    trainer = fit(tmp_path, model, DeferredLoss(window=5), logger=loggers)
+    events = EventAccumulator(loggers[1].log_dir)
+    events.Reload()
+    in_tensorboard = {event.step: event.value for event in events.Scalars("loss")}
+    assert in_tensorboard == logged(trainer) == dict(enumerate(model.items))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_nothing_is_lost_when_training_ends_early(tmp_path, error):
+    class Failing(Model):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 5:
+                raise error("stop")
+            return super().training_step(batch, batch_idx)
+
+    model, logger = Failing(), CSVLogger(tmp_path)
+    with pytest.raises((error, SystemExit)):
+        fit(tmp_path, model, DeferredLoss(), logger=logger)
+    with open(f"{logger.log_dir}/metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["loss"]) for row in rows] == model.items
+    assert len(model.items) == 5
+
+
+def test_the_epochs_means_reach_the_logger(tmp_path):
+    model = Model()
+    trainer = fit(tmp_path, model, DeferredLoss(window=3), max_epochs=2)
+    means = {7: sum(model.items[:8]) / 8, 15: sum(model.items[8:]) / 8}
+    assert logged(trainer, "loss_epoch") == means
+
+
+def test_a_resumed_run_continues_its_means(tmp_path):
+    path = tmp_path / "middle.ckpt"
+
+    class Saver(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx == 4:
+                trainer.save_checkpoint(path)
+
+    first, second = Model(), Model()
+    fit(tmp_path, first, DeferredLoss(window=3), Saver())
+    trainer = fit(tmp_path, second, DeferredLoss(window=3), ckpt_path=path)
+
+    assert logged(trainer) == dict(enumerate(second.items, start=5))
+    mean = sum([*first.items[:5], *second.items]) / 8
+    assert logged(trainer, "loss_epoch") == {7: mean}
+
+
+def test_values_are_flushed_before_a_checkpoint(tmp_path):
+    class Saver(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx == 3:
+                trainer.save_checkpoint(tmp_path / "x.ckpt")
+                self.rows = dict(recorded(trainer))
+
+    model, saver = Model(), Saver()
+    fit(tmp_path, model, DeferredLoss(), saver)
+    assert saver.rows == dict(enumerate(model.items[:4]))
+
+
+def test_a_metric_that_is_no_number_is_left_out_with_its_name(tmp_path):
+    class Shapes(Model):
+        def training_step(self, batch, batch_idx):
+            return super().training_step(batch, batch_idx) | {"bad": torch.zeros(3)}
+
+    model = Shapes()
+    with pytest.warns(UserWarning, match=r"'bad' has shape \(3,\)"):
+        trainer = fit(tmp_path, model, DeferredLoss(("loss", "bad")))
+    assert logged(trainer) == dict(enumerate(model.items))
+
+
+def test_a_metric_that_never_came_is_named_at_the_end(tmp_path):
+    with pytest.warns(UserWarning, match=r"recorded nothing for \['los'\]"):
+        fit(tmp_path, Model(), DeferredLoss(("loss", "los")))
+
+
+def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):
+    model = Model()
+    deferred = DeferredLoss(log_every_n_steps=4, prefix="train/", epoch_mean=False)
+    trainer = fit(tmp_path, model, deferred)
+    assert logged(trainer, "train/loss") == {0: model.items[0], 4: model.items[4]}
+    assert len(recorded(trainer)) == 8
+
+
+def test_no_value_is_read_in_a_step(tmp_path, monkeypatch):
+    class Silent(Model):
+        def training_step(self, batch, batch_idx):
+            return BoringModel.training_step(self, batch, batch_idx)
+
+    reads = []
+    original = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: reads.append("item"))
+    monkeypatch.setattr(
+        torch.Tensor, "tolist", lambda self: [reads.append("tolist"), original(self)][1]
+    )
+    fit(tmp_path, Silent())
+    bare = list(reads)
+    reads.clear()
+    fit(tmp_path, Silent(), DeferredLoss(window=4))
+    assert reads == [*bare, "tolist", "tolist"]
+
+
+def test_two_of_them_can_be_used_together(tmp_path):
+    model = Model()
+    trainer = fit(tmp_path, model, DeferredLoss(), DeferredLoss(("kl",)), accumulate_grad_batches=3)
+    assert logged(trainer, "loss").keys() == logged(trainer, "kl").keys()
+
+
+@pytest.mark.parametrize(
+    "options", [{"metrics": ()}, {"metrics": "loss"}, {"window": 0}, {"log_every_n_steps": -1}]
+)
+def test_settings_that_cannot_work_are_refused(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        DeferredLoss(**options)
