@@ -1,0 +1,50 @@
+"""The first bytes of a trace file, unpacked: a file's kind is found from its content."""
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightning_gpuprof.errors import TraceError
+
+HEAD_BYTES = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Head:
+    """What readers look at to tell whether a file is theirs.
+
+    Args:
+        path: The file; its name is a last resort where two formats look alike.
+        data: Its first 64 KiB, unpacked where it is gzipped.
+    """
+
+    path: str
+    data: bytes
+
+
+def read_head(path: str) -> Head:
+    """Read the start of a file; a gzip stream that ends early gives what it holds."""
+    try:
+        with Path(path).open("rb") as file:
+            packed = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise TraceError(
+            f"Cannot read {path}: {error.strerror}. Give the path of a file."
+        ) from error
+    return Head(path, unpack(packed)[:HEAD_BYTES])
+
+
+def unpack(packed: bytes) -> bytes:
+    """Return the unpacked start of a gzip stream, or the bytes themselves.
+
+    >>> import gzip
+    >>> unpack(gzip.compress(b"abc")), unpack(b"abc")
+    (b'abc', b'abc')
+    """
+    if not packed.startswith(GZIP_MAGIC):
+        return packed
+    try:
+        return zlib.decompressobj(wbits=31).decompress(packed, HEAD_BYTES)
+    except zlib.error:
+        return b""
