@@ -1,0 +1,146 @@
+"""From a device's name as reported to its peak rates, or to the reason why they are unknown."""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_VENDORS = re.compile(r"\b(nvidia|tesla|amd|instinct|geforce|graphics)\b|[\[\]()™®]")
+_MEMORY_TOLERANCE = 0.12
+"""Devices report from 7 % less (ECC, firmware) to 8 % more (GiB sold as GB) than on the box."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most that one device can do per second, by its vendor's sheet.
+
+    Args:
+        name: The product.
+        flop_per_s: Dense operations per second by dtype: fp32, tf32, fp16, bf16, fp8, int8.
+        memory_bytes_per_s: Bandwidth of the device memory.
+        url: The sheet.
+        memory_gb: Memory size of the product.
+        units: Multiprocessors (NVIDIA) or compute units (AMD) of the whole device.
+    """
+
+    name: str
+    flop_per_s: Mapping[str, float]
+    memory_bytes_per_s: float | None
+    url: str
+    memory_gb: int | None = None
+    units: int | None = None
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Peaks, or None and why; with peaks, the reason says what of them is unknown, if anything."""
+
+    peaks: Peaks | None
+    reason: str = ""
+
+
+def find_peaks(
+    name: str | None, *, memory_bytes: int | None = None, units: int | None = None
+) -> Lookup:
+    """Look a device up by its reported name; never guess.
+
+    Args:
+        name: As torch, Kineto or another profiler reports it.
+        memory_bytes: Total memory that the device reports; decides between products that
+            share a name, and unmasks partitions.
+        units: Multiprocessors or compute units that it reports; unmasks partitions too.
+
+    >>> find_peaks("NVIDIA H100 80GB HBM3").peaks.flop_per_s["bf16"]
+    989400000000000.0
+    >>> find_peaks("AMD Radeon Graphics").peaks is None
+    True
+    """
+    if not name:
+        return Lookup(None, "The file does not name the device.")
+    plain = _plain(name)
+    if "mig" in plain.split():
+        return Lookup(None, f"{name} is a MIG partition; only whole devices have a datasheet row.")
+    named = [row for row, patterns in _rows() if any(p.fullmatch(plain) for p in patterns)]
+    if not named:
+        return Lookup(None, f"No datasheet row in hardware/peaks.toml for {name!r}.")
+    fitting = [row for row in named if _fits(row, memory_bytes, units)]
+    if not fitting:
+        return Lookup(None, _misfit(name, named, memory_bytes, units))
+    return _agreed(name, fitting)
+
+
+def all_peaks() -> list[Peaks]:
+    """Return every row of peaks.toml."""
+    return [row for row, _ in _rows()]
+
+
+@cache
+def _rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
+    text = resources.files("lightning_gpuprof.hardware").joinpath("peaks.toml").read_text("utf-8")
+    return [_row(entry) for entry in tomllib.loads(text)["gpu"]]
+
+
+def _row(entry: dict[str, Any]) -> tuple[Peaks, list[re.Pattern[str]]]:
+    patterns = [re.compile(pattern) for pattern in entry.pop("names")]
+    return Peaks(**entry), patterns
+
+
+def _plain(name: str) -> str:
+    """Return the name without vendor and brand, as the patterns of peaks.toml are written.
+
+    >>> _plain("NVIDIA [Tesla V100-SXM2-16GB]")
+    'v100-sxm2-16gb'
+    """
+    return " ".join(_VENDORS.sub(" ", name.lower()).split())
+
+
+def _fits(row: Peaks, memory_bytes: int | None, units: int | None) -> bool:
+    if memory_bytes is not None and row.memory_gb is not None:
+        sold = row.memory_gb * 10**9
+        if abs(memory_bytes - sold) > _MEMORY_TOLERANCE * sold:
+            return False
+    return units is None or row.units is None or units == row.units
+
+
+def _misfit(name: str, rows: list[Peaks], memory_bytes: int | None, units: int | None) -> str:
+    sold = ", ".join(
+        f"{row.name}: {row.memory_gb or '?'} GB, {row.units or '?'} units" for row in rows
+    )
+    seen = f"{'?' if memory_bytes is None else memory_bytes // 10**9} GB, {units or '?'} units"
+    return (
+        f"{name} reports {seen}, the datasheet says {sold}: a partition or another model, "
+        "whose peaks are not known."
+    )
+
+
+def _agreed(name: str, rows: list[Peaks]) -> Lookup:
+    """Keep what all products that share the name have in common."""
+    first = rows[0]
+    if len(rows) == 1:
+        return Lookup(first)
+    products = ", ".join(row.name for row in rows)
+    flop_per_s = {
+        dtype: rate
+        for dtype, rate in first.flop_per_s.items()
+        if all(row.flop_per_s.get(dtype) == rate for row in rows)
+    }
+    if not flop_per_s:
+        return Lookup(None, f"{name} may be any of {products}, whose peaks differ.")
+    same_memory = all(row.memory_bytes_per_s == first.memory_bytes_per_s for row in rows)
+    common = replace(
+        first,
+        name=" or ".join(row.name for row in rows),
+        flop_per_s=flop_per_s,
+        memory_bytes_per_s=first.memory_bytes_per_s if same_memory else None,
+        memory_gb=first.memory_gb if all(r.memory_gb == first.memory_gb for r in rows) else None,
+    )
+    reason = "" if same_memory else f"{name} may be any of {products}: its bandwidth is not known."
+    return Lookup(common, reason)

@@ -1,0 +1,189 @@
+"""Collects a trace's rows in any order and makes the `Timeline` of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
+    MISSING,
+    DeviceEvents,
+    DeviceInfo,
+    Flows,
+    HostEvents,
+    Int64,
+    MemoryEvents,
+    SyncEvents,
+    Thread,
+    Timeline,
+    make_table,
+)
+
+_HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
+_DEVICE = (
+    "start_ns",
+    "dur_ns",
+    "name",
+    "category",
+    "device",
+    "stream",
+    "correlation",
+    "num_bytes",
+    "graph",
+)
+_INT64_MAX = 2**63 - 1
+
+
+class TimelineBuilder:
+    """What the readers of every source but Kineto fill; times are absolute, in ns.
+
+    An event without an end, or that ends before it starts, is left out and counted in a warning.
+
+    >>> builder = TimelineBuilder("nsys")
+    >>> builder.host(5, 9, builder.name("cudaLaunchKernel"), "cuda_runtime", builder.thread(1, 1))
+    >>> timeline = builder.build()
+    >>> timeline.origin_ns, timeline.host.dur_ns.tolist()
+    (5, [4])
+    """
+
+    def __init__(self, source: str) -> None:
+        self.warnings: list[str] = []
+        self._source = source
+        self._names: dict[str, int] = {}
+        self._threads: dict[tuple[int | str, int | str], int] = {}
+        self._thread_names: dict[int, str] = {}
+        self._host: list[tuple[int, ...]] = []
+        self._device: list[tuple[int, ...]] = []
+        self._syncs: list[tuple[int, ...]] = []
+        self._annotations: list[tuple[int, ...]] = []
+        self._cut = 0
+
+    def name(self, text: str) -> int:
+        """Return the index of a name, adding it where it is new."""
+        return self._names.setdefault(text, len(self._names))
+
+    def thread(self, pid: int | str, tid: int | str, name: str | None = None) -> int:
+        """Return the index of a host thread, adding it where it is new."""
+        index = self._threads.setdefault((pid, tid), len(self._threads))
+        if name:
+            self._thread_names[index] = name
+        return index
+
+    def host(
+        self,
+        start: int | None,
+        end: int | None,
+        name: int,
+        category: str,
+        thread: int,
+        correlation: int | None = None,
+    ) -> None:
+        """Add what a host thread did."""
+        if start is None or end is None or end < start:
+            self._cut += 1
+            return
+        self._host.append(
+            (start, end - start, name, CATEGORY_ID[category], thread, _id(correlation))
+        )
+
+    def device(
+        self,
+        start: int | None,
+        end: int | None,
+        name: int,
+        category: str,
+        device: int | None,
+        stream: int | None,
+        correlation: int | None = None,
+        num_bytes: int | None = None,
+        graph: int | None = None,
+    ) -> None:
+        """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
+        if start is None or end is None or end < start:
+            self._cut += 1
+            return
+        rows = {"cuda_sync": self._syncs, "gpu_user_annotation": self._annotations}
+        rows.get(category, self._device).append(
+            (
+                start,
+                end - start,
+                name,
+                CATEGORY_ID[category],
+                _id(device),
+                _id(stream),
+                _id(correlation),
+                _id(num_bytes),
+                _id(graph),
+            )
+        )
+
+    def build(
+        self,
+        *,
+        devices: Sequence[DeviceInfo] = (),
+        metadata: Mapping[str, object] | None = None,
+    ) -> Timeline:
+        """Make the timeline, with its origin at the earliest start."""
+        tables = (self._host, self._device, self._syncs, self._annotations)
+        origin = min((row[0] for rows in tables for row in rows), default=0)
+        device = make_table(DeviceEvents, **_columns(self._device, _DEVICE, origin))
+        threads = [
+            Thread(pid, tid, self._thread_names.get(index))
+            for (pid, tid), index in self._threads.items()
+        ]
+        return Timeline(
+            source=self._source,
+            origin_ns=origin,
+            names=tuple(self._names),
+            host=make_table(HostEvents, **_columns(self._host, _HOST, origin)),
+            device=device,
+            device_annotations=make_table(
+                DeviceEvents, **_columns(self._annotations, _DEVICE, origin)
+            ),
+            syncs=make_table(SyncEvents, **_columns(self._syncs, _DEVICE, origin)),
+            memory=make_table(MemoryEvents),
+            flows=make_table(Flows),
+            threads=threads,
+            devices=_all_devices(devices, device),
+            metadata=metadata or {},
+            warnings=tuple(self._warnings()),
+        )
+
+    def _warnings(self) -> Iterable[str]:
+        yield from self.warnings
+        if self._cut:
+            yield f"{self._cut} events have no end after their start; they are left out."
+
+
+def copy_name(direction: str, source: str | None = None, target: str | None = None) -> str:
+    """Return a copy's name as Kineto writes it, whatever the source calls it.
+
+    >>> copy_name("HtoD", "Pageable", "Device"), copy_name("DtoD")
+    ('Memcpy HtoD (Pageable -> Device)', 'Memcpy DtoD')
+    """
+    kinds = f" ({source} -> {target})" if source and target else ""
+    return f"Memcpy {direction}{kinds}"
+
+
+def _id(value: int | None) -> int:
+    """Fit an id into int64; unsigned 64-bit ids keep their bits, none is `MISSING`."""
+    if value is None:
+        return MISSING
+    return value if value <= _INT64_MAX else value - 2**64
+
+
+def _columns(rows: list[tuple[int, ...]], names: tuple[str, ...], origin: int) -> dict[str, Int64]:
+    if not rows:
+        return {name: np.zeros(0, dtype=np.int64) for name in names}
+    columns = {
+        name: np.array(values, dtype=np.int64)
+        for name, values in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    columns["start_ns"] -= origin
+    return columns
+
+
+def _all_devices(described: Sequence[DeviceInfo], events: DeviceEvents) -> list[DeviceInfo]:
+    known = {device.id for device in described}
+    seen = [int(i) for i in np.unique(events.device) if i not in known and i != MISSING]
+    return sorted([*described, *(DeviceInfo(i, None) for i in seen)], key=lambda device: device.id)

@@ -1,0 +1,137 @@
+"""Whole files as bytes, unpacked, and what can be saved of those that end early."""
+
+import csv
+import io
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.sniff import GZIP_MAGIC
+
+_T = TypeVar("_T")
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_CLOSING = {0x5B: b"]", 0x7B: b"}"}  # by the code of [ and {
+
+
+def read_file(path: str, warnings: list[str]) -> bytes:
+    """Return a file's content, unpacked where it is gzipped.
+
+    A gzip stream that ends early or is damaged gives what comes before, and a warning.
+    """
+    data = Path(path).read_bytes()
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    parts: list[bytes] = []
+    while data.startswith(GZIP_MAGIC):
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(unpacker.decompress(data))
+        except zlib.error as error:
+            warnings.append(f"The gzip stream is damaged ({error}); what follows is missing.")
+            break
+        if not unpacker.eof:
+            warnings.append("The gzip stream ends early; what follows is missing.")
+            break
+        data = unpacker.unused_data
+    return b"".join(parts)
+
+
+def decode_json(data: bytes, kind: type[_T], path: str, warnings: list[str]) -> _T:
+    """Decode JSON; where it ends early, decode everything up to the last whole element.
+
+    Raises:
+        TraceError: Nothing of it can be decoded.
+    """
+    decoder = msgspec.json.Decoder(kind, strict=False)
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as error:
+        first = error
+    try:
+        saved = decoder.decode(close_json(data))
+    except msgspec.DecodeError:
+        raise TraceError(
+            f"{path} is not valid JSON ({first}) and nothing could be saved of it. "
+            "Record or export it again."
+        ) from first
+    warnings.append(
+        f"The JSON ends early ({first}); everything after the last whole event is lost."
+    )
+    return saved
+
+
+def close_json(data: bytes) -> bytes:
+    """Cut JSON that ends early after its last whole element and close what is open.
+
+    >>> close_json(b'{"a": [{"b": 1}, {"b": 2}, {"b"')
+    b'{"a": [{"b": 1}, {"b": 2}]}'
+    """
+    opened: list[int] = []
+    whole = 0
+    still_open: list[int] = []
+    for token in _TOKENS.finditer(data):
+        code = data[token.start()]
+        if code in _CLOSING:
+            opened.append(code)
+        elif code != 0x22 and opened:
+            opened.pop()
+            whole, still_open = token.end(), list(opened)
+    return data[:whole] + b"".join(_CLOSING[code] for code in reversed(still_open))
+
+
+def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
+    """Yield a CSV file's rows by column name; a last row that is cut is left out, and said."""
+    text = read_file(path, warnings).decode("utf-8-sig", "replace")
+    yield from parse_csv(text, warnings)
+
+
+def parse_csv(text: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
+    """Yield the rows of CSV text by column name."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    header = [name.strip() for name in next(reader, [])]
+    cut = 0
+    for row in reader:
+        if len(row) == len(header):
+            yield dict(zip(header, row, strict=True))
+        elif row:
+            cut += 1
+    if cut:
+        warnings.append(f"{cut} CSV rows do not have {len(header)} fields; they are left out.")
+
+
+def csv_header(head: bytes) -> frozenset[str]:
+    r"""Return the column names in the first line of a file that looks like CSV, or nothing.
+
+    >>> sorted(csv_header(b'"Name","Calls"\n"a",1\n'))
+    ['Calls', 'Name']
+    """
+    line = head.split(b"\n", 1)[0]
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return frozenset()
+    return frozenset(name.strip() for row in csv.reader([text]) for name in row)
+
+
+def integer(text: str | None) -> int | None:
+    """Read an integer as profilers write them: quoted, hexadecimal, with separators, or absent.
+
+    >>> integer("1,234"), integer("0x10"), integer(""), integer("12.0")
+    (1234, 16, None, 12)
+    """
+    if text is None:
+        return None
+    plain = text.strip().replace(",", "")
+    try:
+        return int(plain, 0) if plain[:2].lower() == "0x" else int(plain)
+    except ValueError:
+        pass
+    try:
+        return round(float(plain))
+    except ValueError:
+        return None

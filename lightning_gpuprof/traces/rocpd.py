@@ -1,0 +1,96 @@
+"""Reads rocpd, the SQLite output of rocprofv3 (its default format).
+
+The tables changed between schema versions (times moved from columns into a table of their own),
+but each file carries views, `kernels`, `memory_copies` and `regions`, with the same columns
+throughout; only those are read. `stack_id` is the profiler's correlation id: a kernel has that
+of the API call which launched it. Written from the published schema (rocprofiler-sdk,
+`rocprofiler-sdk-rocpd/*.sql`, version 3); not yet checked against a file that rocprofv3 wrote.
+"""
+
+from lightning_gpuprof.traces import ReadOptions
+from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.rocprofv3_csv import call_category, direction_of
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sqlite import Database, has_tables
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
+
+_INDEXES = ("agent_absolute_index", "agent_abs_index")
+"""The device's number among all agents; the name changed between schema versions."""
+
+
+def matches(head: Head) -> bool:
+    """Tell a rocpd file by its tables."""
+    return has_tables(head.path, head.data, "rocpd_kernel_dispatch", "rocpd_region")
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read kernels, memory copies and host regions (API calls and markers)."""
+    builder = TimelineBuilder("rocpd")
+    with Database(path, builder.warnings) as database:
+        for view in ("kernels", "memory_copies", "regions"):
+            if not database.has(view, "start", "end"):
+                builder.warnings.append(f"The file lacks the view {view}: its events are missing.")
+        _kernels(database, builder)
+        _copies(database, builder)
+        _regions(database, builder)
+        return builder.build(devices=_devices(database))
+
+
+def _kernels(database: Database, builder: TimelineBuilder) -> None:
+    index = _first(database, "kernels", _INDEXES)
+    for name, start, end, device, stream, queue, stack in database.rows(
+        "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id"
+    ):
+        on = stream if stream is not None else queue
+        builder.device(start, end, builder.name(name), "kernel", device, on, stack)
+
+
+def _copies(database: Database, builder: TimelineBuilder) -> None:
+    sides = {
+        side: _first(database, "memory_copies", [f"{side}_{index}" for index in _INDEXES])
+        for side in ("src", "dst")
+    }
+    for name, start, end, source, target, stream, stack, size in database.rows(
+        "memory_copies",
+        "name",
+        "start",
+        "end",
+        sides["src"],
+        sides["dst"],
+        "stream_id",
+        "stack_id",
+        "size",
+    ):
+        direction = direction_of(name)
+        device = target if direction == "HtoD" else source
+        text = builder.name(copy_name(direction))
+        builder.device(start, end, text, "gpu_memcpy", device, stream, stack, size)
+
+
+def _regions(database: Database, builder: TimelineBuilder) -> None:
+    for name, category, start, end, pid, tid, stack in database.rows(
+        "regions", "name", "category", "start", "end", "pid", "tid", "stack_id"
+    ):
+        thread = builder.thread(pid or 0, tid or 0)
+        kind = call_category(category or "")
+        builder.host(start, end, builder.name(name), kind, thread, stack)
+
+
+def _devices(database: Database) -> list[DeviceInfo]:
+    return [
+        DeviceInfo(index, product or model or name, "AMD" if vendor == "AMD" else vendor)
+        for kind, index, name, model, product, vendor in database.rows(
+            "rocpd_info_agent",
+            "type",
+            "absolute_index",
+            "name",
+            "model_name",
+            "product_name",
+            "vendor_name",
+        )
+        if kind == "GPU" and index is not None
+    ]
+
+
+def _first(database: Database, view: str, names: "list[str] | tuple[str, ...]") -> str:
+    return next((name for name in names if database.has(view, name)), names[0])

@@ -1,0 +1,149 @@
+"""Reads the traces of rocprof v1: `results.csv`, `results.db` and `results.json`.
+
+All three hold one row per dispatch with `BeginNs` and `EndNs`. With API tracing the database has
+tables `HIP`, `HSA`, `ROCTX`, `COPY` and `OPS` too, and the JSON, a Chrome trace, has a process
+for each. Checked against a real database with kernels alone; the API tables and the JSON follow
+ROCm's own writer (`tblextr.py`) and could not be checked against a real file.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.traces import ReadOptions
+from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.files import csv_header, decode_json, integer, read_csv, read_file
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sqlite import MAGIC, Database, has_tables
+from lightning_gpuprof.traces.timeline import Timeline
+
+_CSV_COLUMNS = {"KernelName", "BeginNs", "EndNs"}
+_API_TABLES = {"HIP": "cuda_runtime", "HSA": "cuda_driver", "ROCTX": "user_annotation"}
+_WHERE = ("gpu-id", "queue-id", "Index")
+_DIRECTIONS = {
+    "CopyHostToDevice": "HtoD",
+    "CopyDeviceToHost": "DtoH",
+    "CopyDeviceToDevice": "DtoD",
+    "hcCommandMarker": "Unknown",
+}
+
+
+class _Event(msgspec.Struct):
+    ph: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    args: dict[str, Any] = {}
+
+
+class _Trace(msgspec.Struct):
+    traceEvents: list[_Event] = []  # noqa: N815 - the file's own key
+
+
+def matches(head: Head) -> bool:
+    """Tell any of the three by `BeginNs`, which no other profiler writes."""
+    if head.data.startswith(MAGIC):
+        return has_tables(head.path, head.data, "KERN", "OPS") and not has_tables(
+            head.path, head.data, "rocpd_kernel_dispatch"
+        )
+    if b'"traceEvents"' in head.data:
+        return b'"BeginNs"' in head.data
+    return csv_header(head.data) >= _CSV_COLUMNS
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read kernels, and API calls and copies where they were traced."""
+    builder = TimelineBuilder("rocprof")
+    with open(path, "rb") as file:
+        start = file.read(len(MAGIC))
+    if start == MAGIC:
+        _read_database(path, builder)
+    elif (data := read_file(path, builder.warnings)).lstrip()[:1] in (b"{", b"["):
+        _read_json(data, path, builder)
+    else:
+        for row in read_csv(path, builder.warnings):
+            _kernel(builder, row)
+    return builder.build()
+
+
+def _kernel(builder: TimelineBuilder, row: Mapping[str, Any]) -> None:
+    # The database was made from CSV, and the quotes around a name came along.
+    name = builder.name(str(row["KernelName"]).strip('"'))
+    begin, end = integer(str(row["BeginNs"])), integer(str(row["EndNs"]))
+    device, queue, index = (integer(str(row.get(key, ""))) for key in _WHERE)
+    builder.device(begin, end, name, "kernel", device, queue, index)
+
+
+def _read_database(path: str, builder: TimelineBuilder) -> None:
+    columns = ("KernelName", "BeginNs", "EndNs", *_WHERE)
+    with Database(path, builder.warnings) as database:
+        if database.has("OPS"):
+            # With API tracing the same dispatches are in OPS, where they carry a device.
+            _activities(database, "OPS", builder)
+        else:
+            for row in database.rows("KERN", *columns):
+                _kernel(builder, dict(zip(columns, row, strict=True)))
+        _activities(database, "COPY", builder)
+        for table, category in _API_TABLES.items():
+            for begin, end, name, pid, tid, index in database.rows(
+                table, "BeginNs", "EndNs", "Name", "pid", "tid", "Index"
+            ):
+                thread = builder.thread(pid or 0, tid or 0)
+                builder.host(
+                    integer(str(begin)),
+                    integer(str(end)),
+                    builder.name(str(name)),
+                    category,
+                    thread,
+                    integer(str(index)),
+                )
+
+
+def _activities(database: Database, table: str, builder: TimelineBuilder) -> None:
+    for begin, end, name, device, queue, index in database.rows(
+        table, "BeginNs", "EndNs", "Name", "dev-id", "queue-id", "Index"
+    ):
+        _activity(builder, str(name), begin, end, device, queue, index)
+
+
+def _activity(builder: TimelineBuilder, name: str, *values: object) -> None:
+    begin, end, device, queue, index = (integer(str(value)) for value in values)
+    if name in _DIRECTIONS:
+        text, category = builder.name(copy_name(_DIRECTIONS[name])), "gpu_memcpy"
+    elif name.startswith("FillBuffer"):
+        text, category = builder.name(name), "gpu_memset"
+    else:
+        text, category = builder.name(name), "kernel"
+    builder.device(begin, end, text, category, device, queue, index)
+
+
+def _read_json(data: bytes, path: str, builder: TimelineBuilder) -> None:
+    events = decode_json(data, _Trace, path, builder.warnings).traceEvents
+    lanes = {
+        event.pid: str(event.args.get("name", ""))
+        for event in events
+        if event.ph == "M" and event.name == "process_name"
+    }
+    for event in events:
+        if event.ph != "X" or "BeginNs" not in event.args:
+            continue
+        begin, end = event.args["BeginNs"], event.args.get("EndNs", "")
+        index = event.args.get("Index", "")
+        lane = lanes.get(event.pid, "")
+        if "GPU" in lane or "dev-id" in event.args:
+            where = (event.args.get("dev-id", ""), event.args.get("queue-id", ""), index)
+            _activity(builder, event.name, begin, end, *where)
+        elif "COPY" in lane.upper():
+            _activity(builder, event.name, begin, end, "", "", index)
+        else:
+            category = next((c for key, c in _API_TABLES.items() if key in lane), "user_annotation")
+            thread = builder.thread(event.pid, event.tid)
+            builder.host(
+                integer(str(begin)),
+                integer(str(end)),
+                builder.name(event.name),
+                category,
+                thread,
+                integer(str(index)),
+            )

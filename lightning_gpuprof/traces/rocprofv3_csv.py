@@ -1,0 +1,93 @@
+"""Reads the CSV traces of rocprofv3: kernels, memory copies, API calls and markers.
+
+Each file holds one kind of event, told by its header; columns vary by version (`Stream_Id` and
+`Thread_Id` came later), agents are written as `1` or `Agent 1`. Times are ns. Device numbers are
+the file's agent ids. Statistics and counters of rocprofv3 are read by `stats_csv` and
+`counters_csv`.
+"""
+
+from collections.abc import Mapping
+
+from lightning_gpuprof.traces import ReadOptions
+from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.files import csv_header, integer, read_csv
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.timeline import Timeline
+
+_TIMES = {"Start_Timestamp", "End_Timestamp"}
+_KERNELS, _COPIES, _CALLS = {"Kernel_Name"}, {"Direction"}, {"Domain", "Function"}
+_DIRECTIONS = {
+    "HOST_TO_DEVICE": "HtoD",
+    "DEVICE_TO_HOST": "DtoH",
+    "DEVICE_TO_DEVICE": "DtoD",
+    "HOST_TO_HOST": "HtoH",
+}
+
+
+def matches(head: Head) -> bool:
+    """Tell a trace by its header."""
+    header = csv_header(head.data)
+    return header >= _TIMES and any(header >= kind for kind in (_KERNELS, _COPIES, _CALLS))
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read one CSV file; files of one run have to be read one by one."""
+    builder = TimelineBuilder("rocprofv3-csv")
+    for row in read_csv(path, builder.warnings):
+        start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
+        correlation = integer(row.get("Correlation_Id"))
+        if "Kernel_Name" in row:
+            name = builder.name(row["Kernel_Name"])
+            device, stream = agent(row.get("Agent_Id")), _stream(row)
+            builder.device(start, end, name, "kernel", device, stream, correlation)
+        elif "Direction" in row:
+            direction, device = _copied(row)
+            name = builder.name(copy_name(direction))
+            size = integer(row.get("Size"))
+            stream = _stream(row)
+            builder.device(start, end, name, "gpu_memcpy", device, stream, correlation, size)
+        else:
+            thread = builder.thread(
+                integer(row.get("Process_Id")) or 0, integer(row.get("Thread_Id")) or 0
+            )
+            name = builder.name(row["Function"])
+            builder.host(start, end, name, call_category(row["Domain"]), thread, correlation)
+    return builder.build()
+
+
+def agent(text: str | None) -> int | None:
+    """Read an agent's number: `1` or `Agent 1`.
+
+    >>> agent("Agent 4"), agent("2"), agent(None)
+    (4, 2, None)
+    """
+    return integer(text.split()[-1]) if text and text.split() else None
+
+
+def call_category(domain: str) -> str:
+    """Return the category of an API's calls: HIP's stand beside CUDA's runtime, HSA's below."""
+    if domain.startswith("HIP"):
+        return "cuda_runtime"
+    if domain.startswith("HSA"):
+        return "cuda_driver"
+    return "user_annotation" if domain.startswith(("MARKER", "ROCTX")) else "other"
+
+
+def direction_of(text: str) -> str:
+    """Return a copy's direction in short.
+
+    >>> direction_of("MEMORY_COPY_HOST_TO_DEVICE"), direction_of("DEVICE_TO_HOST")
+    ('HtoD', 'DtoH')
+    """
+    return _DIRECTIONS.get(text.removeprefix("MEMORY_COPY_"), "Unknown")
+
+
+def _copied(row: Mapping[str, str]) -> tuple[str, int | None]:
+    direction = direction_of(row["Direction"])
+    side = "Destination_Agent_Id" if direction == "HtoD" else "Source_Agent_Id"
+    return direction, agent(row.get(side))
+
+
+def _stream(row: Mapping[str, str]) -> int | None:
+    stream = integer(row.get("Stream_Id"))
+    return stream if stream is not None else integer(row.get("Queue_Id"))
