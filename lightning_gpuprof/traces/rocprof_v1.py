@@ -38,7 +38,7 @@ class _Event(msgspec.Struct):
 
 
 class _Trace(msgspec.Struct):
-    traceEvents: list[_Event] = []  # noqa: N815 - the file's own key
+    traceEvents: list[_Event] = []
 
 
 def matches(head: Head) -> bool:
