@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (2 where the request cannot be met)."""
     argv = sys.argv[1:] if argv is None else list(argv)
     args = _parser(argv).parse_args(argv)
-    module = _load(args.command)
+    module = load_command(args.command)
     try:
         status = module.run(args)
         sys.stdout.flush()
@@ -67,9 +67,10 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         described = f"{command.help[0].upper()}{command.help[1:]}."
         sub = commands.add_parser(name, help=command.help, description=described)
         if name in argv:
-            _load(name).add_arguments(sub)
+            load_command(name).add_arguments(sub)
     return parser
 
 
-def _load(name: str) -> CommandModule:
+def load_command(name: str) -> CommandModule:
+    """Import the module of a command."""
     return cast(CommandModule, import_module(COMMANDS[name].module))

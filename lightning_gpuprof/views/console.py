@@ -40,7 +40,8 @@ def render(
         legacy_windows=False,
     )
     for part in _parts(report, verbose, unicode):
-        console.print(part)
+        # Bare text is left to the terminal to wrap: a path or command stays one line to copy.
+        console.print(part, soft_wrap=isinstance(part, Text))
     text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
     return text if unicode else text.encode("ascii", "replace").decode()
 
@@ -146,9 +147,9 @@ def _next(report: Report) -> Iterator[RenderableType]:
     table = _grid()
     table.add_row("change", Text(first.change or first.advice, style="green"))
     table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
-    table.add_row("check", f"lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
+    yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
 
 
 def _grid() -> Table:

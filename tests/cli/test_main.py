@@ -51,6 +51,6 @@ def test_help_lists_every_command_without_importing_its_module():
 
 def test_every_registered_module_keeps_the_contract():
     for name in cli.COMMANDS:
-        module = cli._load(name)
+        module = cli.load_command(name)
         assert callable(module.add_arguments), name
         assert callable(module.run), name
