@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.phase_split import phase_split
-from lightning_gpuprof.analysis.steady import steady_mask, step_flags, step_stats
+from lightning_gpuprof.analysis.distribution import mean, median
+from lightning_gpuprof.analysis.steady import steady_mask, step_flags
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
@@ -28,17 +28,21 @@ def rank_views(ranks: Mapping[int, Session]) -> tuple[RankView, ...]:
 
 
 def _view(rank: int, session: Session) -> RankView:
-    stats = step_stats(session)
+    median_ns = mean_ns = None
     means: dict[Phase, int] = {}
-    if stats is not None:
-        split = phase_split(session, steady_mask(step_flags(session))[0])
-        means = {p: s.per_step.mean_ns for p, s in split.items() if s.per_step is not None}
+    if session.steps:
+        steady, _ = steady_mask(step_flags(session))
+        dur = session.columns["dur_ns"][steady]
+        median_ns, mean_ns = median(dur), mean(dur)
+        for phase in Phase:
+            if (column := session.phase_ns(phase)) is not None:
+                means[phase] = mean(column[steady])
     return RankView(
         rank=rank,
         host=session.start.host,
         steps=session.steps,
-        median_ns=None if stats is None else stats.dur.p50_ns,
-        mean_ns=None if stats is None else stats.dur.mean_ns,
+        median_ns=median_ns,
+        mean_ns=mean_ns,
         phase_mean_ns=means,
         status="open" if session.end is None else session.end.status,
     )

@@ -127,6 +127,7 @@ def analyze_run(
         if (found := _numbered(records, chosen.start.session)) is not None
     }
     steady = _steady(chosen)
+    phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
     advice = chosen.all(Advice)
     return RunResults(
         start=chosen.start,
@@ -134,11 +135,16 @@ def analyze_run(
         sessions=session_views(first),
         wall=wall_time(chosen),
         steps=step_stats(chosen),
-        phases=phase_split(chosen, steady),
-        parts=part_split(chosen, steady),
+        phases=phases,
+        parts=parts,
         outside=outside_time(chosen),
         epoch_starts=epoch_starts(chosen, steady),
-        slowest=slowest_steps(chosen, steady),
+        slowest=slowest_steps(
+            chosen,
+            steady,
+            {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step},
+            {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step},
+        ),
         device_time=device_time(chosen, steady),
         memory=memory_use(chosen),
         ranks=rank_views(same),

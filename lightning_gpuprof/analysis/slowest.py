@@ -31,7 +31,14 @@ class SlowStep:
     part_excess_ns: int | None
 
 
-def slowest_steps(session: Session, steady: Mask, *, count: int = 10) -> tuple[SlowStep, ...]:
+def slowest_steps(
+    session: Session,
+    steady: Mask,
+    phase_medians: dict[str, int],
+    part_medians: dict[str, int],
+    *,
+    count: int = 10,
+) -> tuple[SlowStep, ...]:
     """Return the slowest steps, slowest first.
 
     Warm-up and compilation steps are slow for known reasons and are reported apart, so they
@@ -42,13 +49,14 @@ def slowest_steps(session: Session, steady: Mask, *, count: int = 10) -> tuple[S
     dur, flags = session.columns["dur_ns"], step_flags(session)
     typical = median(dur[steady])
     candidates = np.flatnonzero(((flags & _APART) == 0) & (dur > typical))
+    if len(candidates) > count:
+        bound = np.partition(dur[candidates], -count)[-count]
+        candidates = candidates[dur[candidates] >= bound]
     slow = candidates[np.argsort(-dur[candidates], kind="stable")][:count]
     phases = {
         phase.value: column for phase in Phase if (column := session.phase_ns(phase)) is not None
     }
     parts = part_columns(session)
-    phase_medians = _medians(phases, steady) if len(slow) else {}
-    part_medians = _medians(parts, steady) if len(slow) else {}
     return tuple(
         _describe(session, int(i), typical, phases, phase_medians, parts, part_medians)
         for i in slow
@@ -81,10 +89,6 @@ def _describe(
         part=None if part is None else part.partition("/")[2],
         part_excess_ns=part_excess,
     )
-
-
-def _medians(columns: dict[str, Int64], steady: Mask) -> dict[str, int]:
-    return {name: median(column[steady]) for name, column in columns.items()}
 
 
 def _most_above(

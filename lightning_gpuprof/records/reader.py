@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     SCHEMA_VERSION,
+    Column,
     Record,
     RunEnd,
     RunStart,
@@ -151,15 +153,24 @@ def _close(records: list[Record], sessions: list[Session]) -> None:
 
 def _columns(windows: list[StepsWindow]) -> dict[str, Int64]:
     names = dict.fromkeys(name for window in windows for name in window.columns)
-    columns = {}
-    for name in names:
-        missing = NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
-        # One concatenation of raw bytes per column: a million steps take a tenth of a second.
-        parts = [
-            window.columns[name].unpack()
-            if name in window.columns
-            else np.full(window.count, missing, dtype=np.int64)
-            for window in windows
-        ]
-        columns[name] = np.concatenate(parts)
-    return columns
+    return {name: _joined(name, windows) for name in names}
+
+
+def _joined(name: str, windows: list[StepsWindow]) -> Int64:
+    missing = NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
+    parts: list[Int64] = []
+    # Runs of equal type are joined as bytes and unpacked once: one call per window and column
+    # would be most of the time that a million steps take to read.
+    for dtype, run in groupby(windows, key=lambda window: _dtype(window, name)):
+        if dtype is None:
+            count = sum(window.count for window in run)
+            parts.append(np.full(count, missing, dtype=np.int64))
+        else:
+            data = b"".join([window.columns[name].data for window in run])
+            parts.append(Column(dtype, data).unpack())
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _dtype(window: StepsWindow, name: str) -> str | None:
+    column = window.columns.get(name)
+    return None if column is None else column.dtype

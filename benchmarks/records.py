@@ -1,0 +1,104 @@
+"""Seconds to read and to analyse the record of a million steps.
+
+python benchmarks/records.py [--steps 1000000] [--repeat 5]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run import analyze_run
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Column, RunEnd, RunStart, StepsWindow
+from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.views.report import load_report
+
+WINDOW = 50
+PARTS = ("callbacks/ModelCheckpoint", "callbacks/TQDMProgressBar", "logging/TensorBoardLogger")
+
+
+def write_run(run: str, steps: int) -> None:
+    """Write a session as the callback does: windows of 50 steps, every phase, three parts."""
+    rng = np.random.default_rng(0)
+    writer = RecordWriter(run, rank=0)
+    writer.write(
+        RunStart(
+            schema_version=1,
+            session=0,
+            stage="fit",
+            started_unix_ns=0,
+            rank=0,
+            phases=[phase.value for phase in Phase],
+        )
+    )
+    start = 0
+    for first in range(0, steps, WINDOW):
+        times = rng.integers(10_000, 5_000_000, (len(Phase), WINDOW))
+        dur = times.sum(axis=0)
+        columns = {f"phase/{phase.value}": times[i] for i, phase in enumerate(Phase)}
+        columns |= {f"part/{part}": times[7] // 3 for part in PARTS}
+        columns |= {
+            "step": np.arange(first, first + WINDOW),
+            "epoch": np.full(WINDOW, first // 10_000),
+            "start_ns": start + np.cumsum(dur) - dur,
+            "dur_ns": dur,
+            "flags": np.zeros(WINDOW, dtype=np.int64),
+            "samples": np.full(WINDOW, 32),
+        }
+        start += int(dur.sum())
+        writer.write(
+            StepsWindow(
+                first_step=first,
+                count=WINDOW,
+                total_ns=int(dur.sum()),
+                phase_total_ns={p.value: int(times[i].sum()) for i, p in enumerate(Phase)},
+                columns={name: Column.pack(column) for name, column in columns.items()},
+            )
+        )
+    writer.write(RunEnd(status="finished", wall_ns=start, steps=steps))
+    writer.flush()
+
+
+def main() -> None:
+    """Measure and print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as run:
+        write_run(run, args.steps)
+        size = sum(file.stat().st_size for file in Path(run).rglob("*.jsonl"))
+        read_s, analyse_s, report_s = [], [], []
+        for _ in range(args.repeat):
+            begin = time.perf_counter()
+            ranks = read_run(run)
+            read_s.append(time.perf_counter() - begin)
+            begin = time.perf_counter()
+            analyze_run(ranks, {})
+            analyse_s.append(time.perf_counter() - begin)
+            del ranks
+            begin = time.perf_counter()
+            load_report(run).payload()
+            report_s.append(time.perf_counter() - begin)
+    print(
+        json.dumps(
+            {
+                "steps": args.steps,
+                "file_bytes": size,
+                "read_s": statistics.median(read_s),
+                "analyse_s": statistics.median(analyse_s),
+                "report_s": statistics.median(report_s),
+                "repeat": args.repeat,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
