@@ -38,7 +38,7 @@ def plan_workers(
     rest_ns = max(1, step_ns - wait_ns)
     # One more than hides the fetch on paper: batches do not all take the same time.
     needed = -(-fetch_ns // rest_ns)
-    workers = min(max(needed, num_workers + 1), MAX_WORKERS, max(1, cores - 1))
+    workers = min(max(needed, num_workers + 1), MAX_WORKERS, cores)
     produced_ns = fetch_ns // workers
     added_ns = fetch_ns if num_workers == 0 else wait_ns
     return WorkerPlan(

@@ -78,7 +78,7 @@ def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
     loader, cores = run.start.loader, run.start.cpu_count
     if loader is None or loader.num_workers is None or cores is None:
         return None
-    if cores < 2 or loader.num_workers >= cores - 1:
+    if cores < 2 or loader.num_workers >= cores:
         return None
     return plan_workers(
         step_ns=step_ns, wait_ns=wait_ns, num_workers=loader.num_workers, cpu_count=cores

@@ -30,6 +30,8 @@ from lightning_gpuprof.units import duration, percent
 ID = "slow-callback"
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
+OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
+"""This package's own: their cost is reported as such, not as the user's to change."""
 MOST = 3
 """Callbacks named at most: the longest matter, a list of all is in the report."""
 KNOWN = {
@@ -46,7 +48,11 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     """Return a finding for each of the longest callbacks."""
     if run.step_ns is None or run.per_step(Phase.CALLBACKS) is None:
         return Abstained(ID, "no step's callbacks were measured")
-    parts = [part for part in run.parts_of(Phase.CALLBACKS) if part.per_step is not None]
+    parts = [
+        part
+        for part in run.parts_of(Phase.CALLBACKS)
+        if part.per_step is not None and part.name not in OWN
+    ]
     return tuple(_finding(run, part, run.step_ns) for part in parts[:MOST])
 
 

@@ -44,7 +44,7 @@ def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(analyze):
     assert finding.saving_ns.low == 0
 
 
-@pytest.mark.parametrize("loader", [Loader(num_workers=3), None, Loader()])
+@pytest.mark.parametrize("loader", [Loader(num_workers=4), None, Loader()])
 def test_with_no_core_to_spare_or_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
     run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
     finding = evaluate(run)

@@ -37,3 +37,7 @@ def test_a_callback_of_lightning_is_answered_with_its_own_setting(analyze):
 
 def test_without_steps_it_abstains(analyze):
     assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+
+
+def test_our_own_callbacks_are_not_the_users_to_change(analyze):
+    assert evaluate(analyze(PHASES, parts={"callbacks/PhaseTimer": 3 * MS})) == ()
