@@ -9,6 +9,7 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -210,7 +211,7 @@ def main() -> None:
             time.sleep(0.3)
         time.sleep(args.settle)
         browser.screenshot(args.picture)
-        print(*browser.take_log(), sep="\n")
+        sys.stdout.write("\n".join([*browser.take_log(), ""]))
     finally:
         browser.close()
 

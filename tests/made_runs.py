@@ -1,4 +1,4 @@
-"""Run folders as the callback would leave them, made of plain numbers: for the reading side's tests.
+"""Run folders as the callback would leave them, made of plain numbers, for the reading side.
 
 `python tests/made_runs.py FOLDER` writes all of them, to look at in TensorBoard.
 """

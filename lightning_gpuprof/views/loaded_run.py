@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.analysis.sessions import choose_session
+from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.query import Query, QueryError
+from lightning_gpuprof.views.report import load_report
 
 
 class LoadedRun:
@@ -26,23 +29,25 @@ class LoadedRun:
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)
+        self._reports: dict[int | None, dict[str, Any]] = {}
 
     @cached_property
     def ranks(self) -> dict[int, RankRecords]:
         """Every rank's records."""
         return read_run(self.path, self.fs)
 
-    @cached_property
-    def report(self) -> dict[str, Any]:
-        """The document that `lightning-gpuprof report --json` prints."""
-        from lightning_gpuprof.views.report import load_report
-
-        return load_report(self.path, self.fs).payload()
+    def report(self, query: Query) -> dict[str, Any]:
+        """Return the document that `lightning-gpuprof report --json` prints."""
+        session = self.session_number(query)
+        if session not in self._reports:
+            report = load_report(self.path, self.fs, session=session)
+            self._reports[session] = report.payload()
+        return self._reports[session]
 
     def session(self, query: Query) -> Session:
         """Return the session that a request names by `rank` and `session`.
 
-        The first rank and the latest session are the default.
+        The lowest rank and the session that the report is about are the default.
 
         Raises:
             QueryError: There is none such.
@@ -54,14 +59,16 @@ class LoadedRun:
         if rank not in ranks:
             known = ", ".join(map(str, ranks))
             raise QueryError(f"{self.name} has no rank {rank}; its ranks are {known}.")
-        sessions = ranks[rank].sessions
-        wanted = query.integer("session", default=len(sessions) - 1, low=0, high=2**31)
-        if wanted >= len(sessions):
-            raise QueryError(
-                f"rank {rank} of {self.name} has no session {wanted}; it has {len(sessions)}, "
-                "counted from 0."
-            )
-        return sessions[wanted]
+        try:
+            return choose_session(ranks[rank], self.session_number(query))
+        except RecordError as error:
+            raise QueryError(str(error)) from error
+
+    @staticmethod
+    def session_number(query: Query) -> int | None:
+        """Return the session that a request names, None where it names none."""
+        wanted = query.integer("session", default=-1, low=0, high=2**31)
+        return None if wanted < 0 else wanted
 
     def cycles(self) -> list[tuple[int, ProfilerCycle]]:
         """Return (rank, cycle) of every finished profiler cycle, in the order written."""

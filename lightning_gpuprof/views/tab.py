@@ -14,7 +14,7 @@ View = Callable[[LoadedRun, Query], dict[str, Any]]
 
 def report_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     """Return the document that `lightning-gpuprof report --json` prints."""
-    return run.report
+    return run.report(query)
 
 
 VIEWS: dict[str, View] = {

@@ -215,11 +215,11 @@ class App {
         picker(
           "session",
           "Session",
-          sessions.map((/** @type {any} */ one, /** @type {number} */ index) => [
-            String(index),
-            `${index}: ${one.stage}, ${count(one.steps)} steps`,
+          sessions.map((/** @type {any} */ one) => [
+            String(one.session),
+            `${one.session}: ${one.stage}, ${count(one.steps)} steps`,
           ]),
-          this.state.session ?? String(sessions.length - 1),
+          String(header?.session),
           (session) => this.go({ session }),
         ),
       h("span.pill", { "data-state": run.state, title: meaning }, label),
