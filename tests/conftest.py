@@ -1,7 +1,9 @@
 """Fixtures that every test folder may use."""
 
+import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -119,3 +121,19 @@ def analyze(write_run):
         return analyze_run(read_run(run), traces or {})
 
     return analyse
+
+
+@pytest.fixture(scope="session")
+def made_runs() -> ModuleType:
+    """`tests/made_runs.py`: writes run folders as the callback would leave them."""
+    return load_helper("made_runs")
+
+
+def load_helper(name: str) -> ModuleType:
+    """Import a module that lies beside this file: test folders are no packages."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

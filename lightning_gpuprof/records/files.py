@@ -47,6 +47,10 @@ class FileSystem(Protocol):
         """Return a file's content."""
         ...
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        ...
+
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""
         ...
@@ -66,6 +70,12 @@ class LocalFiles:
     def read_bytes(self, path: str) -> bytes:
         """Return a file's content."""
         return Path(path).read_bytes()
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        with open(path, "rb") as file:
+            file.seek(start)
+            return file.read(length)
 
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""

@@ -1,0 +1,83 @@
+"""A range of steps in few enough buckets to draw: every step is in one, none is dropped."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Consecutive steps taken together; all arrays have one value per bucket.
+
+    Args:
+        first: Index of the bucket's first step in the session (0-based).
+        count: Steps in the bucket.
+        mean_ns: By column: mean over the bucket's steps, so that stacked columns still add up.
+        max_ns: The slowest step's duration.
+        slowest: Index of that step.
+        flags: Every flag that some step of the bucket carries.
+    """
+
+    first: Int64
+    count: Int64
+    mean_ns: dict[str, Int64]
+    max_ns: Int64
+    slowest: Int64
+    flags: Int64
+
+
+def bucket_steps(
+    dur_ns: Int64,
+    parts: Mapping[str, Int64],
+    flags: Int64 | None,
+    *,
+    first: int,
+    last: int,
+    buckets: int,
+) -> Buckets:
+    """Take the steps `first` to `last` (exclusive) together in at most `buckets` buckets.
+
+    Buckets differ in length by at most one step. Means are rounded to whole nanoseconds.
+
+    >>> dur = np.array([1, 3, 5, 7], dtype=np.int64)
+    >>> two = bucket_steps(dur, {"forward": dur}, None, first=0, last=4, buckets=2)
+    >>> two.mean_ns["forward"].tolist(), two.max_ns.tolist(), two.slowest.tolist()
+    ([2, 6], [3, 7], [1, 3])
+    """
+    last = min(last, len(dur_ns))
+    steps = max(0, last - first)
+    if not steps:
+        none = np.zeros(0, dtype=np.int64)
+        return Buckets(none, none, {name: none for name in parts}, none, none, none)
+    starts = np.arange(min(buckets, steps), dtype=np.int64) * steps // min(buckets, steps)
+    count = np.diff(np.append(starts, steps))
+    window = slice(first, last)
+    slow_ns = np.maximum.reduceat(dur_ns[window], starts)
+    return Buckets(
+        first=starts + first,
+        count=count,
+        mean_ns={name: _mean(values[window], starts, count) for name, values in parts.items()},
+        max_ns=slow_ns,
+        slowest=_slowest(dur_ns[window], starts, count) + first,
+        flags=(
+            np.bitwise_or.reduceat(flags[window], starts)
+            if flags is not None
+            else np.zeros(len(starts), dtype=np.int64)
+        ),
+    )
+
+
+def _mean(values: Int64, starts: Int64, count: Int64) -> Int64:
+    return np.rint(np.add.reduceat(values, starts) / count).astype(np.int64)
+
+
+def _slowest(dur_ns: Int64, starts: Int64, count: Int64) -> Int64:
+    """Return the index of the longest step of each bucket, the earliest of equals."""
+    bucket = np.repeat(np.arange(len(starts)), count)
+    order = np.lexsort((np.arange(len(dur_ns)), -dur_ns, bucket))
+    first_of_bucket = np.searchsorted(bucket[order], np.arange(len(starts)))
+    return order[first_of_bucket].astype(np.int64)

@@ -1,0 +1,41 @@
+"""Keeps the runs last looked at, until their files grow."""
+
+import os
+import threading
+from collections import OrderedDict
+
+from lightning_gpuprof.records.files import FileSystem, plugin_dir
+from lightning_gpuprof.views.loaded_run import LoadedRun
+
+KEPT = 4
+"""Two runs compared, and the two before them; a million steps take some 150 MB."""
+
+
+class RunCache:
+    """Hands out `LoadedRun`s, one for all requests until a file of the run changes in size.
+
+    Records are only ever appended to and traces only added, so sizes tell every change.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, tuple[tuple[tuple[str, int], ...], LoadedRun]] = OrderedDict()
+
+    def get(self, name: str, path: str, fs: FileSystem) -> LoadedRun:
+        """Return the run at a path as it is on disk now."""
+        state = _fingerprint(path, fs)
+        with self._lock:
+            known = self._runs.get(path)
+            if known is None or known[0] != state:
+                known = (state, LoadedRun(path, fs=fs, name=name))
+                self._runs[path] = known
+            self._runs.move_to_end(path)
+            while len(self._runs) > self._kept:
+                self._runs.popitem(last=False)
+            return known[1]
+
+
+def _fingerprint(path: str, fs: FileSystem) -> tuple[tuple[str, int], ...]:
+    folder = plugin_dir(path)
+    return tuple((name, fs.size(os.path.join(folder, name))) for name in fs.listdir(folder))

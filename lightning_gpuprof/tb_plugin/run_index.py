@@ -1,0 +1,124 @@
+"""Which runs TensorBoard was pointed at, by the names that it gives them."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lightning_gpuprof.records.files import find_runs
+
+FRESH_S = 3.0
+"""A listing younger than this is reused: TensorBoard asks on every page load, in series."""
+
+
+def parse_roots(logdir: str, logdir_spec: str) -> list[tuple[str, str]]:
+    """Return (name, folder) of each root, as `--logdir` or `--logdir_spec` gave them.
+
+    >>> parse_roots("/logs", "")
+    [('', '/logs')]
+    >>> parse_roots("", "a:/x,/y,gs://bucket/z")
+    [('a', '/x'), ('', '/y'), ('', 'gs://bucket/z')]
+    """
+    if logdir:
+        return [("", os.path.expanduser(logdir))]
+    roots = []
+    for part in logdir_spec.split(","):
+        name, colon, path = part.partition(":")
+        # As TensorBoard: a colon names the root, except in "gs://..." and "/a:b".
+        if colon and not path.startswith("//") and not part.startswith("/"):
+            roots.append((name, os.path.expanduser(path)))
+        elif part:
+            roots.append(("", os.path.expanduser(part)))
+    return roots
+
+
+class RunIndex:
+    """Finds runs with records of ours under TensorBoard's log dirs.
+
+    Local folders are searched; remote ones are known by the marker tensor in their event files.
+
+    Args:
+        roots: (name, folder) of each root.
+        marked_runs: Returns the names of runs that carry our marker tensor.
+        clock: Seconds, monotonic; tests pass a fake.
+    """
+
+    def __init__(
+        self,
+        roots: list[tuple[str, str]],
+        marked_runs: Callable[[], list[str]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._roots = roots
+        self._marked_runs = marked_runs
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._found: dict[str, str] = {}
+        self._found_at: float | None = None
+        self._search: threading.Thread | None = None
+
+    @property
+    def roots(self) -> list[tuple[str, str]]:
+        """The folders that TensorBoard was started on, each with its name."""
+        return self._roots
+
+    def known(self) -> dict[str, str]:
+        """Return what the last search found, without searching."""
+        return self._found
+
+    def runs(self) -> dict[str, str]:
+        """Return the log dir of each run by its name, searching again where that is stale."""
+        with self._lock:
+            if self._found_at is None or self._clock() - self._found_at > FRESH_S:
+                self._found = dict(sorted(self._find().items()))
+                self._found_at = self._clock()
+            return self._found
+
+    def any_known(self) -> bool:
+        """Tell whether a run is known by now; never waits for a search, but starts one."""
+        if self._found:
+            return True
+        if self._search is None or not self._search.is_alive():
+            self._search = threading.Thread(target=self.runs, name="gpuprof-runs", daemon=True)
+            self._search.start()
+            self._search.join(timeout=0.05)
+        return bool(self._found)
+
+    def _find(self) -> dict[str, str]:
+        found = {}
+        for name, root in self._roots:
+            if "://" in root:
+                for run in self._marked_runs():
+                    if path := _under(run, name, root):
+                        found[run] = path
+            else:
+                for folder in find_runs(root):
+                    found[_run_name(name, root, folder)] = folder
+        return found
+
+
+def _run_name(name: str, root: str, folder: str) -> str:
+    inside = os.path.relpath(folder, root)
+    if not name:
+        return inside
+    return name if inside == "." else f"{name}/{inside}"
+
+
+def _under(run: str, name: str, root: str) -> str | None:
+    if not name:
+        return root if run == "." else f"{root.rstrip('/')}/{run}"
+    if run == name:
+        return root
+    prefix = name + "/"
+    return f"{root.rstrip('/')}/{run[len(prefix) :]}" if run.startswith(prefix) else None
+
+
+def marked_runs(data_provider: Any, plugin_name: str) -> list[str]:
+    """Return the runs whose event files hold our marker, as far as TensorBoard has read them."""
+    if data_provider is None:
+        return []
+    # The local server has one experiment, whose id is the empty string.
+    listed = data_provider.list_tensors(experiment_id="", plugin_name=plugin_name)
+    return sorted(listed or {})

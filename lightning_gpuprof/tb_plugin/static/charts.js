@@ -1,0 +1,95 @@
+// Plotly in the tab's own clothes, loaded when the first chart is drawn.
+
+import { h } from "./dom.js";
+import { color } from "./theme.js";
+
+/** @type {Promise<any> | null} */
+let loading = null;
+
+/** @param {import("./source.js").Source} source */
+function plotly(source) {
+  loading ??= source.plotly().then(
+    (url) =>
+      new Promise((done, fail) => {
+        const script = document.createElement("script");
+        script.src = url;
+        script.onload = () => done(/** @type {any} */ (window).Plotly);
+        script.onerror = () => fail(new Error(`no Plotly at ${url}`));
+        document.head.append(script);
+      }),
+  );
+  return loading;
+}
+
+function baseLayout() {
+  const grid = color("grid");
+  const axis = {
+    gridcolor: grid,
+    zerolinecolor: grid,
+    linecolor: grid,
+    tickcolor: grid,
+    automargin: true,
+    tickfont: { color: color("muted"), size: 11 },
+    title: { font: { color: color("muted"), size: 11 }, standoff: 6 },
+  };
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "inherit", size: 12, color: color("text") },
+    margin: { l: 52, r: 8, t: 8, b: 36 },
+    xaxis: { ...axis, showgrid: false },
+    yaxis: { ...axis, rangemode: "tozero" },
+    hoverlabel: {
+      bgcolor: color("surface"),
+      bordercolor: color("border"),
+      font: { color: color("text"), size: 12 },
+    },
+    legend: { orientation: "h", y: -0.2, font: { size: 11 } },
+    showlegend: false,
+  };
+}
+
+/**
+ * @param {Record<string, any>} base
+ * @param {Record<string, any>} over
+ */
+function merge(base, over) {
+  for (const [key, value] of Object.entries(over)) {
+    const both = value && typeof value === "object" && !Array.isArray(value) && base[key];
+    base[key] = both ? merge({ ...base[key] }, value) : value;
+  }
+  return base;
+}
+
+/**
+ * A chart that draws itself once it is on the page.
+ * @param {import("./app.js").Context} context
+ * @param {object} spec
+ * @param {string} spec.label What the chart shows, for those who cannot see it.
+ * @param {number} spec.height In pixels.
+ * @param {() => {data: object[], layout?: object}} spec.plot
+ * @param {(plot: any) => void} [spec.ready] Called with the drawn plot, to listen to it.
+ */
+export function chart(context, spec) {
+  const box = h("div.chart", {
+    role: "img",
+    "aria-label": spec.label,
+    style: { height: `${spec.height}px` },
+  });
+  context.onMount(async () => {
+    let Plotly;
+    try {
+      Plotly = await plotly(context.source);
+    } catch {
+      const why = "The chart needs the plotly package beside TensorBoard: pip install plotly.";
+      box.append(h("p.empty", null, why));
+      return;
+    }
+    if (!box.isConnected) return;
+    const { data, layout } = spec.plot();
+    const config = { displayModeBar: false, responsive: true };
+    const plot = await Plotly.newPlot(box, data, merge(baseLayout(), layout ?? {}), config);
+    spec.ready?.(plot);
+  });
+  return box;
+}

@@ -1,0 +1,25 @@
+// What TensorBoard loads: it calls render() in the plugin's own iframe.
+
+import { mount } from "./app.js";
+import { httpSource } from "./source.js";
+import { followTensorBoard } from "./theme.js";
+
+export async function render() {
+  document.documentElement.lang = "en";
+  document.title = "Profile";
+  await addStylesheet(new URL("static/style.css", document.baseURI).href);
+  followTensorBoard();
+  await mount(document.body, httpSource(document.baseURI));
+}
+
+/** @param {string} href */
+function addStylesheet(href) {
+  return new Promise((done) => {
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    link.href = href;
+    // Shown unstyled rather than not at all where the sheet cannot be had.
+    link.onload = link.onerror = () => done(undefined);
+    document.head.append(link);
+  });
+}

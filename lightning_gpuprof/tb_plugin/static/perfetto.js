@@ -1,0 +1,51 @@
+// Hands a trace to ui.perfetto.dev in a new tab; nothing is sent anywhere before the click.
+
+const PERFETTO = "https://ui.perfetto.dev";
+const PING_EVERY_MS = 50;
+const GIVE_UP_MS = 30_000;
+
+/**
+ * @param {string} url The trace file, on this server.
+ * @param {string} title
+ * @param {(text: string) => void} say Told how it goes, in a sentence.
+ */
+export async function openInPerfetto(url, title, say) {
+  // Opened before the first await: a browser lets a click open a window, a later moment not.
+  const target = window.open(PERFETTO);
+  if (!target) return say("The browser blocked the new window. Allow pop-ups for this page.");
+  say("Loading the trace…");
+  const answer = await fetch(url);
+  if (!answer.ok) return say("The trace file could not be read.");
+  const buffer = await answer.arrayBuffer();
+  say("Waiting for Perfetto…");
+  const ready = await pong(target);
+  if (!ready) {
+    return say("Perfetto did not answer: is ui.perfetto.dev reachable? Download the trace instead.");
+  }
+  target.postMessage({ perfetto: { buffer, title } }, PERFETTO, [buffer]);
+  say("Opened in Perfetto.");
+}
+
+/**
+ * Pings the page until it answers: it listens only once it has loaded.
+ * @param {Window} target
+ * @returns {Promise<boolean>}
+ */
+function pong(target) {
+  return new Promise((done) => {
+    const end = (/** @type {boolean} */ answer) => {
+      clearInterval(timer);
+      window.removeEventListener("message", hear);
+      done(answer);
+    };
+    const hear = (/** @type {MessageEvent} */ event) => {
+      if (event.origin === PERFETTO && event.data === "PONG") end(true);
+    };
+    const started = Date.now();
+    const timer = setInterval(() => {
+      if (target.closed || Date.now() - started > GIVE_UP_MS) end(false);
+      else target.postMessage("PING", PERFETTO);
+    }, PING_EVERY_MS);
+    window.addEventListener("message", hear);
+  });
+}

@@ -1,0 +1,86 @@
+// One finding as a card: what, why one can believe it, what to change, what that saves.
+
+import { h, shorten } from "../dom.js";
+import { durationRange, evidence, percent } from "../format.js";
+import { phaseLabel } from "../phases.js";
+
+const PLACES = 4;
+
+/**
+ * @param {any} finding An entry of the report's `findings`.
+ * @param {number | undefined} stepNs Median step time: the length of the gain's scale.
+ */
+export function findingCard(finding, stepNs) {
+  const where = (finding.where ?? []).map(place).filter(Boolean);
+  return h(
+    "article.finding",
+    { "data-severity": finding.severity },
+    h(
+      "header",
+      null,
+      h("span.severity", null, finding.severity),
+      h("h3", null, finding.title),
+      h("code.finding-id", { title: `confidence ${percent(finding.confidence)}` }, finding.id),
+    ),
+    h("p.advice", null, finding.advice),
+    finding.change && h("pre.code", null, finding.change),
+    gain(finding.saving_ns, stepNs),
+    where.length > 0 &&
+      h(
+        "ul.where",
+        { "aria-label": "Where" },
+        where.slice(0, PLACES).map((/** @type {any} */ one) => h("li", null, one)),
+        where.length > PLACES && h("li.muted", null, `and ${where.length - PLACES} more places`),
+      ),
+    h(
+      "dl.evidence",
+      { "aria-label": "Evidence" },
+      Object.entries(finding.evidence ?? {}).map(([key, value]) => {
+        const [label, text] = evidence(key, value);
+        return h("div", null, h("dt", null, label), h("dd", null, text));
+      }),
+    ),
+  );
+}
+
+/**
+ * The saving as a bar on the scale of a step: sure part solid, possible part hatched.
+ * @param {{low: number, high: number}} saving
+ * @param {number | undefined} stepNs
+ */
+function gain(saving, stepNs) {
+  if (!saving || !saving.high) return null;
+  const text = `saves ${durationRange(saving.low, saving.high)} per step`;
+  if (!stepNs) return h("p.gain-text", null, text);
+  const width = (/** @type {number} */ ns) => `${Math.min(100, (ns / stepNs) * 100).toFixed(2)}%`;
+  return h(
+    "div.gain",
+    null,
+    h(
+      "div.gain-bar",
+      { role: "img", "aria-label": text },
+      h("i.gain-high", { style: { width: width(saving.high) } }),
+      h("i.gain-low", { style: { width: width(saving.low) } }),
+    ),
+    h("span.gain-text", null, text),
+  );
+}
+
+/** @param {any} where */
+function place(where) {
+  if (where.file) {
+    const line = where.line ? `:${where.line}` : "";
+    return h(
+      "span",
+      null,
+      h("code", null, shorten(where.file, 200) + line),
+      where.source && h("code.source", null, shorten(where.source.trim(), 200)),
+    );
+  }
+  const parts = [];
+  if (where.name) parts.push(h("code", null, shorten(where.name, 200)));
+  if (where.kernel) parts.push(h("code", null, shorten(where.kernel, 200)));
+  if (where.phase) parts.push(h("span", null, `in ${phaseLabel(where.phase).toLowerCase()}`));
+  if (typeof where.rank === "number") parts.push(h("span", null, `on rank ${where.rank}`));
+  return parts.length ? h("span.parts", null, parts) : null;
+}

@@ -1,0 +1,17 @@
+// The views in the order of their tabs.
+
+import { operators } from "./operators.js";
+import { overview } from "./overview.js";
+import { steps } from "./steps.js";
+import { traces } from "./traces.js";
+
+/**
+ * @typedef {object} View
+ * @property {string} id In the address.
+ * @property {string} label
+ * @property {string} about One sentence on what it shows, and by which clock.
+ * @property {(context: import("../app.js").Context) => Promise<Node>} render
+ */
+
+/** @type {View[]} */
+export const VIEWS = [overview, steps, operators, traces];

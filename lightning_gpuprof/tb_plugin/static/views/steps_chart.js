@@ -1,0 +1,104 @@
+// The stacked chart of steps by phase, shared by the overview and the steps view.
+
+import { chart } from "../charts.js";
+import { h } from "../dom.js";
+import { phaseColor, phaseLabel } from "../phases.js";
+
+const BARS_UP_TO = 80;
+const UNITS = /** @type {const} */ ([
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+]);
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any} payload The steps view's payload.
+ * @param {object} options
+ * @param {number} options.height
+ * @param {boolean} options.zoom Whether dragging zooms.
+ * @param {(plot: any) => void} [options.ready]
+ */
+export function stepsChart(context, payload, options) {
+  const phases = Object.entries(payload.phase_ns).filter(([, values]) =>
+    /** @type {number[]} */ (values).some((value) => value > 0),
+  );
+  if (!payload.first.length) return h("p.empty", null, "No steps recorded yet.");
+  return h(
+    "div",
+    null,
+    chart(context, {
+      label: "Host time of each step by phase, stacked",
+      height: options.height,
+      ready: options.ready,
+      plot: () => plot(payload, phases, options.zoom),
+    }),
+    legend(phases.map(([phase]) => phase)),
+  );
+}
+
+/**
+ * @param {any} payload
+ * @param {[string, any][]} phases
+ * @param {boolean} zoom
+ */
+function plot(payload, phases, zoom) {
+  const totals = payload.first.map((/** @type {number} */ _, /** @type {number} */ index) =>
+    phases.reduce((sum, [, values]) => sum + values[index], 0),
+  );
+  const sorted = [...totals].sort((a, b) => a - b);
+  const top = sorted[sorted.length - 1];
+  const usual = sorted[Math.floor(sorted.length * 0.98)] || top;
+  // One slow first step must not flatten all the others; it is drawn cut off, and hover tells it.
+  const limit = top > 3 * usual ? usual * 1.6 : top * 1.05;
+  const [scale, unit] = UNITS.find(([one]) => limit >= one) ?? [1, "ns"];
+  const x = payload.first;
+  const many = x.length > BARS_UP_TO;
+  // An area's last step would have no width: it is drawn once more where it ends.
+  const last = x.length - 1;
+  const ends = many ? [...x, payload.first[last] + payload.count[last]] : x;
+  const data = phases.map(([phase, values]) => ({
+    name: phaseLabel(phase),
+    x: ends,
+    y: (many ? [...values, values[last]] : values).map((/** @type {number} */ ns) => ns / scale),
+    hovertemplate: `%{y:.3~g} ${unit}`,
+    ...(many ? area(phase) : bar(phase)),
+  }));
+  return {
+    data,
+    layout: {
+      barmode: "stack",
+      bargap: 0.08,
+      hovermode: "x unified",
+      dragmode: zoom ? "zoom" : false,
+      xaxis: { title: { text: "step" }, fixedrange: !zoom, hoverformat: ",d", tickformat: ",~r" },
+      yaxis: { title: { text: `${unit} per step` }, fixedrange: true, range: [0, limit / scale] },
+    },
+  };
+}
+
+/** @param {string} phase */
+function area(phase) {
+  return {
+    type: "scatter",
+    mode: "lines",
+    stackgroup: "phases",
+    line: { width: 0, shape: "hv", color: phaseColor(phase) },
+    fillcolor: phaseColor(phase),
+  };
+}
+
+/** @param {string} phase */
+function bar(phase) {
+  return { type: "bar", marker: { color: phaseColor(phase), line: { width: 0 } } };
+}
+
+/** @param {string[]} phases */
+export function legend(phases) {
+  return h(
+    "ul.legend",
+    { "aria-label": "Phases" },
+    phases.map((phase) => h("li", null, h("i.chip", { style: { background: phaseColor(phase) } }), phaseLabel(phase))),
+  );
+}

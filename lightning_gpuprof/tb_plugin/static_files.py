@@ -1,0 +1,44 @@
+"""The tab's own modules, and the Plotly bundle out of the plotly package."""
+
+import gzip
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+
+STATIC = Path(__file__).parent / "static"
+MIME_TYPES = {
+    # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+
+
+def read_static(name: str) -> tuple[bytes, str] | None:
+    """Return a static file's content and MIME type, or None where there is no such file.
+
+    >>> read_static("../plugin.py") is None
+    True
+    """
+    path = (STATIC / name).resolve()
+    inside = path.is_relative_to(STATIC.resolve())
+    if not inside or path.suffix not in MIME_TYPES or not path.is_file():
+        return None
+    return path.read_bytes(), MIME_TYPES[path.suffix]
+
+
+def plotly_path() -> Path | None:
+    """Return where the plotly package keeps its bundle, found without importing it."""
+    spec = importlib.util.find_spec("plotly")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / "package_data" / "plotly.min.js"
+        if path.is_file():
+            return path
+    return None
+
+
+@lru_cache(maxsize=1)
+def plotly_gzip() -> bytes | None:
+    """Return the Plotly bundle compressed once for the life of the process."""
+    path = plotly_path()
+    return gzip.compress(path.read_bytes(), compresslevel=6, mtime=0) if path else None

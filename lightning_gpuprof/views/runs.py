@@ -1,0 +1,89 @@
+"""The list of runs for the tab's picker, from the ends of their record files alone."""
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    LOCAL,
+    FileSystem,
+    plugin_dir,
+    record_files,
+)
+from lightning_gpuprof.records.glance import Glance, glance
+from lightning_gpuprof.records.schema import SCHEMA_VERSION
+
+LIVE_S = 120
+"""Where the training process cannot be looked at, a run whose last step is younger counts as
+live: windows close about every few seconds, validation and checkpoints may take a minute."""
+
+
+def runs_view(runs: Mapping[str, str], fs: FileSystem = LOCAL) -> list[dict[str, Any]]:
+    """Return a line for each run, newest first.
+
+    Args:
+        runs: Log dir by run name.
+        fs: Where they lie.
+    """
+    lines = [_line(name, path, fs) for name, path in runs.items()]
+    lines.sort(key=lambda line: (-(line["started_unix_ns"] or 0), line["name"]))
+    return lines
+
+
+def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
+    files = record_files(path, fs)
+    line: dict[str, Any] = {
+        "name": name,
+        "path": path,
+        "ranks": list(files),
+        "state": "unreadable",
+        "started_unix_ns": None,
+        "steps": None,
+        "schema_version": None,
+    }
+    if not files:
+        return line
+    seen = glance(files[min(files)], fs)
+    line["schema_version"] = seen.schema_version
+    line["size_bytes"] = seen.size_bytes
+    names = fs.listdir(plugin_dir(path))
+    line["analysed"] = sum(name.endswith(ANALYSIS_SUFFIX) for name in names)
+    if seen.schema_version is not None and seen.schema_version > SCHEMA_VERSION:
+        line["state"] = "newer-schema"
+    if seen.start is None or line["state"] == "newer-schema":
+        return line
+    device = seen.start.device
+    line.update(
+        state=run_state(seen),
+        stage=seen.start.stage,
+        started_unix_ns=seen.start.started_unix_ns,
+        steps=seen.steps,
+        world_size=seen.start.world_size,
+        device=(device.name or device.type) if device else None,
+        host=seen.start.host,
+    )
+    return line
+
+
+def run_state(seen: Glance) -> str:
+    """Return finished, exception or interrupted as the run said, else live or stopped."""
+    if seen.end is not None:
+        return seen.end.status
+    start = seen.start
+    if start is not None and start.pid and start.host == socket.gethostname():
+        return "live" if _is_alive(start.pid) else "stopped"
+    recent = seen.last_unix_ns is not None and time.time_ns() - seen.last_unix_ns < LIVE_S * 10**9
+    return "live" if recent else "stopped"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

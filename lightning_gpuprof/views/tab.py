@@ -1,0 +1,26 @@
+"""The views that the PROFILE tab and the HTML report are made of, by the name of their route."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lightning_gpuprof.views.loaded_run import LoadedRun
+from lightning_gpuprof.views.query import Query
+from lightning_gpuprof.views.run_header import run_view
+from lightning_gpuprof.views.steps import steps_view
+from lightning_gpuprof.views.traces import operators_view, traces_view
+
+View = Callable[[LoadedRun, Query], dict[str, Any]]
+
+
+def report_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return the document that `lightning-gpuprof report --json` prints."""
+    return run.report(query)
+
+
+VIEWS: dict[str, View] = {
+    "run": run_view,
+    "report": report_view,
+    "steps": steps_view,
+    "traces": traces_view,
+    "operators": operators_view,
+}

@@ -1,0 +1,151 @@
+"""A real TensorBoard and a real browser; both start once for the whole folder."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
+"""What TensorBoard's own page says on the console, with or without us."""
+
+
+def _driver_module():
+    path = Path(__file__).parents[1] / "browser_driver.py"
+    spec = importlib.util.spec_from_file_location("browser_driver", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One headless Chromium; skips where there is none."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("needs Debian's packages chromium and chromium-driver")
+    browser = _driver_module().Browser()
+    yield browser
+    browser.close()
+
+
+@contextmanager
+def serve_tensorboard(*args: str, prefix: str = "") -> Iterator[str]:
+    """Run the real command, as a user would, and give its address."""
+    port = _driver_module().free_port()
+    command = [sys.executable, "-m", "tensorboard.main", "--port", str(port), *args]
+    if prefix:
+        command += ["--path_prefix", prefix]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://localhost:{port}{prefix}"
+    try:
+        _wait_until_it_answers(f"{url}/data/plugin/gpuprof/runs", process)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            if process.poll() is not None or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def logs(made_runs, tmp_path_factory):
+    return made_runs.all_runs(tmp_path_factory.mktemp("logs"))
+
+
+@pytest.fixture(scope="session")
+def tensorboard(chromium, logs):
+    with serve_tensorboard("--logdir", str(logs), "--load_fast", "false") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def empty_tensorboard(chromium, tmp_path_factory):
+    """TensorBoard on an empty folder, below a path prefix."""
+    folder = tmp_path_factory.mktemp("empty")
+    with serve_tensorboard("--logdir", str(folder), prefix="/deep/down") as url:
+        yield url
+
+
+class Page:
+    """The PROFILE tab as a person has it before them."""
+
+    def __init__(self, browser, base: str) -> None:
+        self.browser = browser
+        self.base = base
+
+    def open(self, run: str | None = None, *, shell: bool = False, **state: str) -> None:
+        """Open the tab at an address and wait until a view is drawn.
+
+        With `shell` inside TensorBoard's own page, else alone, as in TensorBoard's iframe: that
+        takes a fifth of the time.
+        """
+        state = {"run": run, **state} if run else state
+        parts = "".join(f"&p.gpuprof.{key}={quote(value, safe='')}" for key, value in state.items())
+        self.browser.leave_frame()
+        if shell:
+            self.browser.open(f"{self.base}/#gpuprof{parts}")
+            self.browser.enter_frame()
+        else:
+            entry = f"{self.base}/data/plugin_entry.html?name=gpuprof"
+            self.browser.open(f"{entry}#{parts[1:]}")
+        self.wait_for(".card, .empty, .welcome")
+
+    def wait_for(self, css: str, text: str = "") -> str:
+        """Wait for an element that holds a text, and return all that it says."""
+        script = (
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)"
+            ".find(t => t.includes(arguments[1])) ?? null"
+        )
+        until = time.monotonic() + 20
+        while (found := self.browser.run(script, css, text)) is None:
+            if time.monotonic() > until:
+                raise AssertionError(f"no {css} with {text!r} on:\n{self.text()[:3000]}")
+            time.sleep(0.03)
+        return str(found)
+
+    def text(self) -> str:
+        return str(self.browser.text())
+
+    def click(self, css: str, text: str | None = None) -> None:
+        self.browser.click(css, text)
+
+    def rows(self, css: str) -> list[list[str]]:
+        """Return the cells of a table's rows as shown."""
+        return self.browser.run(
+            "return [...document.querySelectorAll(arguments[0] + ' tbody tr')]"
+            ".map(tr => [...tr.children].map(td => td.innerText.trim()))",
+            css,
+        )
+
+    def complaints(self) -> list[str]:
+        """Return what the console complains about, less TensorBoard's own lines."""
+        lines = self.browser.take_log()
+        return [line for line in lines if not any(word in line for word in HARMLESS)]
+
+
+@pytest.fixture
+def page(chromium, tensorboard):
+    """The tab; at the test's end the console must be clean and nothing have left the machine."""
+    page = Page(chromium, tensorboard)
+    yield page
+    assert page.complaints() == []
+    outside = [url for url in chromium.take_requests() if not url.startswith("http://localhost:")]
+    assert outside == []

@@ -1,0 +1,148 @@
+"""What a person sees in the PROFILE tab of a real TensorBoard."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "hostile <b>run</b>"
+
+
+def test_the_overview_names_the_bottleneck_the_change_and_the_gain(page):
+    page.open("char_lm/version_0")
+    hero = page.wait_for(".hero", "Held back by")
+    assert re.search(r"4\d\.\d ms", hero)
+    assert "of each step (23.9 ms) is spent waiting for data" in hero
+    assert "worker process" in hero
+    assert re.search(r"25\u201345%", hero)
+
+
+def test_the_tab_is_called_profile_and_is_active(page):
+    page.open("char_lm/version_0", shell=True)
+    page.browser.leave_frame()
+    assert "PROFILE" in page.text()
+
+
+def test_every_phase_of_a_step_is_listed_with_its_share(page):
+    page.open("char_lm/version_0")
+    rows = page.rows(".phases")
+    assert rows[0][0] == "Data wait"
+    assert rows[0][2:] == ["55.2%", "23.9 ms"]
+    assert sum(float(row[2].rstrip("%")) for row in rows) == pytest.approx(100, abs=0.6)
+
+
+def test_findings_are_cards_with_evidence_change_and_saving(page):
+    page.open("char_lm/version_0")
+    card = page.wait_for(".finding", "data-wait")
+    assert "num_workers=1" in card
+    assert "saves 11.0\u201319.3 ms per step" in card
+    assert re.search(r"num workers\s+0", card)
+
+
+def test_steps_are_drawn_stacked_by_phase(page):
+    page.open("char_lm/version_1", view="steps")
+    page.wait_for("p.muted", "each point the mean of up to 11 steps")
+    page.browser.wait("return document.querySelectorAll('.chart .trace').length >= 10")
+
+
+def test_a_range_of_steps_in_the_address_is_shown_in_full_detail(page):
+    page.open("char_lm/version_1", view="steps", **{"from": "100", "to": "150"})
+    page.wait_for("p.muted", "Steps 100 to 149 of 5,000, one by one.")
+    page.click("button", "Show all")
+    page.wait_for("p.muted", "Steps 0 to 4,999")
+
+
+def test_operators_can_be_searched_and_sorted(page):
+    page.open("char_lm/version_0", view="operators", trace="rank0-cycle0.pt.trace.json.gz")
+    names = [row[0] for row in page.rows("table")]
+    assert names[:2] == ["aten::addmm", "aten::mm"]
+    page.click("th button", "Calls")
+    assert page.rows("table")[0][:2] == ["aten::addmm", "864"]
+    page.browser.type("input[type=search]", "softmax")
+    assert [row[0] for row in page.rows("table")] == ["aten::_softmax"]
+
+
+def test_each_cycles_trace_can_be_downloaded_or_opened(page):
+    page.open("char_lm/version_0", view="traces")
+    line = page.wait_for(".traces li", "Rank 0, cycle 1")
+    assert "Download" in line
+    assert "Open in Perfetto" in line
+    href = page.browser.run("return document.querySelector('.traces a').href")
+    assert href.endswith("/trace?run=char_lm%2Fversion_0&file=rank0-cycle0.pt.trace.json.gz")
+
+
+def test_views_and_ranks_are_picked_and_kept_in_the_address(page):
+    page.open("two_ranks", shell=True)
+    page.click(".tab", "Steps")
+    page.wait_for(".card", "Phases per step")
+    page.browser.run(
+        "const s = document.querySelector('#gp-rank'); s.value = '1';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    address = "return parent.location.hash"
+    assert "p.gpuprof.view=steps" in page.browser.run(address)
+    assert "p.gpuprof.rank=1" in page.browser.run(address)
+    assert page.browser.run(address).startswith("#gpuprof")
+
+
+def test_hostile_names_are_shown_as_text(page):
+    page.open(HOSTILE)
+    page.wait_for(".finding h3", "<img src=x onerror=")
+    page.click(".tab", "Operators")
+    page.wait_for("td.name", "</script><script>alert(1)</script>")
+    page.wait_for("td.name", "\\u202egnp.exe\\u202c reversed")
+    assert page.browser.run("return document.querySelectorAll('img, b').length") == 0
+    assert "pwned" not in page.browser.run("return document.title + parent.document.title")
+
+
+def test_a_killed_run_shows_its_timers_and_that_it_stopped(page):
+    page.open("killed")
+    page.wait_for(".pill", "stopped")
+    page.wait_for(".finding", "data-wait")
+    page.click(".tab", "Traces")
+    page.wait_for(".empty", "No profiler cycle has finished")
+
+
+def test_a_run_without_steps_says_so(page):
+    page.open("bare")
+    page.wait_for(".hero", "No steps recorded")
+
+
+def test_a_run_of_a_newer_schema_is_named(page):
+    page.open("newer")
+    page.wait_for(".empty", "newer was written with record schema 2; this version reads up to 1")
+
+
+def test_a_live_run_is_followed(page, logs, made_runs):
+    page.open("live", view="steps")
+    page.wait_for(".pill", "live")
+    page.wait_for("p.muted", "of 150")
+    more = list(made_runs.windows(200, made_runs.DEMO_PHASES_MS))[3:]
+    made_runs.write_run(logs / "live", more)
+    page.wait_for("p.muted", "of 200")
+
+
+def test_dark_mode_follows_tensorboard(page):
+    page.open("char_lm/version_0", shell=True)
+    background = "return getComputedStyle(document.body).backgroundColor"
+    assert page.browser.run(background) == "rgb(246, 247, 249)"
+    page.browser.run("parent.document.body.classList.add('dark-mode')")
+    page.browser.wait(background + " === 'rgb(22, 24, 28)'")
+
+
+def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensorboard):
+    page.base = empty_tensorboard
+    page.open(shell=True)
+    assert "trainer = Trainer(callbacks=[GpuProfCallback()])" in page.wait_for(".welcome")
+
+
+def test_the_page_does_not_scroll_sideways_at_1000_pixels(page):
+    page.browser.resize(1000, 900)
+    try:
+        for view in ("overview", "steps", "operators", "traces"):
+            page.open("char_lm/version_0", view=view)
+            wide = "return document.documentElement.scrollWidth <= window.innerWidth"
+            page.browser.wait(wide)
+    finally:
+        page.browser.resize(1440, 900)

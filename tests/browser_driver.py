@@ -1,0 +1,220 @@
+"""Drives Debian's headless Chromium through chromedriver's HTTP, with nothing but the stdlib.
+
+`python tests/browser_driver.py URL PICTURE [--dark]` takes a screenshot.
+"""
+
+import argparse
+import base64
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+TIMEOUT_S = 20.0
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Browser:
+    """One headless browser window."""
+
+    def __init__(self, *, width: int = 1440, height: int = 900) -> None:
+        self._port = free_port()
+        self._profile = tempfile.mkdtemp(prefix="gpuprof-chromium-")
+        self._driver = subprocess.Popen(
+            [shutil.which("chromedriver") or "chromedriver", f"--port={self._port}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._wait_for_driver()
+        options = {
+            "binary": shutil.which("chromium") or "chromium",
+            "args": [*FLAGS, f"--user-data-dir={self._profile}", f"--window-size={width},{height}"],
+        }
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
+        answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self._session = f"/session/{answer['sessionId']}"
+
+    def _wait_for_driver(self) -> None:
+        until = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                if self._call("GET", "/status")["ready"]:
+                    return
+            except (urllib.error.URLError, ConnectionError):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if method == "GET" else json.dumps(body or {}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}{path}",
+            data=data,
+            method=method,
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            value = json.load(error)["value"]
+            raise RuntimeError(f"{value['error']}: {value['message']}") from None
+
+    def close(self) -> None:
+        """End the browser and its driver."""
+        try:
+            self._call("DELETE", self._session)
+        finally:
+            self._driver.terminate()
+            self._driver.wait(timeout=10)
+            shutil.rmtree(self._profile, ignore_errors=True)
+
+    def open(self, url: str) -> None:
+        """Load a page, from nothing even where only the hash differs."""
+        self._call("POST", f"{self._session}/url", {"url": "about:blank"})
+        self.take_log()
+        self.take_requests()
+        self._call("POST", f"{self._session}/url", {"url": url})
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the window's size."""
+        self._call("POST", f"{self._session}/window/rect", {"width": width, "height": height})
+
+    def run(self, script: str, *args: Any) -> Any:
+        """Run a script body in the current frame and return what it returns."""
+        return self._call(
+            "POST", f"{self._session}/execute/sync", {"script": script, "args": list(args)}
+        )
+
+    def wait(self, script: str, *args: Any, timeout_s: float = TIMEOUT_S) -> Any:
+        """Run a script again until it returns something true."""
+        until = time.monotonic() + timeout_s
+        while True:
+            value = self.run(script, *args)
+            if value:
+                return value
+            if time.monotonic() > until:
+                raise TimeoutError(f"never true: {script}\npage says: {self.text()[:2000]}")
+            time.sleep(0.03)
+
+    def enter_frame(self) -> None:
+        """Go into the page's first iframe once that is there."""
+        self.wait("return document.querySelector('iframe')")
+        frame = self.run("return document.querySelector('iframe')")
+        self._call("POST", f"{self._session}/frame", {"id": frame})
+
+    def leave_frame(self) -> None:
+        """Go back to the top page."""
+        self._call("POST", f"{self._session}/frame", {"id": None})
+
+    def text(self) -> str:
+        """Return what a person reads in the current frame."""
+        return str(self.run("return document.body ? document.body.innerText : ''"))
+
+    def find(self, css: str) -> dict[str, str]:
+        """Return the first element of a selector."""
+        found: dict[str, str] = self._call(
+            "POST", f"{self._session}/element", {"using": "css selector", "value": css}
+        )
+        return found
+
+    def click(self, css: str, text: str | None = None) -> None:
+        """Click the first element of a selector, of those with this text where one is given."""
+        script = (
+            "return [...document.querySelectorAll(arguments[0])].find(e => "
+            "arguments[1] === null || e.textContent.trim() === arguments[1]) || null"
+        )
+        element = self.wait(script, css, text)
+        self._call("POST", f"{self._session}/element/{element[ELEMENT]}/click")
+
+    def type(self, css: str, text: str) -> None:
+        """Type into an element."""
+        element = self.find(css)
+        self._call("POST", f"{self._session}/element/{element[ELEMENT]}/value", {"text": text})
+
+    def screenshot(self, path: str | Path) -> None:
+        """Write a picture of the window."""
+        Path(path).write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))
+
+    def take_log(self) -> list[str]:
+        """Return the console's warnings and errors since last asked."""
+        entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
+
+    def take_requests(self) -> list[str]:
+        """Return the addresses requested over a network since last asked."""
+        entries = self._call("POST", f"{self._session}/se/log", {"type": "performance"})
+        urls = []
+        for entry in entries:
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                urls.append(message["params"]["request"]["url"])
+        return [url for url in urls if urlsplit(url).scheme not in ("data", "blob", "about")]
+
+
+def main() -> None:
+    """Take one screenshot."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("picture")
+    parser.add_argument("--width", type=int, default=1440)
+    parser.add_argument("--height", type=int, default=900)
+    parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--frame", action="store_true")
+    parser.add_argument(
+        "--wait", default="return document.querySelector('.card, .empty, .welcome')"
+    )
+    parser.add_argument("--click", action="append", default=[])
+    parser.add_argument("--settle", type=float, default=1.2)
+    args = parser.parse_args()
+    browser = Browser(width=args.width, height=args.height)
+    try:
+        browser.open(args.url)
+        if args.dark:
+            browser.wait("return document.querySelector('iframe') || !arguments[0]", args.frame)
+            browser.run("document.body.classList.add('dark-mode')")
+        if args.frame:
+            browser.enter_frame()
+        browser.wait(args.wait)
+        for text in args.click:
+            browser.click("button, a, summary", text)
+            time.sleep(0.3)
+        time.sleep(args.settle)
+        browser.screenshot(args.picture)
+        sys.stdout.write("\n".join([*browser.take_log(), ""]))
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+"""Run folders as the callback would leave them, made of plain numbers, for the reading side.
+
+`python tests/made_runs.py FOLDER` writes all of them, to look at in TensorBoard.
+"""
+
+import gzip
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, trace_name
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import (
+    SCHEMA_VERSION,
+    Column,
+    Device,
+    Loader,
+    Memory,
+    OutsideSpan,
+    ProfilerCycle,
+    Record,
+    RunEnd,
+    RunStart,
+    Scalars,
+    StepFlag,
+    StepsWindow,
+)
+from lightning_gpuprof.records.writer import RecordWriter
+
+MS = 1_000_000
+STARTED_UNIX_NS = 1_795_000_000 * 10**9
+WINDOW = 50
+HOSTILE_NAMES = (
+    "<img src=x onerror=\"document.title='pwned'\">",
+    "\u202egnp.exe\u202c reversed",
+    "bell\u0007 null\u0000 escape\u001b[31m",
+    "void kernel<float, " + "std::tuple<" * 1200 + ">" * 1200 + "(int)",
+    "</script><script>alert(1)</script>",
+)
+DEMO_PHASES_MS = {
+    Phase.DATA_WAIT: 24.0,
+    Phase.HOST_TO_DEVICE: 0.2,
+    Phase.FORWARD: 6.0,
+    Phase.ZERO_GRAD: 0.1,
+    Phase.BACKWARD: 9.0,
+    Phase.OPTIMIZER_STEP: 2.5,
+    Phase.CALLBACKS: 0.6,
+    Phase.LOGGING: 0.3,
+    Phase.OTHER: 0.4,
+}
+
+
+def run_start(**changes: Any) -> RunStart:
+    """Return a session's first record: a CPU training of one rank."""
+    values: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "session": 0,
+        "stage": "fit",
+        "started_unix_ns": STARTED_UNIX_NS,
+        "rank": 0,
+        "host": "a-host-of-another-time",
+        "pid": 4242,
+        "cpu_count": 2,
+        "versions": {"python": "3.11.7", "torch": "2.13.0", "lightning": "2.6.6"},
+        "trainer": {"precision": "32-true", "strategy": "single_device"},
+        "model": {"class": "CharTransformer", "parameters": 824_192},
+        "device": Device(type="cpu"),
+        "loader": Loader(num_workers=0, batch_size=32, length=200),
+        "phases": [phase.value for phase in Phase],
+    }
+    return RunStart(**{**values, **changes})
+
+
+def windows(
+    steps: int,
+    phases_ms: dict[Phase, float],
+    *,
+    seed: int = 0,
+    first_step_ms: float = 180.0,
+    validation_every: int = 0,
+    parts: dict[str, float] | None = None,
+    extra: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]] | None = None,
+    window: int = WINDOW,
+) -> Iterable[StepsWindow]:
+    """Yield windows of steps whose phases scatter by a tenth around the given milliseconds."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        f"phase/{phase.value}": (rng.gamma(100, ms / 100, steps) * MS).astype(np.int64)
+        for phase, ms in phases_ms.items()
+    }
+    for name, ms in (parts or {}).items():
+        columns[f"part/{name}"] = (rng.gamma(100, ms / 100, steps) * MS).astype(np.int64)
+    columns[f"phase/{Phase.FORWARD.value}"][0] += int(first_step_ms * MS)
+    flags = np.zeros(steps, dtype=np.int64)
+    flags[:3] |= StepFlag.WARMUP
+    flags[::200] |= StepFlag.EPOCH_START
+    if validation_every:
+        validated = np.arange(steps) % validation_every == validation_every - 1
+        flags[validated] |= StepFlag.VALIDATION | StepFlag.CHECKPOINT
+        columns["phase/validation"] = np.where(validated, 60 * MS, 0)
+        columns["phase/checkpoint"] = np.where(validated, 8 * MS, 0)
+    dur = sum(values for name, values in columns.items() if name.startswith("phase/"))
+    start = np.cumsum(dur) - dur
+    columns |= {
+        "step": np.arange(steps),
+        "epoch": np.arange(steps) // 200,
+        "batch_idx": np.arange(steps) % 200,
+        "start_ns": start,
+        "dur_ns": dur,
+        "flags": flags,
+        "samples": np.full(steps, 32),
+    }
+    if extra is not None:
+        columns |= extra(start, dur)
+    for first in range(0, steps, window):
+        part = {name: values[first : first + window] for name, values in columns.items()}
+        yield StepsWindow(
+            first_step=first,
+            count=len(part["dur_ns"]),
+            total_ns=int(part["dur_ns"].sum()),
+            phase_total_ns={
+                name.removeprefix("phase/"): int(values.sum())
+                for name, values in part.items()
+                if name.startswith("phase/")
+            },
+            columns={name: Column.pack(values) for name, values in part.items()},
+        )
+
+
+def write_run(folder: Path, records: Iterable[Record], *, rank: int = 0) -> Path:
+    """Write a rank's records and return the run's log dir."""
+    writer = RecordWriter(folder, rank=rank)
+    for record in records:
+        writer.write(record)
+    writer.flush()
+    return folder
+
+
+def run_end(steps: int, **changes: Any) -> RunEnd:
+    """Return a session's last record."""
+    values = {"status": "finished", "wall_ns": steps * 45 * MS, "steps": steps}
+    return RunEnd(**{**values, "own_cost_ns_per_step": 9_400, **changes})
+
+
+def operator(name: str, calls: int, self_ms: float, total_ms: float) -> dict[str, Any]:
+    """Return a line of an analysis' operator table."""
+    return {
+        "name": name,
+        "count": calls,
+        "self_ns": int(self_ms * MS),
+        "total_ns": int(total_ms * MS),
+    }
+
+
+def kernel(name: str, calls: int, total_ms: float, frac: float) -> dict[str, Any]:
+    """Return a line of an analysis' kernel table."""
+    total = int(total_ms * MS)
+    return {
+        "name": name,
+        "category": "gemm" if "gemm" in name else "elementwise",
+        "count": calls,
+        "total_ns": total,
+        "mean_ns": total // calls,
+        "min_ns": total // calls // 2,
+        "max_ns": total // calls * 2,
+        "frac": frac,
+    }
+
+
+def add_cycle(
+    folder: Path,
+    *,
+    rank: int = 0,
+    cycle: int = 0,
+    first_step: int = 4,
+    operators: list[dict[str, Any]] | None = None,
+    kernels: list[dict[str, Any]] | None = None,
+    analysed: bool = True,
+) -> ProfilerCycle:
+    """Write a cycle's trace file and its analysis, and return the cycle's record."""
+    name = trace_name(rank, 0, cycle)
+    target = Path(plugin_dir(str(folder)))
+    target.mkdir(parents=True, exist_ok=True)
+    events = [
+        {"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 1, "dur": 5, "pid": 1, "tid": 1}
+    ]
+    (target / name).write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    if analysed:
+        document = {
+            "schema_version": 1,
+            "operators": operators or [],
+            "kernels": kernels or [],
+            "warnings": [],
+        }
+        (target / (name + ANALYSIS_SUFFIX)).write_text(json.dumps(document))
+    return ProfilerCycle(
+        cycle=cycle,
+        first_step=first_step,
+        last_step=first_step + 2,
+        trace_file=name,
+        trace_bytes=(target / name).stat().st_size,
+    )
+
+
+DEMO_OPERATORS = [
+    operator("aten::addmm", 864, 41.2, 44.9),
+    operator("aten::mm", 576, 38.6, 39.0),
+    operator("aten::bmm", 192, 9.8, 10.4),
+    operator("aten::native_layer_norm", 216, 4.1, 4.4),
+    operator("aten::gelu", 96, 3.9, 3.9),
+    operator("aten::_softmax", 96, 3.2, 3.2),
+    operator("aten::copy_", 512, 2.8, 2.8),
+    operator("aten::embedding", 24, 0.7, 1.1),
+    operator("autograd::engine::evaluate_function: AddmmBackward0", 288, 1.9, 46.3),
+] + [operator(f"aten::small_{i}", 10 + i, 0.01 * (40 - i), 0.02 * (40 - i)) for i in range(40)]
+
+
+def demo_run(folder: Path, *, steps: int = 600) -> Path:
+    """A finished CPU run whose loader holds it back, with two profiler cycles."""
+    cycles = [
+        add_cycle(folder, cycle=0, first_step=4, operators=DEMO_OPERATORS),
+        add_cycle(folder, cycle=1, first_step=8, operators=DEMO_OPERATORS[:9]),
+    ]
+    body = windows(
+        steps,
+        DEMO_PHASES_MS,
+        validation_every=200,
+        parts={"callbacks/ModelSummary": 0.1, "callbacks/EmaWeights": 0.45},
+    )
+    losses = [float(x) for x in 4.2 * np.exp(-np.arange(steps) / 300) + 1.1]
+    return write_run(
+        folder,
+        [
+            run_start(),
+            OutsideSpan(where="setup", start_ns=0, dur_ns=120 * MS, phase_ns={"other": 120 * MS}),
+            *cycles,
+            *body,
+            Scalars(steps=list(range(steps)), values={"train_loss": losses}),
+            run_end(steps),
+        ],
+    )
+
+
+def gpu_run(
+    folder: Path, *, steps: int = 300, rank: int = 0, world_size: int = 1, slow_ms: float = 0
+) -> Path:
+    """A run with device marks and memory, as a GPU would give them; the figures are made up."""
+    kernels = [
+        kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 288, 21.0, 0.62),
+        kernel(
+            "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>",
+            96,
+            6.0,
+            0.18,
+        ),
+        kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 12, 4.2, 0.12),
+    ]
+    cycle = add_cycle(folder, rank=rank, operators=DEMO_OPERATORS, kernels=kernels)
+
+    def device_columns(start: np.ndarray, dur: np.ndarray) -> dict[str, np.ndarray]:
+        shares = {"data_wait": 0.02, "forward": 0.3, "backward": 0.58, "optimizer_step": 0.1}
+        columns = {
+            f"device/{name}": (dur * share).astype(np.int64) for name, share in shares.items()
+        }
+        ahead = {f"run_ahead/{name}": (dur * 0.6).astype(np.int64) for name in shares}
+        return {**columns, **ahead, "device_dur": (dur * 1).astype(np.int64)}
+
+    phases = {
+        Phase.DATA_WAIT: 0.4 + slow_ms,
+        Phase.HOST_TO_DEVICE: 0.6,
+        Phase.FORWARD: 8.0,
+        Phase.BACKWARD: 14.0,
+        Phase.OPTIMIZER_STEP: 3.0,
+        Phase.CALLBACKS: 0.2,
+        Phase.OTHER: 0.2,
+    }
+    memory = Memory(
+        step=steps - 1,
+        allocated_bytes=9 * 2**30,
+        reserved_bytes=12 * 2**30,
+        peak_allocated_bytes=20 * 2**30,
+        peak_reserved_bytes=22 * 2**30,
+        total_bytes=80 * 2**30,
+        free_bytes=57 * 2**30,
+        samples=32,
+        kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
+    )
+    device = Device(
+        type="cuda", name="NVIDIA H100 80GB HBM3", index=0, count=8, total_bytes=80 * 2**30
+    )
+    return write_run(
+        folder,
+        [
+            run_start(rank=rank, world_size=world_size, device=device),
+            cycle,
+            *windows(steps, phases, seed=rank, extra=device_columns),
+            memory,
+            run_end(steps),
+        ],
+        rank=rank,
+    )
+
+
+def two_rank_run(folder: Path) -> Path:
+    """Two ranks, the second of which waits for its data."""
+    gpu_run(folder, rank=0, world_size=2)
+    return gpu_run(folder, rank=1, world_size=2, slow_ms=9.0)
+
+
+def live_run(folder: Path) -> Path:
+    """A run in progress: its process is this one, and its last line is not yet whole."""
+    start = run_start(host=socket.gethostname(), pid=os.getpid())
+    write_run(folder, [start, *windows(150, DEMO_PHASES_MS)])
+    with (Path(plugin_dir(str(folder))) / "rank0.jsonl").open("ab") as file:
+        file.write(b'{"kind":"steps","first_st')
+    return folder
+
+
+def killed_run(folder: Path) -> Path:
+    """A run that ended without a word, before its first profiler cycle."""
+    return write_run(folder, [run_start(), *windows(100, DEMO_PHASES_MS)])
+
+
+def bare_run(folder: Path) -> Path:
+    """A run that was killed in its first window: nothing but its start."""
+    return write_run(folder, [run_start()])
+
+
+def newer_run(folder: Path) -> Path:
+    """A run of a record schema that this version does not know."""
+    return write_run(folder, [run_start(schema_version=SCHEMA_VERSION + 1), run_end(0)])
+
+
+def hostile_run(folder: Path) -> Path:
+    """A run whose every name is chosen to do harm."""
+    operators = [operator(name, 10, 5.0 - i, 6.0 - i) for i, name in enumerate(HOSTILE_NAMES)]
+    kernels = [kernel(name, 10, 5.0 - i, 0.1) for i, name in enumerate(HOSTILE_NAMES)]
+    cycle = add_cycle(folder, operators=operators, kernels=kernels)
+    outside = ProfilerCycle(
+        cycle=1, first_step=8, last_step=10, trace_file="../../../../../../etc/passwd"
+    )
+    phases = {**DEMO_PHASES_MS, Phase.CALLBACKS: 30.0}
+    return write_run(
+        folder,
+        [
+            run_start(
+                device=Device(type="cpu", name=HOSTILE_NAMES[0]),
+                model={"class": HOSTILE_NAMES[0]},
+                versions={"torch": HOSTILE_NAMES[1]},
+            ),
+            cycle,
+            outside,
+            *windows(200, phases, parts={f"callbacks/{name}": 5.0 for name in HOSTILE_NAMES}),
+            run_end(200, status="exception", error=HOSTILE_NAMES[0]),
+        ],
+    )
+
+
+def all_runs(root: Path) -> Path:
+    """Write every kind of run below a log dir."""
+    demo_run(root / "char_lm" / "version_0")
+    demo_run(root / "char_lm" / "version_1", steps=5_000)
+    gpu_run(root / "gpu")
+    two_rank_run(root / "two_ranks")
+    live_run(root / "live")
+    killed_run(root / "killed")
+    bare_run(root / "bare")
+    newer_run(root / "newer")
+    hostile_run(root / "hostile <b>run</b>")
+    return root
+
+
+if __name__ == "__main__":
+    all_runs(Path(sys.argv[1]))

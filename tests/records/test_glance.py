@@ -1,0 +1,38 @@
+from lightning_gpuprof.records.files import record_files
+from lightning_gpuprof.records.glance import glance
+
+
+def look(folder):
+    return glance(record_files(str(folder))[0])
+
+
+def test_the_ends_of_a_long_file_tell_its_steps_and_its_end(made_runs, tmp_path):
+    made_runs.demo_run(tmp_path, steps=5_000)
+    seen = look(tmp_path)
+    assert (seen.steps, seen.end.status, seen.start.stage) == (5_000, "finished", "fit")
+
+
+def test_a_torn_last_line_hides_neither_steps_nor_start(made_runs, tmp_path):
+    made_runs.live_run(tmp_path)
+    seen = look(tmp_path)
+    assert (seen.steps, seen.end) == (150, None)
+    assert seen.last_unix_ns > seen.start.started_unix_ns
+
+
+def test_the_end_of_an_earlier_session_is_not_taken_for_the_last_ones(made_runs, tmp_path):
+    made_runs.write_run(tmp_path, [made_runs.run_start(), made_runs.run_end(0)])
+    made_runs.write_run(tmp_path, [made_runs.run_start(session=1)])
+    assert look(tmp_path).end is None
+
+
+def test_a_newer_schema_is_told_though_it_cannot_be_read(made_runs, tmp_path):
+    made_runs.newer_run(tmp_path)
+    assert look(tmp_path).schema_version == 2
+
+
+def test_a_foreign_file_gives_nothing(tmp_path):
+    folder = tmp_path / "plugins" / "gpuprof"
+    folder.mkdir(parents=True)
+    (folder / "rank0.jsonl").write_bytes(b"\x00\xff not ours\n")
+    seen = look(tmp_path)
+    assert (seen.start, seen.schema_version, seen.steps) == (None, None, None)

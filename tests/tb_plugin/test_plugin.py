@@ -1,0 +1,195 @@
+"""The routes, asked through TensorBoard's own WSGI application."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tensorboard.backend import application
+from tensorboard.plugins import base_plugin
+from werkzeug.test import Client
+
+from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
+from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+
+ROUTE = "/data/plugin/gpuprof"
+
+
+def make_client(logdir="", logdir_spec="", **flags):
+    context = base_plugin.TBContext(
+        logdir=str(logdir), flags=SimpleNamespace(logdir_spec=logdir_spec, **flags)
+    )
+    plugin = GpuProfPlugin(context)
+    return Client(application.TensorBoardWSGI([plugin])), plugin
+
+
+@pytest.fixture(scope="module")
+def logs(made_runs, tmp_path_factory):
+    return made_runs.all_runs(tmp_path_factory.mktemp("logs"))
+
+
+@pytest.fixture(scope="module")
+def client(logs):
+    return make_client(logs)[0]
+
+
+def get(client, path, code=200, **params):
+    answer = client.get(f"{ROUTE}/{path}", query_string=params)
+    assert answer.status_code == code, answer.get_data(as_text=True)[:500]
+    return answer
+
+
+def test_every_run_below_the_log_dir_is_listed_with_its_state(client):
+    runs = {run["name"]: run["state"] for run in get(client, "runs").json["runs"]}
+    assert runs == {
+        "bare": "stopped",
+        "char_lm/version_0": "finished",
+        "char_lm/version_1": "finished",
+        "gpu": "finished",
+        "hostile <b>run</b>": "exception",
+        "killed": "stopped",
+        "live": "live",
+        "newer": "newer-schema",
+        "two_ranks": "finished",
+    }
+
+
+def test_an_empty_log_dir_lists_no_run_and_the_tab_is_inactive(tmp_path):
+    client, plugin = make_client(tmp_path)
+    assert get(client, "runs").json["runs"] == []
+    assert not plugin.is_active()
+
+
+def test_a_log_dir_with_a_run_makes_the_tab_active(logs):
+    assert make_client(logs)[1].is_active()
+
+
+def test_runs_of_a_logdir_spec_carry_its_names(logs):
+    spec = f"first:{logs}/char_lm,second:{logs}/gpu,{logs}/killed"
+    runs = get(make_client(logdir_spec=spec)[0], "runs").json["runs"]
+    assert sorted(run["name"] for run in runs) == [
+        ".",
+        "first/version_0",
+        "first/version_1",
+        "second",
+    ]
+
+
+def test_phases_of_a_bucket_add_up_to_its_mean_step(client):
+    payload = get(client, "steps", run="char_lm/version_1", buckets="10").json
+    assert payload["steps"] == 5000
+    assert sum(payload["count"]) == 5000
+    means = [sum(values) for values in zip(*payload["phase_ns"].values(), strict=True)]
+    assert all(40e6 < mean < 50e6 for mean in means)
+    assert all(high >= mean for mean, high in zip(means, payload["max_ns"], strict=True))
+
+
+def test_steps_of_a_long_run_are_answered_in_less_than_200_kb(client):
+    body = get(client, "steps", run="char_lm/version_1", buckets="1000").get_data()
+    assert len(body) < 200_000
+
+
+def test_the_report_is_the_document_of_the_command(client):
+    report = get(client, "report", run="char_lm/version_0").json
+    assert report["findings"][0]["id"] == "data-wait"
+
+
+def test_a_session_and_rank_can_be_chosen(client):
+    header = get(client, "run", run="two_ranks", rank="1").json
+    assert (header["rank"], header["world_size"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "code", "says"),
+    [
+        ("report", {}, 400, "names no run"),
+        ("report", {"run": "nowhere"}, 404, "no run 'nowhere'"),
+        ("report", {"run": "../../etc"}, 404, "no run"),
+        ("steps", {"run": "gpu", "first": "two"}, 400, "first='two' is not a whole number"),
+        ("steps", {"run": "gpu", "buckets": "0"}, 400, "pass 1 to 1000"),
+        ("steps", {"run": "gpu", "rank": "7"}, 400, "its ranks are 0"),
+        ("steps", {"run": "gpu", "session": "3"}, 400, "no session 3"),
+        ("run", {"run": "newer"}, 400, "holds no session that this version can read"),
+        ("operators", {"run": "gpu", "trace": "../rank0.jsonl"}, 400, "no trace file"),
+        ("trace", {"run": "gpu", "file": "rank0.jsonl"}, 404, "no trace file"),
+        ("trace", {"run": "gpu", "file": "../../../etc/passwd"}, 404, "no trace file"),
+        (
+            "trace",
+            {"run": "hostile <b>run</b>", "file": "../../../../../../etc/passwd"},
+            404,
+            "no trace file",
+        ),
+        ("static/../plugin.py", {}, 404, "no static file"),
+        ("static/%2e%2e/plugin.py", {}, 404, "no static file"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_a_sentence(client, path, params, code, says):
+    assert says in get(client, path, code=code, **params).json["error"]
+
+
+def test_a_trace_is_served_as_it_lies_on_disk(client, logs):
+    name = "rank0-cycle0.pt.trace.json.gz"
+    answer = get(client, "trace", run="gpu", file=name)
+    assert answer.get_data() == (logs / "gpu/plugins/gpuprof" / name).read_bytes()
+    assert "Content-Encoding" not in answer.headers
+    assert json.loads(gzip.decompress(answer.get_data()))["traceEvents"]
+
+
+def test_modules_are_served_as_javascript(client):
+    answer = get(client, "static/index.js")
+    assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
+
+
+def test_plotly_comes_compressed_from_its_package_without_importing_it(client):
+    answer = client.get(f"{ROUTE}/plotly.js", headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert b"plotly.js" in gzip.decompress(answer.get_data())[:500]
+
+
+def test_a_run_that_grows_is_read_again(made_runs, tmp_path):
+    made_runs.write_run(tmp_path, [made_runs.run_start()])
+    client, _ = make_client(tmp_path)
+    assert get(client, "steps", run=".").json["steps"] == 0
+    made_runs.write_run(tmp_path, made_runs.windows(100, made_runs.DEMO_PHASES_MS))
+    assert get(client, "steps", run=".").json["steps"] == 100
+
+
+def test_the_tab_is_called_profile_and_beside_an_active_xprof_gpu_profile(logs, monkeypatch):
+    plugin = make_client(logs)[1]
+    assert plugin.frontend_metadata().tab_name == "Profile"
+    monkeypatch.setitem(sys.modules, "xprof", SimpleNamespace())
+    assert plugin.frontend_metadata().tab_name == "Profile"
+    (logs / "gpu/plugins/profile").mkdir()
+    make_client(logs)[0]
+    plugin = make_client(logs)[1]
+    plugin.is_active()
+    assert plugin.frontend_metadata().tab_name == "GPU Profile"
+
+
+def test_every_route_is_on_the_page_that_documents_them():
+    page = Path(__file__).parents[2] / "lightning_gpuprof/tb_plugin/http_api.md"
+    written = set(re.findall(r"^## `(.+)`$", page.read_text(), flags=re.MULTILINE))
+    assert written == set(make_client("/nowhere")[1].get_plugin_apps())
+
+
+def test_a_loader_that_cannot_import_the_plugin_leaves_tensorboard_alone(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "lightning_gpuprof.tb_plugin.plugin", None)
+    assert GpuProfLoader().load(SimpleNamespace()) is None
+    assert "left out" in caplog.text
+
+
+def test_importing_the_loader_loads_nothing_heavy():
+    heavy = ("torch", "lightning.", "pandas", "plotly", "msgspec", "lightning_gpuprof.records")
+    code = (
+        "import sys; from tensorboard.plugins import base_plugin; before = set(sys.modules);"
+        "import lightning_gpuprof.tb_plugin.loader;"
+        "print(*(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert [name for name in loaded if name.startswith(heavy)] == []
