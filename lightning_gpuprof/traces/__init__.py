@@ -1,30 +1,19 @@
 """Reads trace files of any profiler into one Timeline of columns."""
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head, read_head
 from lightning_gpuprof.traces.timeline import Timeline
+
+__all__ = ["SOURCES", "ReadOptions", "Reader", "find_reader", "open_timeline"]
 
 SOURCES: dict[str, str] = {
     "kineto": "lightning_gpuprof.traces.kineto",
 }
 """Reader modules by source name, tried in this order; each is imported when it is needed."""
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """What to read beyond the events themselves.
-
-    Args:
-        stacks: Read Python calls too, where the file holds them; they cost time and memory.
-        memory: Read the allocator's marks too.
-    """
-
-    stacks: bool = False
-    memory: bool = False
 
 
 class Reader(Protocol):

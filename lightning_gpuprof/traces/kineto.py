@@ -1,0 +1,198 @@
+"""Reads what torch.profiler exports: Kineto's Chrome trace JSON, gzipped or not.
+
+Read since the first layouts: a bare list of events (2020, and Lightning's own exporter),
+`Operator`/`Runtime`/`Kernel` categories (2021), and today's. NVIDIA and AMD alike.
+"""
+
+import gc
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lightning_gpuprof.traces.blocks import read_blocks
+from lightning_gpuprof.traces.columns import ArgumentTable
+from lightning_gpuprof.traces.kineto_collect import Collector, NeedsExactTimesError
+from lightning_gpuprof.traces.kineto_events import Event, FullEvent, Times
+from lightning_gpuprof.traces.kineto_json import EventStream
+from lightning_gpuprof.traces.kineto_salvage import without_controls
+from lightning_gpuprof.traces.kineto_times import exact_ns
+from lightning_gpuprof.traces.options import ReadOptions
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.timeline import (
+    DeviceEvents,
+    DeviceInfo,
+    Flows,
+    HostEvents,
+    MemoryEvents,
+    SyncEvents,
+    Timeline,
+)
+
+_START = re.compile(
+    rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'
+)
+_AMD = ("amd", "radeon", "instinct", "gfx")
+_NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
+
+
+def matches(head: Head) -> bool:
+    """Tell whether a file starts like a Chrome trace.
+
+    >>> matches(Head("x", b'{"schemaVersion": 1, "traceEvents": [')), matches(Head("x", b"a,b"))
+    (True, False)
+    """
+    return _START.search(head.data) is not None
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read a Kineto trace; damaged files give what they hold, with a warning."""
+    with _no_garbage_collection():
+        try:
+            return _read(path, options, exact=False)
+        except NeedsExactTimesError:
+            return _read(path, options, exact=True)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Events hold no cycles, and looking for some in millions of objects costs seconds."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
+    warnings: list[str] = []
+    decoder = _Decoder(full=options.stacks or options.memory, exact=exact)
+    collector = Collector(options, exact=exact)
+    blocks = read_blocks(path, warnings.append, options.progress)
+    stream = EventStream(blocks, decoder.many, decoder.one, warnings.append)
+    for events in stream:
+        collector.add(events)
+    return _timeline(collector, stream.header, warnings)
+
+
+class _Decoder:
+    """Decodes lists of events, and single ones that a typed decoder refuses."""
+
+    def __init__(self, *, full: bool, exact: bool) -> None:
+        self._kind = FullEvent if full else Event
+        self._events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[self._kind])  # type: ignore[name-defined]
+        self._times = msgspec.json.Decoder(list[Times])
+        self._exact = exact
+
+    def many(self, text: memoryview | bytes) -> list[Event]:
+        events = self._events.decode(text)
+        if self._exact:
+            for event, times in zip(events, self._times.decode(text), strict=True):
+                event.ts = exact_ns(bytes(times.ts))
+                event.dur = None if event.dur is None else exact_ns(bytes(times.dur))
+        return events
+
+    def one(self, text: bytes) -> Event | None:
+        """Read an event whose values are of unexpected types, such as times as strings."""
+        try:
+            values = msgspec.json.decode(without_controls(text))
+            for key in ("name", "cat", "ph"):
+                if values.get(key) is not None:
+                    values[key] = str(values[key])
+            if not isinstance(values.get("args"), dict):
+                values.pop("args", None)
+            for key in ("ts", "dur"):
+                if key in values:
+                    ns = exact_ns(str(values[key]).encode())
+                    values[key] = ns if self._exact else ns / 1000
+            return msgspec.convert(values, self._kind, strict=False)
+        except (msgspec.MsgspecError, ValueError):
+            return None
+
+
+def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str]) -> Timeline:
+    if collector.unfinished:
+        warnings.append(f"{collector.unfinished} events have no duration and count as 0 ns long.")
+    host = collector.host.table(HostEvents)
+    device = collector.device.table(DeviceEvents)
+    annotations = collector.annotations.table(DeviceEvents)
+    syncs = collector.syncs.table(SyncEvents)
+    memory = collector.memory.table(MemoryEvents)
+    flows = collector.flows.table(Flows)
+    tables = (host, device, annotations, syncs, memory, flows)
+    negative = 0
+    for table in tables:
+        negative += int((table.dur_ns < 0).sum())
+        np.maximum(table.dur_ns, 0, out=table.dur_ns)
+    if negative:
+        warnings.append(f"{negative} events have a negative duration and count as 0 ns long.")
+    starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
+    starts = starts or [int(table.start_ns[0]) for table in tables if len(table)]
+    origin = min(starts, default=0)
+    for table in tables:
+        np.subtract(table.start_ns, origin, out=table.start_ns)
+    properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
+    distributed = header.pop("distributedInfo", None)
+    if not len(host) and not len(device):
+        warnings.append("The file holds no events that an analysis could use.")
+    return Timeline(
+        source="kineto",
+        origin_ns=origin,
+        names=list(collector.names),
+        host=host,
+        device=device,
+        device_annotations=annotations,
+        syncs=syncs,
+        memory=memory,
+        flows=flows,
+        threads=collector.threads.table(collector.thread_names),
+        arguments=ArgumentTable(collector.arguments),  # type: ignore[arg-type]
+        devices=_devices(properties, device, header, list(collector.names)),
+        distributed=distributed if isinstance(distributed, dict) else None,
+        metadata=header,
+        warnings=tuple(warnings),
+    )
+
+
+def _devices(
+    properties: object, device: DeviceEvents, header: Mapping[str, Any], names: list[str]
+) -> list[DeviceInfo]:
+    """Describe the devices that have events; all described ones where none has."""
+    described = {
+        int(one["id"]): one
+        for one in (properties if isinstance(properties, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("id"), int)
+    }
+    used = np.unique(device.device).tolist() or list(described)
+    fallback = _vendor_of_calls(header, names) if used else None
+    found = []
+    for number in used:
+        values = described.get(number, {})
+        name = str(values["name"]) if values.get("name") else None
+        vendor = _vendor_of_name(name) or fallback
+        found.append(DeviceInfo(number, name, vendor, values))
+    return found
+
+
+def _vendor_of_name(name: str | None) -> str | None:
+    text = (name or "").lower()
+    if any(word in text for word in _AMD):
+        return "amd"
+    return "nvidia" if any(word in text for word in _NVIDIA) else None
+
+
+def _vendor_of_calls(header: Mapping[str, Any], names: list[str]) -> str | None:
+    if any("roctracer" in key or key.startswith("hip") for key in header):
+        return "amd"
+    if any(key.startswith(("cuda", "cupti")) for key in header):
+        return "nvidia"
+    if any(name.startswith("hip") and name[3:4].isupper() for name in names):
+        return "amd"
+    if any(name.startswith(("cuda", "cuLaunch")) for name in names):
+        return "nvidia"
+    return None
