@@ -8,8 +8,8 @@ start. `globalTid` packs process and thread into one number. Events of operating
 
 import re
 
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.sqlite import Database, has_tables
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
