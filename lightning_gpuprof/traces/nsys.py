@@ -151,6 +151,8 @@ def _devices(database: Database) -> list[DeviceInfo]:
     for gpu, name, memory, units in database.rows(
         "TARGET_INFO_GPU", "id", "name", "totalMemory", "smCount"
     ):
+        if gpu is None:
+            continue
         known = {"totalGlobalMem": memory, "numSms": units}
         properties = {key: value for key, value in known.items() if value is not None}
         number = numbers.get(gpu, gpu)
