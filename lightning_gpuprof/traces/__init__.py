@@ -1,5 +1,6 @@
 """Reads trace files of any profiler into one Timeline of columns."""
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -8,12 +9,36 @@ from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head, read_head
 from lightning_gpuprof.traces.timeline import Timeline
 
-__all__ = ["SOURCES", "ReadOptions", "Reader", "find_reader", "open_timeline"]
+__all__ = ["SOURCES", "ReadOptions", "Reader", "Source", "find_reader", "open_timeline"]
 
-SOURCES: dict[str, str] = {
-    "kineto": "lightning_gpuprof.traces.kineto",
+
+@dataclass(frozen=True)
+class Source:
+    """Where a kind of file is read.
+
+    Args:
+        module: The reader, imported when it is needed.
+        marks: The reader is asked only about files whose first 64 KiB hold one of these; this
+            keeps the readers of other kinds from being imported. Empty: asked about every file.
+    """
+
+    module: str
+    marks: tuple[bytes, ...] = ()
+
+
+_HERE = "lightning_gpuprof.traces"
+_SQLITE = b"SQLite format 3"
+SOURCES: dict[str, Source] = {
+    "rocprofv3-json": Source(f"{_HERE}.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
+    "rocprof": Source(f"{_HERE}.rocprof_v1", (b"BeginNs", _SQLITE)),
+    "jax-json": Source(f"{_HERE}.jax_json", (b"highres-ticks", b"/host:CPU")),
+    "kineto": Source(f"{_HERE}.kineto"),
+    "nsys": Source(f"{_HERE}.nsys", (_SQLITE,)),
+    "rocpd": Source(f"{_HERE}.rocpd", (_SQLITE,)),
+    "rocprofv3-csv": Source(f"{_HERE}.rocprofv3_csv", (b"Start_Timestamp",)),
+    "jax-xplane": Source(f"{_HERE}.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
-"""Reader modules by source name, tried in this order; each is imported when it is needed."""
+"""Readers by source name, tried in this order."""
 
 
 class Reader(Protocol):
@@ -35,8 +60,10 @@ def find_reader(path: str) -> Reader:
         TraceError: The file cannot be read or is of no known kind.
     """
     head = read_head(path)
-    for module in SOURCES.values():
-        reader = cast(Reader, import_module(module))
+    for source in SOURCES.values():
+        if source.marks and not any(mark in head.data for mark in source.marks):
+            continue
+        reader = cast(Reader, import_module(source.module))
         if reader.matches(head):
             return reader
     raise TraceError(

@@ -90,14 +90,23 @@ def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
     yield from parse_csv(text, warnings)
 
 
-def parse_csv(text: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
-    """Yield the rows of CSV text by column name."""
+def parse_csv(
+    text: str, warnings: list[str], *, needed: int | None = None
+) -> Iterator[Mapping[str, str]]:
+    """Yield the rows of CSV text by column name.
+
+    Args:
+        text: Header line and rows.
+        warnings: Told of rows that are cut.
+        needed: A row with at least this many fields is whole, and lacks its last columns;
+            by default rows have a field for each column.
+    """
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip() for name in next(reader, [])]
     cut = 0
     for row in reader:
-        if len(row) == len(header):
-            yield dict(zip(header, row, strict=True))
+        if (needed or len(header)) <= len(row) <= len(header):
+            yield dict(zip(header, row, strict=False))
         elif row:
             cut += 1
     if cut:

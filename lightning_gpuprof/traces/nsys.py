@@ -8,8 +8,8 @@ start. `globalTid` packs process and thread into one number. Events of operating
 
 import re
 
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.sqlite import Database, has_tables
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
@@ -151,6 +151,8 @@ def _devices(database: Database) -> list[DeviceInfo]:
     for gpu, name, memory, units in database.rows(
         "TARGET_INFO_GPU", "id", "name", "totalMemory", "smCount"
     ):
+        if gpu is None:
+            continue
         known = {"totalGlobalMem": memory, "numSms": units}
         properties = {key: value for key, value in known.items() if value is not None}
         number = numbers.get(gpu, gpu)

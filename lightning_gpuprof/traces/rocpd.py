@@ -7,8 +7,8 @@ of the API call which launched it. Written from the published schema (rocprofile
 `rocprofiler-sdk-rocpd/*.sql`, version 3); not yet checked against a file that rocprofv3 wrote.
 """
 
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.sqlite import Database, has_tables

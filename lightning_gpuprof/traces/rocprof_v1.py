@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import csv_header, decode_json, integer, read_csv, read_file
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.sqlite import MAGIC, Database, has_tables
 from lightning_gpuprof.traces.timeline import Timeline

@@ -8,9 +8,9 @@ the file's agent ids. Statistics and counters of rocprofv3 are read by `stats_cs
 
 from collections.abc import Mapping
 
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import csv_header, integer, read_csv
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import Timeline
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import decode_json, read_file
+from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline

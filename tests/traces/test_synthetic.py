@@ -35,11 +35,12 @@ def parse(spec):
 
 
 def device_spans(parsed, device):
-    return sorted(
+    spans = [
         (int(e["ts"] * 1000), int((e["ts"] + e["dur"]) * 1000), e)
         for e in parsed
         if e.get("cat") in ("kernel", "gpu_memcpy") and e["pid"] == device
-    )
+    ]
+    return sorted(spans, key=lambda span: span[:2])
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,96 @@
+"""Reads the CSV of NVIDIA Nsight Compute (`ncu --csv`), in its long and its wide form.
+
+Long (`--page details`): a row per launch and metric, advice of its rules in rows of their own.
+Wide (`--page raw`): a row per launch, a column per metric, and a second row that holds units.
+Lines before the header (`==PROF== ...`, a program's own output) are skipped. Values may carry
+thousands separators; where a locale writes a decimal comma, that is told by the digits behind it.
+"""
+
+import csv
+import io
+import re
+
+from lightning_gpuprof.traces.files import parse_csv, read_file
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.tables import Counter, Tables
+
+_LONG = {"ID", "Kernel Name", "Metric Name", "Metric Value"}
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+_DOTTED_GROUPS = re.compile(r"[-+]?\d{1,3}(\.\d{3})*,\d+")
+
+
+def matches(head: Head) -> bool:
+    """Tell the file by a header line with a launch's id and kernel name."""
+    return _header_line(head.data.decode("utf-8", "replace")) is not None
+
+
+def read_tables(path: str) -> Tables:
+    """Read every metric of every launch; rows of advice are left out."""
+    warnings: list[str] = []
+    text = read_file(path, warnings).decode("utf-8-sig", "replace")
+    body = text[_header_line(text) or 0 :]
+    header = next(csv.reader(io.StringIO(body)), [])
+    long = set(header) >= _LONG
+    counters = _long(header, body, warnings) if long else _wide(body, warnings)
+    return Tables("ncu-csv", "counters", counters=tuple(counters), warnings=tuple(warnings))
+
+
+def number(text: str) -> float | str:
+    """Read a value as ncu writes it, in either locale; text that is no number stays text.
+
+    >>> number("4,963,609,951.19"), number("12,5"), number("1.234,5"), number("(256, 1, 1)")
+    (4963609951.19, 12.5, 1234.5, '(256, 1, 1)')
+    """
+    plain = text.strip()
+    if _GROUPED.fullmatch(plain):
+        plain = plain.replace(",", "")
+    elif _DOTTED_GROUPS.fullmatch(plain):
+        plain = plain.replace(".", "").replace(",", ".")
+    try:
+        return float(plain)
+    except ValueError:
+        return text
+
+
+def _header_line(text: str) -> int | None:
+    """Return where the header line begins: the first that starts with the id column."""
+    for match in re.finditer(r'^"?ID"?,', text, re.MULTILINE):
+        line = text[match.start() : text.find("\n", match.start())]
+        if "Kernel Name" in line:
+            return match.start()
+    return None
+
+
+def _long(header: list[str], body: str, warnings: list[str]) -> list[Counter]:
+    # A metric's row ends with its value; the columns of advice come after it.
+    needed = header.index("Metric Value") + 1
+    return [
+        Counter(
+            launch=int(row["ID"]),
+            kernel=row["Kernel Name"],
+            name=row["Metric Name"],
+            value=number(row["Metric Value"]),
+            unit=row.get("Metric Unit", ""),
+            section=row.get("Section Name", ""),
+        )
+        for row in parse_csv(body, warnings, needed=needed)
+        if row["Metric Name"]
+    ]
+
+
+def _wide(body: str, warnings: list[str]) -> list[Counter]:
+    rows = list(parse_csv(body, warnings))
+    units = rows.pop(0) if rows and not rows[0]["ID"] else {}
+    # What describes the launch comes first; a metric's name has a dot or two underscores.
+    return [
+        Counter(
+            launch=int(row["ID"]),
+            kernel=row["Kernel Name"],
+            name=name,
+            value=number(value),
+            unit=units.get(name, ""),
+        )
+        for row in rows
+        for name, value in row.items()
+        if value and ("__" in name or "." in name)
+    ]

@@ -1,0 +1,89 @@
+"""Files that hold no timeline: statistics already summed up, and hardware counters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import cast
+
+from lightning_gpuprof.traces.sniff import Head, read_head
+
+TABLE_SOURCES: dict[str, str] = {
+    "stats-csv": "lightning_gpuprof.traces.stats_csv",
+    "ncu-csv": "lightning_gpuprof.traces.ncu_csv",
+    "rocprofv3-counters": "lightning_gpuprof.traces.counters_csv",
+}
+"""Reader modules by source name: each has `matches(head)` and `read_tables(path)`."""
+
+
+@dataclass(frozen=True)
+class NameStats:
+    """One row of a statistics file: all calls of one kernel, copy or API function.
+
+    Args:
+        name: As the file has it.
+        count: Calls.
+        total_ns: Sum of their durations.
+        min_ns: Shortest, where given.
+        max_ns: Longest, where given.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    min_ns: int | None = None
+    max_ns: int | None = None
+
+    @property
+    def mean_ns(self) -> float:
+        """Total over count."""
+        return self.total_ns / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One value of a hardware counter or metric for one kernel launch.
+
+    Args:
+        launch: The launch's number in the file.
+        kernel: Its name.
+        name: The counter.
+        value: Its value; text where it is no number.
+        unit: As the file has it; empty where there is none.
+        section: The group of counters, where the file has groups.
+    """
+
+    launch: int
+    kernel: str
+    name: str
+    value: float | str
+    unit: str = ""
+    section: str = ""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a file without a timeline holds.
+
+    Args:
+        source: Reader's name in `TABLE_SOURCES`.
+        kind: What the statistics are of: `kernel`, `memory` or `api`; `counters` for counters.
+        stats: Rows of statistics, in the file's order.
+        counters: Counter values, in the file's order.
+        warnings: What is missing or was skipped, in sentences.
+    """
+
+    source: str
+    kind: str
+    stats: tuple[NameStats, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+
+def open_tables(path: str) -> Tables | None:
+    """Read a file of statistics or counters; None where it is none of these."""
+    head = read_head(path)
+    for module in TABLE_SOURCES.values():
+        reader = import_module(module)
+        if cast(Callable[[Head], bool], reader.matches)(head):
+            return cast(Callable[[str], Tables], reader.read_tables)(path)
+    return None

@@ -1,0 +1,72 @@
+import os
+import pickle
+
+import pytest
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.memory_snapshot import Frame, matches, read_snapshot
+from lightning_gpuprof.traces.sniff import read_head
+
+
+def test_a_snapshot_gives_bytes_by_state_and_by_line(tiny_traces):
+    snapshot = read_snapshot(str(tiny_traces / "memory_snapshot.pickle"))
+
+    assert snapshot.devices == [0]
+    assert snapshot.reserved_bytes(0) == 2048
+    assert snapshot.allocated_bytes(0) == 1024
+    assert snapshot.largest_free_bytes(0) == 1024
+    assert snapshot.allocated_by_line(0) == [
+        (Frame("/home/me/model.py", 12, "forward"), 512, 1),
+        (None, 512, 1),
+    ]
+    assert [event.action for event in snapshot.events] == ["alloc", "oom"]
+
+
+class Exploit:
+    def __reduce__(self):
+        return os.system, ("echo harm",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_a_pickle_that_could_run_code_is_refused(tmp_path, protocol):
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [Exploit()]}, protocol=protocol))
+
+    with pytest.raises(TraceError, match="could run code"):
+        read_snapshot(str(path))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.95])
+def test_a_pickle_that_ends_early_says_so(tiny_traces, tmp_path, share):
+    data = (tiny_traces / "memory_snapshot.pickle").read_bytes()
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(data[: int(len(data) * share)])
+
+    with pytest.raises(TraceError, match="ends early"):
+        read_snapshot(str(path))
+
+
+def test_another_pickle_is_no_snapshot(tmp_path):
+    path = tmp_path / "other.pickle"
+    path.write_bytes(pickle.dumps({"a": 1}))
+
+    assert not matches(read_head(str(path)))
+    with pytest.raises(TraceError, match="no memory snapshot"):
+        read_snapshot(str(path))
+
+
+@pytest.mark.parametrize("name", ["06f51ae4__memory_snapshot.pickle", "output.pickle"])
+def test_real_snapshots_are_what_plain_sums_give(shared_traces, name):
+    path = shared_traces / "memory" / name
+    # Plain data only: test_a_pickle_that_could_run_code_is_refused guards the reader itself.
+    snapshot = read_snapshot(str(path))
+    raw = pickle.loads(path.read_bytes())
+
+    assert matches(read_head(str(path)))
+    assert snapshot.reserved_bytes(0) == sum(s["total_size"] for s in raw["segments"])
+    blocks = [b for s in raw["segments"] for b in s["blocks"]]
+    assert snapshot.allocated_bytes(0) == sum(
+        b["size"] for b in blocks if b["state"] == "active_allocated"
+    )
+    assert len(snapshot.events) == sum(map(len, raw["device_traces"]))
+    assert sum(size for _, size, _ in snapshot.allocated_by_line(0)) == snapshot.allocated_bytes(0)

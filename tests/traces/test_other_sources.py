@@ -1,0 +1,160 @@
+import gzip
+import shutil
+
+import pytest
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces import ReadOptions, find_reader, open_timeline
+from lightning_gpuprof.traces.timeline import of_category
+
+GEMM, ADD = "void gemm<float>(float*, float const*)", "add_kernel(float*)"
+CLONE = " [clone .kd]"
+
+WHOLE = {
+    "nsys.sqlite": "nsys",
+    "rocpd.db": "rocpd",
+    "rocprof_v1.db": "rocprof",
+    "rocprof_v1.json": "rocprof",
+    "rocprofv3_results.json.gz": "rocprofv3-json",
+    "jax.xplane.pb": "jax-xplane",
+    "jax.trace.json.gz": "jax-json",
+}
+KERNELS_ONLY = {"rocprof_v1.csv": "rocprof", "rocprofv3_kernel_trace.csv": "rocprofv3-csv"}
+
+
+@pytest.mark.parametrize(("name", "source"), [*WHOLE.items(), *KERNELS_ONLY.items()])
+def test_every_format_gives_the_same_kernels(tiny_traces, totals_by_name, name, source):
+    timeline = open_timeline(str(tiny_traces / name))
+
+    found = totals_by_name(timeline, timeline.device, "kernel")
+    plain = {kernel.removesuffix(CLONE): value for kernel, value in found.items()}
+    assert timeline.source == source
+    assert plain == {GEMM: (1, 50_000), ADD: (1, 25_000)}
+    assert set(timeline.device.stream.tolist()) == {7}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_kernels_copies_and_calls_keep_their_distances_and_correlations(tiny_traces, name):
+    timeline = open_timeline(str(tiny_traces / name))
+    device, host = timeline.device, timeline.host
+    calls = host.correlation > 0
+    copies = of_category(device, "gpu_memcpy")
+
+    gemm = device.start_ns[0]
+    assert (device.start_ns - gemm).tolist() == [0, 70_000, 90_000]
+    assert device.correlation.tolist() == [1, 2, 3]
+    assert copies.tolist() == [False, True, False]
+    assert timeline.names[device.name[1]].startswith("Memcpy HtoD")
+    launches = [n for n in host.start_ns[calls] - gemm if n in (-10_000, 60_000, 81_000)]
+    assert launches == [-10_000, 60_000, 81_000]
+
+
+@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db", "rocprofv3_results.json.gz"])
+def test_the_bytes_of_a_copy_are_read_where_the_file_has_them(tiny_traces, name):
+    timeline = open_timeline(str(tiny_traces / name))
+
+    assert timeline.device.num_bytes.tolist() == [-1, 4096, -1]
+
+
+@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db"])
+def test_ranges_become_user_annotations(tiny_traces, totals_by_name, name):
+    timeline = open_timeline(str(tiny_traces / name))
+
+    found = totals_by_name(timeline, timeline.host, "user_annotation")
+    assert found == {"step": (1, 140_000)}
+
+
+def test_operators_marked_with_emit_nvtx_are_operators(tiny_traces, totals_by_name):
+    timeline = open_timeline(str(tiny_traces / "nsys.sqlite"))
+
+    assert totals_by_name(timeline, timeline.host, "cpu_op") == {"aten::mm": (1, 4_000)}
+
+
+def test_nsys_calls_lose_their_version_and_keep_process_and_thread(tiny_traces):
+    timeline = open_timeline(str(tiny_traces / "nsys.sqlite"))
+
+    assert {"cudaLaunchKernel", "cudaMemcpyAsync"} <= set(timeline.names)
+    assert [(thread.pid, thread.tid) for thread in timeline.threads] == [(41, 42)]
+    assert timeline.devices[0].name == "Tesla T4"
+    assert any("1 NVTX ranges were still open" in text for text in timeline.warnings)
+
+
+def test_copies_and_api_calls_of_rocprofv3_are_files_of_their_own(tiny_traces, totals_by_name):
+    copies = open_timeline(str(tiny_traces / "rocprofv3_memory_copy_trace.csv"))
+    calls = open_timeline(str(tiny_traces / "rocprofv3_hip_api_trace.csv"))
+
+    assert totals_by_name(copies, copies.device, "gpu_memcpy") == {"Memcpy HtoD": (1, 10_000)}
+    assert copies.device.device.tolist() == [1]
+    assert totals_by_name(calls, calls.host, "cuda_runtime") == {"hipLaunchKernel": (3, 8_000)}
+
+
+def test_lines_that_the_jax_profiler_derives_are_ranges_not_work(tiny_traces):
+    for name in ("jax.xplane.pb", "jax.trace.json.gz"):
+        timeline = open_timeline(str(tiny_traces / name))
+
+        ranges = [timeline.names[i] for i in timeline.device_annotations.name]
+        assert ranges == ["jit_step"]
+        assert len(timeline.device) == 3
+
+
+def test_python_calls_of_a_jax_profile_are_read_only_with_stacks(tiny_traces):
+    path = str(tiny_traces / "jax.xplane.pb")
+    plain, full = open_timeline(path), open_timeline(path, ReadOptions(stacks=True))
+
+    assert "$train.py:7 step" not in plain.names
+    assert "$train.py:7 step" in full.names
+    assert "step#4" in plain.names
+
+
+def test_the_kind_is_found_from_the_content_not_from_the_name(tiny_traces, tmp_path):
+    for name in (*WHOLE, *KERNELS_ONLY):
+        renamed = tmp_path / "file.bin"
+        shutil.copy(tiny_traces / name, renamed)
+
+        assert find_reader(str(renamed)) is find_reader(str(tiny_traces / name))
+
+
+def test_csv_and_json_may_be_gzipped_or_not(tiny_traces, tmp_path, totals_by_name):
+    packed = tmp_path / "kernels.csv"
+    packed.write_bytes(gzip.compress((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()))
+    plain = tmp_path / "results.json"
+    plain.write_bytes(gzip.decompress((tiny_traces / "rocprofv3_results.json.gz").read_bytes()))
+
+    assert len(open_timeline(str(packed)).device) == 2
+    assert len(open_timeline(str(plain)).device) == 3
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_file_that_ends_anywhere_gives_what_it_holds_or_says_why_not(tiny_traces, tmp_path, name):
+    whole = (tiny_traces / name).read_bytes()
+    cut = tmp_path / name
+    for share in (0.3, 0.5, 0.7, 0.9, 0.99):
+        cut.write_bytes(whole[: int(len(whole) * share)])
+        try:
+            timeline = open_timeline(str(cut))
+        except TraceError:
+            continue
+        assert len(timeline.device) <= 3
+        if len(timeline.device) < 3 or len(timeline.host) < 3:
+            assert timeline.warnings
+
+
+def test_a_cut_json_keeps_the_events_before_the_cut(tiny_traces, tmp_path):
+    text = gzip.decompress((tiny_traces / "rocprofv3_results.json.gz").read_bytes())
+    cut = tmp_path / "results.json"
+    cut.write_bytes(text[: text.index(b'"memory_copy"') + 40])
+
+    timeline = open_timeline(str(cut))
+
+    assert len(timeline.device) == 2
+    assert "ends early" in timeline.warnings[0]
+
+
+def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, tmp_path):
+    cut = tmp_path / "kernel_trace.csv"
+    cut.write_bytes((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()[:-30])
+
+    timeline = open_timeline(str(cut))
+
+    assert len(timeline.device) == 1
+    assert "1 CSV rows" in timeline.warnings[0]
