@@ -1,0 +1,57 @@
+"""What a runtime or driver call does, from its name; CUDA's and HIP's names alike."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from lightning_gpuprof.traces.timeline import Int64
+
+_PREFIX = r"^(?:cuda|hip|cu|hipExt|xpu|ze)"
+_SYNC = re.compile(_PREFIX + r"\w*(?:Synchronize|StreamWaitValue)|^hsa_signal_wait")
+_BLOCKING_COPY = re.compile(_PREFIX + r"(?:Memcpy|Memset)(?!\w*Async)\w*$")
+_ALLOC = re.compile(
+    _PREFIX + r"(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap|AddressReserve|Release|SetAccess)"
+    r"|HostAlloc|HostRegister|HostFree|HostMalloc|MemHostAlloc)\w*"
+)
+_GRAPH = re.compile(_PREFIX + r"GraphLaunch")
+_KERNEL = re.compile(_PREFIX + r"\w*(?:Launch\w*Kernel|LaunchKernel)\w*")
+_COPY = re.compile(_PREFIX + r"Mem(?:cpy|set)\w*")
+
+KINDS = ("kernel", "graph", "copy", "sync", "allocator", "other")
+
+
+def call_kind(name: str) -> str:
+    """Return one of `KINDS`.
+
+    >>> call_kind("hipModuleLaunchKernel"), call_kind("cuLaunchKernelEx"), call_kind("cudaMalloc")
+    ('kernel', 'kernel', 'allocator')
+    >>> call_kind("cudaStreamSynchronize"), call_kind("cudaGraphLaunch")
+    ('sync', 'graph')
+    >>> call_kind("hipMemcpyWithStream")
+    'copy'
+    """
+    for kind, pattern in (
+        ("sync", _SYNC),
+        ("graph", _GRAPH),
+        ("kernel", _KERNEL),
+        ("allocator", _ALLOC),
+        ("copy", _COPY),
+    ):
+        if pattern.match(name):
+            return kind
+    return "other"
+
+
+def blocks_as_copy(name: str) -> bool:
+    """Tell whether a copy call returns only when the copy is done.
+
+    >>> blocks_as_copy("cudaMemcpy"), blocks_as_copy("cudaMemcpyAsync")
+    (True, False)
+    """
+    return _BLOCKING_COPY.match(name) is not None
+
+
+def names_of_kind(names: Sequence[str], used: Int64, kind: str) -> Int64:
+    """Return those of the used names that are calls of a kind."""
+    return np.array([i for i in np.unique(used).tolist() if call_kind(names[i]) == kind], np.int64)

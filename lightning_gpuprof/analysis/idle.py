@@ -1,0 +1,174 @@
+"""Why a device was idle: every nanosecond of its gaps is given to one cause.
+
+A gap is time in which none of the device's streams runs anything, between its first event
+and its last. The event that ends a gap tells why it lasted: where its launching call began
+after the gap did, the host was late, and what the launching thread did meanwhile is the
+cause up to the call; from the call's start to the event's start it is launch latency. Where
+the call had begun before the gap, the work was queued and the device did not take it yet.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.host_activity import ACTIVITIES, thread_activity
+from lightning_gpuprof.analysis.intervals import Spans, gaps
+from lightning_gpuprof.analysis.launch_join import Launches
+from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.analysis.time_split import DeviceSpans
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
+
+HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
+CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
+_LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
+LONGEST = 20
+
+
+@dataclass(frozen=True)
+class IdleCause:
+    """Idle time with one cause; `count` is the number of gaps it has a part in."""
+
+    cause: str
+    total_ns: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One gap: its largest cause, what ended it, and where its launch came from.
+
+    Args:
+        start_ns: When the device ran dry.
+        dur_ns: For how long.
+        cause: The cause with the largest part.
+        next_name: Name of the event that ended it.
+        operator: Innermost operator around that event's launch.
+        region: Innermost annotation around that launch.
+        row: Host row of the launch, -1 where unknown; for looking up its line.
+    """
+
+    start_ns: int
+    dur_ns: int
+    cause: str
+    next_name: str
+    operator: str | None
+    region: str | None
+    row: int
+
+
+@dataclass(frozen=True)
+class IdleReport:
+    """Idle time of one device by cause; the totals add up to its idle time exactly."""
+
+    causes: tuple[IdleCause, ...]
+    longest: tuple[Gap, ...]
+    gap_count: int
+
+
+def idle_causes(
+    timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
+) -> IdleReport:
+    """Attribute each gap of a device."""
+    between = gaps(spans.busy)
+    if not len(between):
+        return IdleReport((), (), 0)
+    device = timeline.device
+    rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
+    # The table is sorted by start, and a gap ends where some event starts.
+    next_row = rows[np.searchsorted(device.start_ns[rows], between.end)]
+    parts = _parts(
+        timeline, between, next_row, _previous_streams(timeline, rows, between), nesting, launches
+    )
+    return IdleReport(
+        causes=_totals(parts),
+        longest=_longest(timeline, between, next_row, parts, nesting, launches),
+        gap_count=len(between),
+    )
+
+
+def _previous_streams(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
+    """Return the stream of the event that ended last before each gap."""
+    device = timeline.device
+    ends = device.end_ns[rows]
+    order = np.argsort(ends, kind="stable")
+    last = order[np.searchsorted(ends[order], between.start, side="right") - 1]
+    streams: Int64 = device.stream[rows[last]]
+    return streams
+
+
+def _parts(
+    timeline: Timeline,
+    between: Spans,
+    next_row: Int64,
+    previous_stream: Int64,
+    nesting: Nesting,
+    launches: Launches,
+) -> Int64:
+    """Divide each gap (columns) among the causes (rows)."""
+    host = timeline.host
+    parts = np.zeros((len(CAUSES), len(between)), dtype=np.int64)
+    length = between.end - between.start
+    call = launches.call[next_row]
+    known = call >= 0
+    launched = np.where(known, host.start_ns[np.maximum(call, 0)] if len(host) else 0, 0)
+    late = known & (launched > between.start)
+    queued = known & ~late
+    same_stream = timeline.device.stream[next_row] == previous_stream
+    parts[_UNKNOWN, ~known] = length[~known]
+    parts[_KERNEL_GAP, queued & same_stream] = length[queued & same_stream]
+    parts[_DEPENDENCY, queued & ~same_stream] = length[queued & ~same_stream]
+    # A launch that seems to come after its kernel is a clock error: the host was late, at most
+    # until the kernel started.
+    until = np.minimum(launched, between.end)
+    parts[_LATENCY, late] = (between.end - until)[late]
+    threads = host.thread[np.maximum(call, 0)] if len(host) else np.zeros_like(call)
+    for thread in np.unique(threads[late]).tolist():
+        mine = late & (threads == thread)
+        activity = thread_activity(timeline, nesting, thread)
+        parts[: len(HOST_CAUSES), mine] = activity.within(between.start[mine], until[mine])
+    return parts
+
+
+def _totals(parts: Int64) -> tuple[IdleCause, ...]:
+    rows = [
+        IdleCause(cause, int(parts[i].sum()), int((parts[i] > 0).sum()))
+        for i, cause in enumerate(CAUSES)
+    ]
+    present = [row for row in rows if row.total_ns]
+    return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
+
+
+def _longest(
+    timeline: Timeline,
+    between: Spans,
+    next_row: Int64,
+    parts: Int64,
+    nesting: Nesting,
+    launches: Launches,
+) -> tuple[Gap, ...]:
+    length = between.end - between.start
+    found = []
+    for i in np.lexsort((between.start, -length))[:LONGEST].tolist():
+        row = int(launches.call[next_row[i]])
+        found.append(
+            Gap(
+                start_ns=int(between.start[i]),
+                dur_ns=int(length[i]),
+                cause=CAUSES[int(parts[:, i].argmax())],
+                next_name=timeline.names[timeline.device.name[next_row[i]]],
+                operator=enclosing(timeline, nesting, row, "cpu_op"),
+                region=enclosing(timeline, nesting, row, "user_annotation"),
+                row=row,
+            )
+        )
+    return tuple(found)
+
+
+def enclosing(timeline: Timeline, nesting: Nesting, row: int, category: str) -> str | None:
+    """Return the name of the innermost event of a category at or around a host row."""
+    wanted = CATEGORY_ID[category]
+    while row >= 0:
+        if timeline.host.category[row] == wanted:
+            return timeline.names[int(timeline.host.name[row])]
+        row = int(nesting.parent[row])
+    return None

@@ -1,0 +1,99 @@
+"""What kind of work a kernel does, from its name."""
+
+import re
+from collections.abc import Sequence
+
+CATEGORIES = (
+    "gemm",
+    "conv",
+    "attention",
+    "normalisation",
+    "elementwise",
+    "reduction",
+    "communication",
+    "copy",
+    "optimizer",
+    "other",
+)
+
+# The first pattern that matches decides, so the more telling words stand first: a fused
+# attention kernel holds "gemm" in its template arguments, an optimizer's kernel "elementwise".
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    ("communication", r"nccl|rccl|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"),
+    ("communication", r"cross_device_reduce|sendrecv|broadcast_kernel"),
+    (
+        "attention",
+        r"flash_?(?:fwd|bwd|attn|attention)|fmha|attn_fwd|attn_bwd|attention|mha_?(?:fwd|bwd)"
+        r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq)|aiter::f?mha",
+    ),
+    (
+        "optimizer",
+        r"multi_tensor_apply|adam|lamb_|sgd_|FusedOptimizer|split_.*update|adagrad|rmsprop",
+    ),
+    (
+        "conv",
+        r"convolve|conv2d|conv3d|conv1d|conv_|_conv|conv[A-Z]|scudnn|cudnn.*(?:dgrad|wgrad|fprop)"
+        r"|implicit_?gemm|implicit_convolve|dgrad|wgrad|fprop|winograd|nchwToNhwc|nhwcToNchw"
+        r"|depthwise|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col|computeOffsetsKernel",
+    ),
+    (
+        "normalisation",
+        r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|cudnn::bn|Norm",
+    ),
+    (
+        "gemm",
+        r"gemm|Cijk_|cutlass.*(?:Kernel|gemm)|cublas|gemv|dot_kernel|splitK|xmma|wgmma|nvjet"
+        r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|s\d{3,5}(?:16|8)?gemm|rocblas|tensile",
+    ),
+    (
+        "copy",
+        r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|direct_copy|FillBuffer|fillBuffer",
+    ),
+    (
+        "reduction",
+        r"reduce|softmax|SoftMax|argmax|argmin|cumsum|scan|\bsum|mean_|logsumexp|topk|[Nn]ll_?[Ll]oss"
+        r"|[Ss]ort|histogram",
+    ),
+    (
+        "elementwise",
+        r"elementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
+        r"|where_kernel|masked_fill|clamp",
+    ),
+    ("reduction", r"triton_(?:red|per)_"),
+)
+_COMPILED = tuple((category, re.compile(pattern)) for category, pattern in _PATTERNS)
+_TENSOR_CORE = re.compile(
+    r"tensorop|_s?(?:1688|16816|884|8816|16832|161616|16864)|h884|h1688|h16816|i8816|i16832"
+    r"|s1688|s16816|s884|bf16_?s|wgmma|xmma|nvjet|hmma|imma|_MI\d+x\d+x\d+|MFMA|mfma"
+    r"|sm\d+_xmma|tcgen05"
+)
+
+
+def categorize(name: str) -> str:
+    """Return a kernel's category, one of `CATEGORIES`.
+
+    >>> categorize("ampere_sgemm_128x64_nn"), categorize("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    ('gemm', 'communication')
+    >>> categorize("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>")
+    'elementwise'
+    """
+    for category, pattern in _COMPILED:
+        if pattern.search(name):
+            return category
+    return "other"
+
+
+def uses_tensor_cores(name: str) -> bool:
+    """Tell from a GEMM or convolution kernel's name whether it runs on matrix units.
+
+    >>> uses_tensor_cores("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn")
+    True
+    >>> uses_tensor_cores("ampere_sgemm_128x64_nn")
+    False
+    """
+    return _TENSOR_CORE.search(name) is not None
+
+
+def categorize_all(names: Sequence[str], used: Sequence[int]) -> dict[int, str]:
+    """Return the category of each name that is used, by its index."""
+    return {index: categorize(names[index]) for index in used}

@@ -1,0 +1,39 @@
+"""Joins what ran on a device to the host call that launched it, by correlation id."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.traces.timeline import MISSING, Int64, Timeline, of_category
+
+
+@dataclass(frozen=True)
+class Launches:
+    """For each row of the device table: its launching call.
+
+    Args:
+        call: Row in the host table, -1 where the trace holds none.
+        calls: Distinct host rows that launched anything.
+        per_call: How many device events each of those launched.
+    """
+
+    call: Int64
+    calls: Int64
+    per_call: Int64
+
+
+def join_launches(timeline: Timeline) -> Launches:
+    """Find the launching call of each device event."""
+    runtime = np.flatnonzero(of_category(timeline.host, "cuda_runtime", "cuda_driver"))
+    ids = timeline.host.correlation[runtime]
+    runtime, ids = runtime[ids != MISSING], ids[ids != MISSING]
+    order = np.argsort(ids, kind="stable")
+    runtime, ids = runtime[order], ids[order]
+    wanted = timeline.device.correlation
+    call = np.full(len(wanted), -1, dtype=np.int64)
+    if len(ids):
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        found = (ids[at] == wanted) & (wanted != MISSING)
+        call[found] = runtime[at[found]]
+    calls, per_call = np.unique(call[call >= 0], return_counts=True)
+    return Launches(call, calls, per_call)

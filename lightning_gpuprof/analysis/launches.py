@@ -1,0 +1,176 @@
+"""Launches: how long from call to start, how deep the queue, how many per step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.host_calls import call_kind
+from lightning_gpuprof.analysis.kernels import summed
+from lightning_gpuprof.analysis.launch_join import Launches
+from lightning_gpuprof.analysis.trace_steps import step_events
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+
+SERIES_POINTS = 200
+
+
+@dataclass(frozen=True)
+class CallStats:
+    """All runtime or driver calls with one name; `kind` says what the call does."""
+
+    name: str
+    kind: str
+    count: int
+    total_ns: int
+    mean_ns: float
+    max_ns: int
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Order statistics of some durations."""
+
+    min_ns: int
+    median_ns: int
+    p90_ns: int
+    max_ns: int
+    mean_ns: float
+
+
+@dataclass(frozen=True)
+class QueueDepth:
+    """Work launched and not yet started, over time.
+
+    Args:
+        max: Largest number.
+        mean: Average over time.
+        series: `[start_ns, depth]`, the largest depth of each of up to 200 equal slices.
+    """
+
+    max: int
+    mean: float | None
+    series: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class LaunchStats:
+    """Launches of a trace.
+
+    Args:
+        count: Calls that launched something: a kernel, a copy, a fill or a graph.
+        kernel_count: Kernels on the devices, those of graphs included.
+        graph_count: Graph launches, by their calls' names.
+        kernels_per_step: Kernels between the first step's start and the last one's end, per
+            step; None without steps.
+        launches_per_step: Launching calls per step; None without steps.
+        delay: From a launching call's start to its first event's start.
+        overhead: Time inside the launching calls themselves.
+        queue_depth: None where no launch is recorded.
+        calls: All runtime and driver calls by name, longest total first.
+    """
+
+    count: int
+    kernel_count: int
+    graph_count: int
+    kernels_per_step: float | None
+    launches_per_step: float | None
+    delay: Distribution | None
+    overhead: Distribution | None
+    queue_depth: QueueDepth | None
+    calls: tuple[CallStats, ...]
+
+
+def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
+    """Sum up launches and runtime calls."""
+    host, device = timeline.host, timeline.device
+    calls = _call_table(timeline)
+    steps = step_events(timeline)
+    first = _first_events(launches)
+    started = device.start_ns[first]
+    called = host.start_ns[launches.call[first]]
+    is_kernel = device.category == CATEGORY_ID["kernel"]
+    return LaunchStats(
+        count=len(launches.calls),
+        kernel_count=int(is_kernel.sum()),
+        graph_count=sum(row.count for row in calls if row.kind == "graph"),
+        kernels_per_step=_per_step(device.start_ns[is_kernel], steps.start_ns, steps.end_ns),
+        launches_per_step=_per_step(host.start_ns[launches.calls], steps.start_ns, steps.end_ns),
+        delay=distribution(started - called),
+        overhead=distribution(host.dur_ns[launches.calls]),
+        queue_depth=_queue_depth(called, np.maximum(started, called)),
+        calls=calls,
+    )
+
+
+def _first_events(launches: Launches) -> Int64:
+    """Return the first device row of each launching call; device rows are sorted by start."""
+    rows = np.flatnonzero(launches.call >= 0)
+    _, first = np.unique(launches.call[rows], return_index=True)
+    result: Int64 = rows[first]
+    return result
+
+
+def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
+    host = timeline.host
+    rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
+    names, group = np.unique(host.name[rows], return_inverse=True)
+    dur = host.dur_ns[rows]
+    count = np.bincount(group, minlength=len(names))
+    total = summed(group, dur, len(names))
+    longest = np.zeros(len(names), dtype=np.int64)
+    np.maximum.at(longest, group, dur)
+    table = [
+        CallStats(
+            timeline.names[name],
+            call_kind(timeline.names[name]),
+            int(count[i]),
+            int(total[i]),
+            float(total[i] / count[i]),
+            int(longest[i]),
+        )
+        for i, name in enumerate(names.tolist())
+    ]
+    return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))
+
+
+def distribution(values: Int64) -> Distribution | None:
+    """Return order statistics; None of nothing.
+
+    >>> distribution(np.array([3, 1, 2]))
+    Distribution(min_ns=1, median_ns=2, p90_ns=3, max_ns=3, mean_ns=2.0)
+    """
+    if not len(values):
+        return None
+    ordered = np.sort(values)
+    last = len(ordered) - 1
+    return Distribution(
+        int(ordered[0]),
+        int(ordered[last // 2]),
+        int(ordered[-(-last * 9 // 10)]),
+        int(ordered[last]),
+        float(ordered.mean()),
+    )
+
+
+def _per_step(at: Int64, start: Int64, end: Int64) -> float | None:
+    if not len(start):
+        return None
+    inside = (at >= start.min()) & (at < end.max())
+    return float(inside.sum() / len(start))
+
+
+def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
+    if not len(called):
+        return None
+    at = np.concatenate((started, called))  # at one moment, starts leave before launches enter
+    change = np.concatenate((np.full(len(started), -1), np.full(len(called), 1)))
+    order = np.argsort(at, kind="stable")
+    at = at[order]
+    depth = np.maximum(np.cumsum(change[order]), 0)
+    span = int(at[-1] - at[0])
+    mean = float((depth[:-1] * np.diff(at)).sum() / span) if span else None
+    width = max(1, -(-(span + 1) // SERIES_POINTS))
+    slices = (at - at[0]) // width
+    first = np.flatnonzero(np.diff(slices, prepend=-1))
+    peaks = np.maximum.reduceat(depth, first)
+    series = zip((at[0] + slices[first] * width).tolist(), peaks.tolist(), strict=True)
+    return QueueDepth(int(depth.max()), mean, tuple(series))

@@ -1,0 +1,81 @@
+"""Operators by name: host time, and the device time of what they launched."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.kernels import summed
+from lightning_gpuprof.analysis.launch_join import Launches
+from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+
+
+@dataclass(frozen=True)
+class OperatorStats:
+    """All calls of operators with one name.
+
+    Args:
+        name: As recorded, such as `aten::mm`.
+        count: Calls.
+        total_ns: Host time, operators called inside included.
+        self_ns: Host time outside operators called inside; runtime calls count as its own.
+        device_total_ns: Device time of all that was launched inside; None on a trace
+            without device events.
+        device_self_ns: Device time of what was launched with no operator in between.
+        device_count: Number of device events with no operator in between.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    self_ns: int
+    device_total_ns: int | None
+    device_self_ns: int | None
+    device_count: int | None
+
+
+def operator_table(
+    timeline: Timeline, nesting: Nesting, launches: Launches
+) -> tuple[OperatorStats, ...]:
+    """Sum up operators by name, longest own host time first."""
+    host = timeline.host
+    is_op = host.category == CATEGORY_ID["cpu_op"]
+    rows = np.flatnonzero(is_op)
+    if not len(rows):
+        return ()
+    inner = of_category(host, "cpu_op", "user_annotation")
+    length = nesting.end_ns - host.start_ns
+    own = length - nesting.children_sum(np.where(inner, length, 0))
+    names, group = np.unique(host.name[rows], return_inverse=True)
+    count = np.bincount(group, minlength=len(names))
+    total = summed(group, host.dur_ns[rows], len(names))
+    self_time = summed(group, own[rows], len(names))
+    device = _device_time(timeline, nesting, launches, is_op) if len(timeline.device) else None
+    by_name = (
+        [summed(group, column[rows], len(names)) for column in device] if device else [None] * 3
+    )
+    table = [
+        OperatorStats(
+            timeline.names[name],
+            int(count[i]),
+            int(total[i]),
+            int(self_time[i]),
+            *(None if column is None else int(column[i]) for column in by_name),
+        )
+        for i, name in enumerate(names.tolist())
+    ]
+    return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
+
+
+def _device_time(
+    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: np.ndarray
+) -> tuple[Int64, Int64, Int64]:
+    """Return device time inside, device time of its own and events of its own, per host row."""
+    op_of_row = nesting.inherited(np.where(is_op, np.arange(len(is_op)), -1))
+    launched = launches.call >= 0
+    owner = op_of_row[launches.call[launched]]
+    dur = timeline.device.dur_ns[launched][owner >= 0]
+    owner = owner[owner >= 0]
+    own = summed(owner, dur, len(is_op))
+    events: Int64 = np.bincount(owner, minlength=len(is_op))
+    return nesting.subtree_sum(own), own, events

@@ -1,0 +1,75 @@
+"""What is wrong with a trace itself: all else rests on it, so it is shown first."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.host_calls import call_kind
+from lightning_gpuprof.analysis.launch_join import Launches
+from lightning_gpuprof.analysis.trace_steps import step_events
+from lightning_gpuprof.traces.timeline import Timeline, of_category
+
+
+@dataclass(frozen=True)
+class TraceQuality:
+    """Counts of faults.
+
+    Args:
+        launch_count: Calls that should have put something on a device.
+        lost_kernels: Those with nothing on any device to show for it.
+        orphan_kernels: Device events whose launch is not in the trace.
+        kernels_before_launch: Device events that start before their launching call does.
+        overlapping_steps: Profiler steps that begin before the one before has ended.
+        cut_steps: Steps that reach beyond the trace's other events, at either end.
+        notes: The same in sentences; empty for a sound trace.
+    """
+
+    launch_count: int
+    lost_kernels: int
+    orphan_kernels: int
+    kernels_before_launch: int
+    overlapping_steps: int
+    cut_steps: int
+    notes: tuple[str, ...]
+
+
+def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
+    """Count what is lost, cut or impossible."""
+    host, device = timeline.host, timeline.device
+    calls = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
+    launching = [
+        name
+        for name in np.unique(host.name[calls]).tolist()
+        if call_kind(timeline.names[name]) in ("kernel", "graph")
+    ]
+    rows = calls[np.isin(host.name[calls], launching)]
+    lost = int((~np.isin(rows, launches.calls)).sum())
+    joined = launches.call >= 0
+    orphans = int((~joined).sum()) if len(calls) else 0
+    early = int((device.start_ns[joined] < host.start_ns[launches.call[joined]]).sum())
+    steps = step_events(timeline)
+    overlapping = int((steps.start_ns[1:] < steps.end_ns[:-1]).sum())
+    faults = TraceQuality(len(rows), lost, orphans, early, overlapping, 0, ())
+    return TraceQuality(**{**vars(faults), "notes": tuple(_notes(faults, len(device)))})
+
+
+def _notes(faults: TraceQuality, device_events: int) -> list[str]:
+    notes = []
+    if faults.lost_kernels:
+        notes.append(
+            f"{faults.lost_kernels} of {faults.launch_count} kernel launches have no kernel in "
+            "the trace: device time is too low by what they ran."
+        )
+    if faults.orphan_kernels:
+        notes.append(
+            f"{faults.orphan_kernels} of {device_events} device events have no launching call in "
+            "the trace: they were launched before it began, or the calls were lost."
+        )
+    if faults.kernels_before_launch:
+        notes.append(
+            f"{faults.kernels_before_launch} device events start before their launching call: "
+            "host and device clocks disagree, and launch delays are off by as much."
+        )
+    if faults.overlapping_steps:
+        notes.append(f"{faults.overlapping_steps} profiler steps overlap the one before.")
+    return notes

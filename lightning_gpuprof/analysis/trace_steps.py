@@ -1,0 +1,44 @@
+"""Steps that the profiler marked, and how the first device spent each."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.time_split import DeviceSpans, TimeSplit, split_windows
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
+
+_STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders."""
+
+    name: str
+    start_ns: int
+    dur_ns: int
+    gpu: TimeSplit | None
+
+
+def step_events(timeline: Timeline) -> HostEvents:
+    """Return the step marks, in order of time.
+
+    torch writes them as annotations; releases before 2022 wrote them as operators.
+    """
+    names = [index for index, name in enumerate(timeline.names) if _STEP.match(name)]
+    host = timeline.host
+    marks = np.isin(host.name, names) & (host.category != CATEGORY_ID["python_function"])
+    return select(host, marks)
+
+
+def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[TraceStep, ...]:
+    """Return the steps in order; the device's time is cut at their borders on the host."""
+    marks = step_events(timeline)
+    splits = split_windows(spans, marks.start_ns, marks.end_ns) if spans else [None] * len(marks)
+    return tuple(
+        TraceStep(timeline.names[name], start, dur, split)
+        for name, start, dur, split in zip(
+            marks.name.tolist(), marks.start_ns.tolist(), marks.dur_ns.tolist(), splits, strict=True
+        )
+    )

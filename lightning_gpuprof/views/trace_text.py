@@ -1,0 +1,111 @@
+"""A trace's analysis as text for a terminal: what is wrong with it, then where time goes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lightning_gpuprof.units import duration, percent, size
+
+Document = dict[str, Any]
+NAME_WIDTH = 60
+
+
+def render_split(document: Document) -> str:
+    """Return the trace's faults and each device's time split: cheap to have, so printed first."""
+    return "\n".join(_split_lines(document)) + "\n"
+
+
+def render_rest(document: Document, *, top: int) -> str:
+    """Return all tables after the time split, `top` rows each."""
+    return "\n".join(_rest_lines(document, top)) + "\n"
+
+
+def _split_lines(document: Document) -> Iterator[str]:
+    yield f"{document['file']} ({document['source']})"
+    for warning in document["warnings"]:
+        yield f"! {warning}"
+    device = document["device"]
+    if device is None:
+        yield "No device events: host time only."
+        return
+    yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
+    for gpu in document.get("gpus", [document["gpu"]]):
+        yield ""
+        yield f"Device {gpu['device']}: {duration(gpu['span_ns'])} from first to last event"
+        yield from _parts(gpu)
+
+
+def _parts(gpu: Document) -> Iterator[str]:
+    rows = [
+        ("compute", gpu["compute_ns"]),
+        ("exposed communication", gpu["exposed_comm_ns"]),
+        ("exposed copies", gpu["exposed_copy_ns"]),
+        ("idle", gpu["idle_ns"]),
+    ]
+    rows += [(f"  {cause['cause']}", cause["total_ns"]) for cause in gpu["idle"]]
+    for name, ns in rows:
+        share = percent(ns / gpu["span_ns"]) if gpu["span_ns"] else ""
+        yield f"  {name:<28}{duration(ns):>12}{share:>9}"
+
+
+def _rest_lines(document: Document, top: int) -> Iterator[str]:
+    if document["categories"]:
+        yield from _table("Kernels by kind", document["categories"], ("category", "count", "frac"))
+    yield from _table("Kernels", document["kernels"][:top], ("name", "count", "frac"))
+    yield from _table(
+        "Operators, by own host time",
+        document["operators"][:top],
+        ("name", "count", "self_ns", "device_total_ns"),
+    )
+    yield from _table(
+        "Copies", document["copies"][:top], ("kind", "memory", "count", "bytes", "bytes_per_s")
+    )
+    if document["sync_count"]:
+        yield ""
+        yield (
+            f"{document['sync_count']} synchronizing calls blocked the host for "
+            f"{duration(document['sync_ns'])}; the longest:"
+        )
+        yield from _rows(document["syncs"][:top], ("name", "operator", "where", "blocked_ns"))
+    calls = document["launches"]["calls"][:top]
+    yield from _table("Runtime calls", calls, ("name", "count", "total_ns"))
+    if document["steps"]:
+        yield ""
+        yield f"{len(document['steps'])} steps:"
+        yield from _rows(document["steps"][:top], ("name", "dur_ns"))
+
+
+def _table(title: str, rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield title
+        with_time = ("total_ns",) if "total_ns" in rows[0] and "total_ns" not in columns else ()
+        yield from _rows(rows, (*columns, *with_time))
+
+
+def _rows(rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:
+    cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    for line in cells:
+        padded = (
+            text.ljust(width) if i == 0 else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        yield "  " + "  ".join(padded).rstrip()
+
+
+def _cell(column: str, value: Any) -> str:
+    """Format by the unit at the end of the column's name.
+
+    >>> _cell("total_ns", 1500), _cell("frac", 0.5), _cell("bytes", None)
+    ('1.50 us', '50.0%', '-')
+    """
+    if value is None:
+        return "-"
+    if column.endswith("_ns"):
+        return duration(value)
+    if column == "frac":
+        return percent(value)
+    if column in ("bytes", "bytes_per_s"):
+        return size(value) + ("/s" if column.endswith("_per_s") else "")
+    text = str(value)
+    return text if len(text) <= NAME_WIDTH else text[: NAME_WIDTH - 3] + "..."
