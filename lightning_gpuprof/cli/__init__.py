@@ -1,0 +1,75 @@
+"""The command `lightning-gpuprof`: COMMANDS is its registry, one module per command."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, Protocol, cast
+
+from lightning_gpuprof import __version__
+from lightning_gpuprof.errors import GpuProfError
+
+
+class CommandModule(Protocol):
+    """What the module of a command defines."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; return the exit status. A `GpuProfError` becomes a message and status 2."""
+        ...
+
+
+class Command(NamedTuple):
+    """Where a command's module is, and what `--help` says of it."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Command] = {
+    "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
+}
+"""Imported only when asked for, so that a quick command stays quick."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status (2 where the request cannot be met)."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    args = _parser(argv).parse_args(argv)
+    module = _load(args.command)
+    try:
+        status = module.run(args)
+        sys.stdout.flush()
+    except GpuProfError as error:
+        print(f"lightning-gpuprof: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader (`| head`) left: hand Python a stdout that it can still flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser(argv: list[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lightning-gpuprof",
+        description="Know why a PyTorch Lightning training run is slow.",
+    )
+    parser.add_argument("--version", action="version", version=f"lightning-gpuprof {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        described = f"{command.help[0].upper()}{command.help[1:]}."
+        sub = commands.add_parser(name, help=command.help, description=described)
+        if name in argv:
+            _load(name).add_arguments(sub)
+    return parser
+
+
+def _load(name: str) -> CommandModule:
+    return cast(CommandModule, import_module(COMMANDS[name].module))

@@ -1,0 +1,8 @@
+"""`python -m lightning_gpuprof.cli`: the same command, for this very interpreter."""
+
+import sys
+
+from lightning_gpuprof.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

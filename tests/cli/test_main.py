@@ -1,0 +1,56 @@
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import lightning_gpuprof
+from lightning_gpuprof import cli
+from lightning_gpuprof.errors import RecordError
+
+
+def register(monkeypatch, run):
+    module = SimpleNamespace(add_arguments=lambda parser: parser.add_argument("--n"), run=run)
+    monkeypatch.setitem(cli.COMMANDS, "probe", cli.Command("a.probe", "try something"))
+    monkeypatch.setattr(cli, "import_module", lambda name: module)
+
+
+def test_version_is_the_package_version(capsys):
+    with pytest.raises(SystemExit) as exited:
+        cli.main(["--version"])
+    assert exited.value.code == 0
+    assert capsys.readouterr().out == f"lightning-gpuprof {lightning_gpuprof.__version__}\n"
+
+
+def test_a_command_gets_its_arguments_and_gives_the_exit_status(monkeypatch):
+    register(monkeypatch, lambda args: int(args.n))
+    assert cli.main(["probe", "--n", "3"]) == 3
+
+
+def test_an_error_of_ours_is_a_message_on_stderr_and_status_2(monkeypatch, capsys):
+    def run(args):
+        raise RecordError("no such run")
+
+    register(monkeypatch, run)
+    assert cli.main(["probe"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "lightning-gpuprof: no such run\n")
+
+
+def test_help_lists_every_command_without_importing_its_module():
+    code = (
+        "import sys, lightning_gpuprof.cli as cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([c.module for c in cli.COMMANDS.values() if c.module in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(f"    {name} " in out.stdout for name in cli.COMMANDS)
+    assert out.stdout.endswith("[]\n")
+
+
+def test_every_registered_module_keeps_the_contract():
+    for name in cli.COMMANDS:
+        module = cli._load(name)
+        assert callable(module.add_arguments), name
+        assert callable(module.run), name
