@@ -1,0 +1,52 @@
+"""`plan(...)`: the batch size that fits a card, without running and without a GPU."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lightning_gpuprof.analysis.plan import TARGET_FRAC, Plan, make_plan
+from lightning_gpuprof.probes.plan import predict
+
+
+def plan(
+    make: Callable[[], Any],
+    *,
+    vram_bytes: int | Sequence[int] = (),
+    batch_sizes: Sequence[int] = (8, 16, 32),
+    optimizer: str = "model",
+    precision: str = "32-true",
+    target_frac: tuple[float, float] = TARGET_FRAC,
+    outside_bytes: int = 0,
+) -> Plan:
+    """Predict a training step's memory, and the batch size for each card.
+
+    Runs two steps for each size on tensors that have shapes and no data: no GPU, no memory to
+    speak of, about a second a size. While it runs, some of torch's operators are replaced in
+    this process: do not train in another thread meanwhile.
+
+    Args:
+        make: Takes nothing and returns `(model, batch_fn)`, where `batch_fn(batch_size)` gives
+            a batch as the DataLoader would; or `(model, batch)`; or a LightningModule with
+            `example_input_array`.
+        vram_bytes: Memory of the card or cards to plan for.
+        batch_sizes: Sizes to predict.
+        optimizer: `model` (its `configure_optimizers`), `sgd`, `momentum`, `adam` or `adamw`.
+        precision: As Lightning's Trainer names it.
+        target_frac: Band of a card's memory to fill.
+        outside_bytes: Kept free for the CUDA context and other processes.
+
+    Raises:
+        ConfigError: An argument or the model cannot be planned with.
+    """
+    cards = [vram_bytes] if isinstance(vram_bytes, int) else list(vram_bytes)
+
+    def measure(sizes: Sequence[int]) -> Any:
+        return predict(make, sizes, optimizer=optimizer, precision=precision)
+
+    return make_plan(
+        measure,
+        batch_sizes=batch_sizes,
+        vram_bytes=cards,
+        precision=precision,
+        target_frac=target_frac,
+        outside_bytes=outside_bytes,
+    )
