@@ -1,0 +1,180 @@
+"""What the benchmarks share: fresh child processes, interleaved repeats, machine facts, results.
+
+A benchmark here never compares two figures taken minutes apart: its variants take turns
+(A B A B ...), each in a process of its own, and the medians are compared with their range beside
+them. Processes are forked from a server that has imported torch and Lightning already and has
+run nothing with them, so each starts clean without two seconds of imports.
+"""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("torch", "lightning", "lightning-gpuprof", "tensorboard", "numpy")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_PR_SET_PDEATHSIG, _SIGTERM = 1, 15
+
+
+def one_thread() -> None:
+    """Let this process and its children compute on one thread; call it before importing torch."""
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
+
+
+class ChildFailed(RuntimeError):
+    """A child process raised, died or took too long; holds what it wrote last."""
+
+
+class Children:
+    """Calls functions in fresh processes, one at a time.
+
+    Args:
+        preload: Modules that the fork server imports once (their imports must start no thread).
+        log: File that takes what the children print.
+    """
+
+    def __init__(self, *preload: str, log: Path) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(list(preload))
+        self._log = log
+        # The server looks for what it preloads along PYTHONPATH, not along our sys.path.
+        before = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+        try:
+            forkserver.ensure_running()
+        finally:
+            if before is None:
+                del os.environ["PYTHONPATH"]
+            else:
+                os.environ["PYTHONPATH"] = before
+
+    def call(self, function: Callable[..., Any], *args: Any, timeout_s: float = 300.0) -> Any:
+        """Return `function(*args)` as computed in a child; both must be picklable."""
+        ours, theirs = self._context.Pipe(duplex=False)
+        child = self._context.Process(target=_call, args=(theirs, str(self._log), function, args))
+        child.start()
+        theirs.close()
+        try:
+            if not ours.poll(timeout_s):
+                raise ChildFailed(f"{function.__name__} took more than {timeout_s:.0f} s")
+            done, value = ours.recv()
+        except EOFError:
+            raise ChildFailed(f"{function.__name__} died; see {self._log}") from None
+        finally:
+            child.join(timeout=10)
+            if child.is_alive():
+                child.kill()
+                child.join()
+        if not done:
+            raise ChildFailed(value)
+        return value
+
+
+def _call(out: Connection, log: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    if sys.platform == "linux":  # an interrupted benchmark leaves no process behind
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGTERM)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    try:
+        out.send((True, function(*args)))
+    except BaseException:
+        out.send((False, traceback.format_exc()))
+        raise
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Repeats of one figure; the unit is that of the figure."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        values = list(values)
+        return cls(statistics.median(values), min(values), max(values), len(values))
+
+    def as_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def interleaved(
+    variants: Mapping[str, Callable[[], float]], *, rounds: int
+) -> dict[str, list[float]]:
+    """Run every variant once per round, in turn, and return each one's figures in round order.
+
+    Every second round runs backwards, so that no variant always follows the same one.
+    """
+    figures: dict[str, list[float]] = {name: [] for name in variants}
+    for number in range(rounds):
+        names = list(variants) if number % 2 == 0 else list(reversed(variants))
+        for name in names:
+            figures[name].append(variants[name]())
+    return figures
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader must know to compare figures with their own."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "default"),
+        "load_average": round(os.getloadavg()[0], 2),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "commit": _commit(),
+    }
+
+
+def write_results(name: str, payload: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
+    """Write `<folder>/<name>-<date>.json` with the machine's facts and return its path."""
+    now = datetime.now(timezone.utc)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{now:%Y-%m-%d}.json"
+    document = {"date": f"{now:%Y-%m-%dT%H:%M:%SZ}", "machine": machine(), **payload}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

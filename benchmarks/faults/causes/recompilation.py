@@ -1,0 +1,52 @@
+"""A compiled head meets a new length again and again; the fix pads to the longest length."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from cause import Cause
+from torch import Tensor, nn
+from workload import FEATURES, TIMED_STEPS, Setup, Workload
+
+LONGEST = 512
+
+
+class CompiledHead(Workload):
+    """A new length every few steps, compiled without dynamic shapes.
+
+    The recompile limit is raised, as its warning proposes; at 8, the default, torch gives up
+    and runs the head uncompiled.
+    """
+
+    def __init__(self, *, lengths: float, padded: bool) -> None:
+        super().__init__()
+        torch._dynamo.config.recompile_limit = 10_000
+        torch._dynamo.config.accumulated_recompile_limit = 10_000
+        self.padded, self.every = padded, TIMED_STEPS / max(1.0, lengths)
+        self.lift = nn.Linear(FEATURES, LONGEST)
+        self.head = torch.compile(self.score, backend="aot_eager", dynamic=False)
+
+    def score(self, series: Tensor) -> Tensor:
+        return torch.tanh(series).square().mean()
+
+    def loss(self, batch: Any) -> Tensor:
+        length = 64 + int(self.global_step / self.every) % (LONGEST - 64)
+        series = self.lift(batch[0])[:, :length]
+        if self.padded:
+            series = nn.functional.pad(series, (0, LONGEST - length))
+        return super().loss(batch) + 1e-6 * self.head(series)
+
+
+def run(padded: bool, knob: float) -> Setup:
+    return Setup(module=partial(CompiledHead, lengths=knob, padded=padded))
+
+
+CAUSE = Cause(
+    name="recompilation",
+    finding="recompilation",
+    fix="pad every batch to the longest length",
+    faulty=partial(run, False),
+    fixed=partial(run, True),
+    knob="new lengths per 180 steps",
+    guess=6,
+)

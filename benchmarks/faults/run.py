@@ -1,0 +1,179 @@
+"""The fault suite: is the first finding right, and does its fix save what was predicted?
+
+    python benchmarks/faults/run.py [--only slow_getitem ...] [--quick] [--folder DIR]
+
+Every cause is calibrated on this machine to cost about 5, 20 and 60 % of a step, trained once
+under GpuProfCallback, and asked about with `lightning-gpuprof report --json`. Then the faulty and
+the fixed run take turns without any profiler, and what the fix saved is compared with what the
+report had predicted. Clean controls must give no warning. The suite takes most of an hour on two
+quiet cores; nothing else should run meanwhile.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import _path  # noqa: F401  (puts this folder and its parent on the import path)
+import case
+from _harness import RESULTS, ChildFailed, Children, interleaved, one_thread, write_results
+from calibrate import calibrate
+from cause import Cause
+from causes import CAUSES
+from controls import CONTROLS
+from score import Said, Verdict, brief, judge, summary
+from table import markdown
+from workload import Setup, fit
+
+SHARES = (0.05, 0.20, 0.60)
+ROUNDS, QUICK_ROUNDS = 3, 1
+
+
+class Suite:
+    """Runs cases in fresh processes and remembers the knobs that calibration found.
+
+    Args:
+        folder: Takes log dirs, what the children print, and `knobs.json`.
+        rounds: How often the faulty and the fixed run are each timed.
+    """
+
+    def __init__(self, folder: Path, *, rounds: int) -> None:
+        self.folder, self.rounds = folder, rounds
+        self.children = Children("case", log=folder / "children.log")
+        self.knobs_path = folder / "knobs.json"
+        self.knobs: dict[str, float] = {}
+        if self.knobs_path.exists():
+            self.knobs = json.loads(self.knobs_path.read_text(encoding="utf-8"))
+
+    def verdict(self, cause: Cause, share: float) -> Verdict:
+        knob = self.knob(cause, share)
+        said = self.said(cause.name, knob)
+        steps = interleaved(
+            {
+                "faulty": lambda: self.step_ns(cause.faulty(knob)),
+                "fixed": lambda: self.step_ns(cause.fixed(knob)),
+            },
+            rounds=self.rounds,
+        )
+        return judge(
+            cause,
+            wanted_frac=share,
+            knob=knob,
+            said=said,
+            faulty_ns=steps["faulty"],
+            fixed_ns=steps["fixed"],
+        )
+
+    def knob(self, cause: Cause, share: float) -> float:
+        """Return the knob for a share of the step, calibrated once per folder."""
+        name = f"{cause.name} {share}"
+        if name not in self.knobs:
+            found = calibrate(cause, share, self.step_ns, self._guess(cause, share))
+            self.knobs[name] = found.knob
+            self.knobs_path.write_text(json.dumps(self.knobs, indent=1), encoding="utf-8")
+            _say(f"  calibrated: {found.knob:g} {cause.knob}, {found.frac:.0%} of the step")
+        return self.knobs[name]
+
+    def said(self, name: str, knob: float = 1.0) -> list[dict[str, Any]]:
+        """Train a faulty run or a control under our callback and return the report's findings."""
+        folder = tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)
+        fitted = self.children.call(case.profiled, name, knob, False, folder)
+        findings: list[dict[str, Any]] = report(fitted.log_dir)["findings"]
+        shutil.rmtree(folder)
+        return findings
+
+    def step_ns(self, setup: Setup) -> float:
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            return float(self.children.call(fit, setup, folder).step_ns)
+
+    def _guess(self, cause: Cause, share: float) -> float:
+        """Begin from the nearest share already calibrated, in proportion to the odds."""
+        names = {other: f"{cause.name} {other}" for other in SHARES}
+        known = {other: self.knobs[name] for other, name in names.items() if name in self.knobs}
+        if not known:
+            return cause.guess
+        nearest = min(known, key=lambda other: abs(other - share))
+        return known[nearest] * (share / (1 - share)) / (nearest / (1 - nearest))
+
+
+def report(log_dir: str) -> dict[str, Any]:
+    """Return `lightning-gpuprof report --json` of a run."""
+    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", log_dir, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ChildFailed(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    payload: dict[str, Any] = json.loads(done.stdout)
+    return payload
+
+
+def run_cases(suite: Suite, args: Namespace) -> Iterator[Verdict]:
+    for name, cause in CAUSES.items():
+        for share in args.shares:
+            if args.only and name not in args.only:
+                continue
+            _say(f"{name} at {share:.0%}")
+            verdict = suite.verdict(cause, share)
+            first = verdict.said[0]["id"] if verdict.said else "nothing"
+            _say(
+                f"  said {first}; {verdict.faulty_ns.median / 1e6:.1f} ms per step, the fix saved "
+                f"{verdict.saved_ns / 1e6:.2f} ms, predicted {verdict.predicted_ns}"
+            )
+            yield verdict
+
+
+def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
+    said: dict[str, Said] = {}
+    for name in CONTROLS:
+        if not args.only or name in args.only:
+            _say(f"control {name}")
+            said[name] = [brief(one) for one in suite.said(name)]
+            _say(f"  said {', '.join(one['id'] for one in said[name]) or 'nothing'}")
+    return said
+
+
+def main() -> None:
+    args = _arguments()
+    one_thread()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    suite = Suite(args.folder, rounds=QUICK_ROUNDS if args.quick else ROUNDS)
+    controls = run_controls(suite, args)
+    verdicts = list(run_cases(suite, args))
+    totals = summary(verdicts, controls)
+    text = markdown(verdicts, controls, totals)
+    print(text)
+    if args.only or args.quick:
+        _say("nothing written: only whole runs become results")
+        return
+    payload = {"summary": totals, "cases": [v.as_dict() for v in verdicts], "controls": controls}
+    path = write_results("faults", payload, folder=args.results)
+    path.with_suffix(".md").write_text(text, encoding="utf-8")
+    _say(f"written: {path} and {path.with_suffix('.md').name}")
+
+
+def _arguments() -> Namespace:
+    parser = ArgumentParser(description="Measure the findings against injected faults.")
+    parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
+    parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
+    parser.add_argument("--quick", action="store_true", help="time each run once, write nothing")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "lightning-gpuprof-faults",
+        help="log dirs and calibrated knobs; an existing one is used again",
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+def _say(text: str) -> None:
+    print(f"{datetime.now(timezone.utc):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

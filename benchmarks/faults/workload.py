@@ -1,0 +1,163 @@
+"""The training run that faults are put into: a small network on one CPU core, 10-20 ms a step.
+
+It takes its own time: every `training_step` notes when it began, so that the mean time of a step
+between two such moments holds everything that a step costs (data, callbacks, validation,
+checkpoints) without any profiler.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import CSVLogger, Logger
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+FEATURES, WIDTH, TARGETS, BATCH = 256, 896, 32, 64
+WARM_STEPS, TIMED_STEPS = 60, 180
+
+
+class Rows(Dataset[tuple[Tensor, Tensor]]):
+    """A table in memory: the cheapest honest dataset."""
+
+    def __init__(self, count: int) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.inputs = torch.randn(count, FEATURES, generator=generator)
+        mix = torch.randn(FEATURES, TARGETS, generator=generator) / FEATURES**0.5
+        self.targets = torch.tanh(self.inputs @ mix)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.inputs[index], self.targets[index]
+
+
+class Workload(L.LightningModule):
+    """A regression by a multilayer perceptron."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began_ns: list[int] = []
+        self.net = nn.Sequential(
+            nn.Linear(FEATURES, WIDTH),
+            nn.GELU(),
+            nn.Linear(WIDTH, WIDTH),
+            nn.GELU(),
+            nn.Linear(WIDTH, WIDTH),
+            nn.GELU(),
+            nn.Linear(WIDTH, TARGETS),
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.net(inputs)
+
+    def loss(self, batch: Any) -> Tensor:
+        inputs, targets = batch
+        return nn.functional.mse_loss(self(inputs), targets)
+
+    def note_begin(self) -> None:
+        """Note when this training step began; every `training_step` calls it first."""
+        self.began_ns.append(time.perf_counter_ns())
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
+        self.note_begin()
+        return self.loss(batch)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("val_loss", self.loss(batch))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=1e-3, fused=True)
+
+
+@dataclass
+class Setup:
+    """One training run; a cause returns one with the fault in it and one with the fix."""
+
+    module: Callable[[], Workload] = Workload
+    dataset: Callable[[int], Dataset[Any]] = Rows
+    loader: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the training DataLoader."""
+    val_dataset: Callable[[], Dataset[Any]] | None = None
+    val_loader: Mapping[str, Any] = field(default_factory=dict)
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    callbacks: tuple[Callable[[], Callback], ...] = ()
+    logger: Callable[[str], Logger] = CSVLogger
+    epoch_steps: int | None = None
+    """Steps per epoch; one epoch is the whole run where None."""
+    warm_steps: int = WARM_STEPS
+    timed_steps: int = TIMED_STEPS
+    """Whole periods of whatever happens only every so often."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What one run took."""
+
+    step_ns: float
+    """Mean wall time of the timed steps, everything included."""
+    log_dir: str
+
+
+def fit(setup: Setup, folder: str, callbacks: tuple[Callback, ...] = ()) -> Fitted:
+    """Train once; `callbacks` are a profiler's, none for a bare run."""
+    torch.set_num_threads(1)
+    L.seed_everything(0, verbose=False)
+    steps = setup.warm_steps + setup.timed_steps + 1
+    per_epoch = setup.epoch_steps or steps
+    model = setup.module()
+    trainer = _trainer(setup, folder, callbacks, steps)
+    trainer.fit(model, _train_loader(setup, per_epoch), _val_loader(setup))
+    began = model.began_ns
+    if len(began) < steps:
+        raise RuntimeError(f"only {len(began)} training steps ran instead of {steps}")
+    timed = began[steps - 1] - began[setup.warm_steps]
+    return Fitted(timed / setup.timed_steps, str(trainer.log_dir))
+
+
+def _trainer(setup: Setup, folder: str, callbacks: tuple[Callback, ...], steps: int) -> L.Trainer:
+    options: dict[str, Any] = {
+        "max_steps": _optimizer_steps(setup, steps),
+        "max_epochs": -1,
+        "accelerator": "cpu",
+        "devices": 1,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "num_sanity_val_steps": 0,
+        **setup.trainer,
+    }
+    return L.Trainer(
+        default_root_dir=folder,
+        logger=setup.logger(folder),
+        callbacks=[*(make() for make in setup.callbacks), *callbacks],
+        **options,
+    )
+
+
+def _optimizer_steps(setup: Setup, steps: int) -> int:
+    """Lightning's max_steps counts optimizer steps: a GAN makes two of them per batch."""
+    accumulated = setup.trainer.get("accumulate_grad_batches", 1)
+    return -(-steps // accumulated) * getattr(setup.module, "optimizer_steps", 1)
+
+
+def _train_loader(setup: Setup, per_epoch: int) -> DataLoader[Any]:
+    options = {"batch_size": BATCH, "shuffle": True, **setup.loader}
+    if "batch_sampler" in options:
+        del options["batch_size"], options["shuffle"]
+    count = per_epoch * (options.get("batch_size", BATCH) or 1)
+    dataset = setup.dataset(count)
+    if callable(options.get("batch_sampler")):
+        options["batch_sampler"] = options["batch_sampler"](dataset)
+    return DataLoader(dataset, **options)
+
+
+def _val_loader(setup: Setup) -> DataLoader[Any] | None:
+    if setup.val_dataset is None:
+        return None
+    return DataLoader(setup.val_dataset(), **{"batch_size": BATCH, **setup.val_loader})
