@@ -170,9 +170,13 @@ def _devices(
     }
     used = np.unique(device.device).tolist() or list(described)
     fallback = _vendor_of_calls(header, names) if used else None
+    # Events carry the driver's device numbers, descriptions those of the visible devices: where
+    # they differ and all described devices are of one model, that model is what ran.
+    models = {str(one.get("name")) for one in described.values()}
+    alike = next(iter(described.values())) if len(models) == 1 else {}
     found = []
     for number in used:
-        values = described.get(number, {})
+        values = described.get(number, alike)
         name = str(values["name"]) if values.get("name") else None
         vendor = _vendor_of_name(name) or fallback
         found.append(DeviceInfo(number, name, vendor, values))
