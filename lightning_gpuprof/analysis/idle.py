@@ -9,7 +9,7 @@ short gap between two events of one stream is the device's own (`kernel_gap`), a
 `dependency`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Gap:
     next_name: str
     operator: str | None
     region: str | None
-    row: int
+    row: int = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _parts(
     call = launches.call[next_row]
     known = call >= 0
     launched = np.where(known, host.start_ns[np.maximum(call, 0)] if len(host) else 0, 0)
-    late = known & (launched > between.start)
+    late = known & (launched >= between.start)
     queued = known & ~late
     same_stream = timeline.device.stream[next_row] == previous_stream
     short = same_stream & (length < KERNEL_GAP_NS)
