@@ -24,6 +24,7 @@ from lightning_gpuprof.traces.timeline import (
 _T = TypeVar("_T", bound=Table)
 _DIGITS = re.compile(r"\d+")
 _WRAP = 1 << 64
+_TIMES = ("start_ns", "dur_ns")
 
 
 class Indexer(dict[str, int]):
@@ -125,13 +126,13 @@ class Columns:
         """Join the pieces and sort the rows, column by column: only one exists twice at a time."""
         if not self._pieces:
             return make_table(kind)
-        times = {name: self._joined(name) for name in ("start_ns", "dur_ns")}
+        times = {name: self._joined(name) for name in _TIMES}
         order = start_order(times["start_ns"], times["dur_ns"])  # type: ignore[arg-type]
         columns: dict[str, AnyArray] = {}
         for field in fields(kind):
             values = times.pop(field.name, None)
             values = self._joined(field.name) if values is None else values
-            missing = len(values) and values[0] == MISSING and (values == MISSING).all()
+            missing = field.name not in _TIMES and len(values) and not (values != MISSING).any()
             columns[field.name] = (
                 np.broadcast_to(values[:1].copy(), len(values)) if missing else values[order]
             )

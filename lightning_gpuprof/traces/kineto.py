@@ -124,7 +124,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     syncs = collector.syncs.table(SyncEvents)
     memory = collector.memory.table(MemoryEvents)
     flows = collector.flows.table(Flows)
-    tables = (host, device, annotations, syncs, memory, flows)
+    tables = [t for t in (host, device, annotations, syncs, memory, flows) if len(t)]
     negative = 0
     for table in tables:
         negative += int((table.dur_ns < 0).sum())
@@ -132,8 +132,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     if negative:
         warnings.append(f"{negative} events have a negative duration and count as 0 ns long.")
     starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
-    starts = starts or [int(table.start_ns[0]) for table in tables if len(table)]
-    origin = min(starts, default=0)
+    origin = min(starts or [int(table.start_ns[0]) for table in tables], default=0)
     for table in tables:
         np.subtract(table.start_ns, origin, out=table.start_ns)
     properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
