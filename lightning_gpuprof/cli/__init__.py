@@ -32,6 +32,9 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "analyze": Command("lightning_gpuprof.cli.analyze", "say where a trace file's time went"),
+    "finish-trace": Command(
+        "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
+    ),
     "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
 }
 """Imported only when asked for, so that a quick command stays quick."""

@@ -45,7 +45,7 @@ def test_help_lists_every_command_without_importing_its_module():
         "print([c.module for c in cli.COMMANDS.values() if c.module in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert all(f"    {name} " in out.stdout for name in cli.COMMANDS)
+    assert all(f"    {name}" in out.stdout for name in cli.COMMANDS)
     assert out.stdout.endswith("[]\n")
 
 

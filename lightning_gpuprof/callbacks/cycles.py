@@ -1,0 +1,148 @@
+"""Runs the recordings of a schedule: one profiler object per cycle, none between cycles."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from lightning_gpuprof.callbacks.schedule import Action, Schedule
+
+
+class Trace(Protocol):
+    """A recording; see `probes.torch_trace.TorchTrace`."""
+
+    def prepare(self) -> None:
+        """Warm up."""
+        ...
+
+    def start(self) -> None:
+        """Record from now on."""
+        ...
+
+    def begin_step(self, number: int) -> None:
+        """Open a step's span."""
+        ...
+
+    def end_step(self) -> None:
+        """Close the open step's span."""
+        ...
+
+    def stop(self) -> None:
+        """Record no more."""
+        ...
+
+    def export(self, path: str) -> None:
+        """Write what was recorded."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A cycle whose recording has been stopped and waits to be exported."""
+
+    cycle: int
+    first_step: int
+    last_step: int
+    trace: Trace
+    stop_ns: int
+    whole: bool
+    """All of its active units were recorded."""
+
+
+class Cycles:
+    """Steps through a schedule, told of every unit's and every step's border.
+
+    A torch.profiler object that idles in its schedule costs tens of microseconds a step, so
+    one is made when a cycle begins and dropped when it ends.
+
+    Args:
+        schedule: When to record.
+        new_trace: Makes a recording, or returns None where this cycle must be left out.
+        on_recorded: Receives each recording that holds at least one step.
+        now: Returns nanoseconds.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        new_trace: Callable[[], Trace | None],
+        on_recorded: Callable[[Recorded], None],
+        now: Callable[[], int],
+    ) -> None:
+        self._schedule = schedule
+        self._new_trace = new_trace
+        self._on_recorded = on_recorded
+        self._now = now
+        self._unit = -1
+        self._change: int | None = 0
+        self._cycle = -1
+        self._trace: Trace | None = None
+        self._recording = False
+        self._steps: tuple[int, int] | None = None
+
+    @property
+    def recording(self) -> bool:
+        """Events are being recorded now."""
+        return self._recording
+
+    def is_due(self) -> bool:
+        """Tell whether something changes at the next unit's begin."""
+        return self._unit + 1 == self._change
+
+    def begin_unit(self) -> None:
+        """Enter the next step or epoch of the schedule."""
+        self._unit += 1
+        if self._unit != self._change:
+            return
+        self._change = self._schedule.next_change(self._unit)
+        cycle, action = self._schedule.at(self._unit)
+        if cycle != self._cycle:
+            self._end(whole=True)
+            self._cycle = cycle
+            if action is not Action.IDLE:
+                self._trace = self._new_trace()
+                if self._trace is not None:
+                    self._trace.prepare()
+        if action is Action.RECORD and self._trace is not None:
+            self._recording = True
+            self._steps = None
+            self._trace.start()
+
+    def begin_step(self, number: int) -> None:
+        """Open a step's span where events are being recorded."""
+        if self._recording and self._trace is not None:
+            first = number if self._steps is None else self._steps[0]
+            self._steps = (first, number)
+            self._trace.begin_step(number)
+
+    def end_step(self) -> None:
+        """Close the open step's span."""
+        if self._recording and self._trace is not None:
+            self._trace.end_step()
+
+    def end_unit(self) -> None:
+        """Leave a unit that no other may follow: its cycle ends here if this was the last."""
+        if self._recording and self._schedule.next_change(self._unit) == self._unit + 1:
+            self._end(whole=True)
+
+    def close(self) -> None:
+        """End an open recording early and keep what it holds."""
+        self._end(whole=False)
+
+    def drop(self) -> None:
+        """Stop an open recording and forget it; only for when something has gone wrong."""
+        trace, self._trace, self._recording = self._trace, None, False
+        if trace is not None:
+            trace.stop()
+
+    def _end(self, *, whole: bool) -> None:
+        trace, recording, steps = self._trace, self._recording, self._steps
+        self._trace, self._recording, self._steps = None, False, None
+        if trace is None:
+            return
+        trace.end_step()
+        begun = self._now()
+        trace.stop()
+        if recording and steps is not None:
+            stop_ns = self._now() - begun
+            self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns, whole))

@@ -1,0 +1,366 @@
+"""torch.profiler on a schedule: one whole trace per cycle, its steps cut where steps begin."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import (
+    Callback,
+    LightningModule,
+    Trainer,
+    is_kind,
+    rank_zero_warn,
+)
+from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
+from lightning_gpuprof.callbacks.fit_length import fit_length
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.schedule import Schedule
+from lightning_gpuprof.callbacks.step_borders import StepBorders
+from lightning_gpuprof.callbacks.trace_files import TraceFiles
+from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
+from lightning_gpuprof.records.schema import Note, StepFlag
+
+DEFAULT_SCHEDULE = Schedule(unit="step", wait=10, warmup=2, active=3, repeat=0)
+"""Early, so that short runs are traced too, yet after compilation and cudnn's first choices."""
+_INTERRUPTED_WAIT_S = 2.0
+
+
+class ProfilerSchedule(Callback):
+    """Records operators, kernels and copies with torch.profiler during chosen steps or epochs.
+
+    Each cycle writes its own trace, `rank<r>-cycle<c>.pt.trace.json.gz`, into the run's log dir,
+    for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds one
+    step from its fetch to its end, validation included; n counts the fit's batches from 0. A
+    profiler exists only while a cycle runs. At a cycle's end training waits for torch to stop and
+    to write plain JSON; a process of low priority compresses and analyses it.
+
+    While another torch profiler is at work nothing is recorded; one that begins during a cycle
+    ends it. With none of the schedule's five numbers given the default window applies, and a run
+    too short for it has no trace.
+
+    Args:
+        unit: What the numbers count: "step" (a batch) or "epoch".
+        wait: Units skipped once, at the start.
+        warmup: Units of each cycle whose events are dropped: the first traced ones are slow.
+        active: Units of each cycle that are recorded.
+        repeat: Further cycles after the first.
+        record_shapes: Record the shapes of operators' inputs, which rooflines need.
+        profile_memory: Record allocations and frees.
+        with_stack: Record Python frames: large and slow, yet names lines of code.
+        ranks: The ranks that record; None for all.
+        keep: Only the last so many traces of a rank stay; None keeps all.
+        finish_timeout_s: How long the end of a fit waits for the traces' analyses.
+        new_trace: Makes a recording; tests pass a fake.
+        finisher: Compresses and analyses traces; tests pass a fake.
+        clock: Returns nanoseconds.
+
+    Raises:
+        ConfigError: A schedule that can never record; in `setup`, a device that torch.profiler
+            is unstable on (MPS); in `on_train_start`, a given schedule that this run is too
+            short for.
+    """
+
+    def __init__(
+        self,
+        *,
+        unit: str | None = None,
+        wait: int | None = None,
+        warmup: int | None = None,
+        active: int | None = None,
+        repeat: int | None = None,
+        record_shapes: bool = True,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        ranks: Sequence[int] | None = (0,),
+        keep: int | None = None,
+        finish_timeout_s: float = 30.0,
+        new_trace: Callable[..., Trace] = TorchTrace,
+        finisher: Callable[[], TraceFinisher] = TraceFinisher,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.schedule, self.explicit = _schedule(unit, wait, warmup, active, repeat)
+        if keep is not None and keep < 1:
+            raise ConfigError(
+                f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
+                "None to keep all."
+            )
+        self.record_shapes = record_shapes
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.ranks = None if ranks is None else tuple(ranks)
+        self.keep = keep
+        self.finish_timeout_s = finish_timeout_s
+        self._make_trace = new_trace
+        self._make_finisher = finisher
+        self._clock = clock
+        self._output: RunOutput | None = None
+        self._cycles: Cycles | None = None
+        self._borders: StepBorders | None = None
+        self._files: TraceFiles | None = None
+        self._trainer: Any = None
+        self._step = -1
+        self._said_busy = False
+
+    @property
+    def recording(self) -> bool:
+        """Events are being recorded now."""
+        return self._cycles is not None and self._cycles.recording
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Join the run's output; refuse a device that cannot be profiled."""
+        if stage == "fit":
+            refuse_device(trainer.strategy.root_device.type)
+        self._output = RunOutput.of(trainer)
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Check the schedule against the run's length, now known, and begin to count."""
+        if self._output is None:
+            return
+        self._check_length(trainer)
+        if self.ranks is not None and self._output.rank not in self.ranks:
+            return
+        self._step = -1
+        self._said_busy = False
+        if self._theirs(trainer):
+            return
+        self._trainer = trainer
+        self._files = TraceFiles(
+            self._output, self._make_finisher(), keep=self.keep, shrinkers=self._shrinkers()
+        )
+        self._cycles = Cycles(
+            self.schedule,
+            new_trace=partial(self._new_trace, trainer.strategy.root_device.type),
+            on_recorded=self._save,
+            now=self._clock,
+        )
+        self._borders = StepBorders(trainer, self._begin_step)
+
+    @override
+    @guarded
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Enter the schedule's next epoch."""
+        if self._cycles is not None and self.schedule.unit == "epoch":
+            self._cycles.begin_unit()
+
+    @override
+    @guarded
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin the step here where its fetch was not seen."""
+        if self._borders is not None:
+            self._borders.reach()
+
+    @override
+    @guarded
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Let the next fetch begin the next step, and mark this one as profiled."""
+        if self._borders is None or self._cycles is None or self._output is None:
+            return
+        self._borders.end_batch()
+        if self._cycles.recording:
+            self._output.step_flags |= StepFlag.PROFILED
+
+    @override
+    @guarded
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End the last step's span, and the cycle with it if it is complete."""
+        if self._cycles is not None:
+            self._cycles.end_step()
+            self._cycles.end_unit()
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End a recording that the run was too short for, and keep what it holds."""
+        if self._cycles is not None:
+            self._cycles.close()
+
+    @override
+    @guarded
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Wait a while for the analyses, so that the report can hold them."""
+        self._finish(self.finish_timeout_s)
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """End a recording cleanly, also at Ctrl-C, and keep what it holds."""
+        if self._cycles is not None:
+            self._cycles.close()
+        self._finish(min(_INTERRUPTED_WAIT_S, self.finish_timeout_s))
+        if self._output is not None:
+            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
+            self._output.end(status, error=exception)
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Put the Trainer's loop back and close the run's output."""
+        self._release()
+        if self._output is not None:
+            self._output.end("finished")
+
+    @guarded
+    def _begin_step(self) -> None:
+        cycles, trainer = self._cycles, self._trainer
+        if cycles is None or trainer is None:
+            return
+        self._step += 1
+        by_step = self.schedule.unit == "step"
+        if not cycles.recording and not (by_step and cycles.is_due()):
+            if by_step:
+                cycles.begin_unit()
+            return
+        # Charged to this callback: stopping and exporting take their time.
+        with trainer.profiler.profile(f"[Callback]{self.state_key}.step_border"):
+            cycles.end_step()
+            if by_step:
+                cycles.begin_unit()
+        cycles.begin_step(self._step)
+
+    def _new_trace(self, device_type: str) -> Trace | None:
+        busy = busy_profiler()
+        if busy is not None:
+            self._say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
+            return None
+        return self._make_trace(
+            device_type=device_type,
+            record_shapes=self.record_shapes,
+            profile_memory=self.profile_memory,
+            with_stack=self.with_stack,
+            on_intruder=self._give_way,
+        )
+
+    @guarded
+    def _give_way(self) -> None:
+        self._say_busy("Another torch profiler began during a cycle, which ends here")
+        if self._cycles is not None:
+            self._cycles.close()
+
+    @guarded
+    def _save(self, recorded: Recorded) -> None:
+        if self._files is not None:
+            self._files.save(recorded)
+
+    def _finish(self, timeout_s: float) -> None:
+        files, self._files = self._files, None
+        if files is not None:
+            files.wait(timeout_s)
+        self._release()
+
+    def _theirs(self, trainer: Any) -> bool:
+        theirs = getattr(trainer.profiler, "_inner", trainer.profiler)
+        if not is_kind(theirs, "PyTorchProfiler"):
+            return False
+        self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
+        return True
+
+    def _say_busy(self, why: str) -> None:
+        message = (
+            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
+            "Remove the other one to get a trace of ours."
+        )
+        if self._output is not None:
+            self._output.write(Note(step=max(0, self._step), name="profiler-busy", message=message))
+        if not self._said_busy:
+            self._said_busy = True
+            rank_zero_warn(message)
+
+    def _check_length(self, trainer: Trainer) -> None:
+        length = fit_length(trainer, self.schedule.unit)
+        if length is None or length >= self.schedule.needed():
+            return
+        message = too_short(self.schedule, length)
+        if self.schedule.fitting(length):
+            rank_zero_warn(message)
+        elif self.explicit and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            raise ConfigError(message)
+        elif self._output is not None:
+            self._output.write(Note(step=0, name="no-trace", value=length, message=message))
+
+    def _shrinkers(self) -> str:
+        ways = [
+            f"{name}=False"
+            for name in ("with_stack", "profile_memory", "record_shapes")
+            if getattr(self, name)
+        ]
+        fewer = "a smaller active=" if self.schedule.active > 1 else "a shorter step"
+        if self.schedule.unit == "epoch":
+            fewer = "unit='step' with a small active="
+        return ", or ".join([*ways, fewer])
+
+    def _release(self) -> None:
+        if self._borders is not None:
+            self._borders.remove()
+        cycles, self._cycles = self._cycles, None
+        self._borders = None
+        self._trainer = None
+        if cycles is not None:
+            cycles.drop()
+
+
+def refuse_device(device_type: str) -> None:
+    """Raise where torch.profiler must not be used.
+
+    Raises:
+        ConfigError: The device is Apple's MPS.
+    """
+    if device_type == "mps":
+        raise ConfigError(
+            "ProfilerSchedule cannot record on Apple's MPS, where torch.profiler is unstable. "
+            "Leave it out: phase timers and deferred loss work there."
+        )
+
+
+def too_short(schedule: Schedule, length: int) -> str:
+    """Say that a run of so many units cannot hold a schedule, and what would."""
+    needed, first, unit = schedule.explain(), schedule.needed(1), schedule.unit
+    numbers = f"wait={schedule.wait}, warmup={schedule.warmup}, active={schedule.active}"
+    fits = schedule.fitting(length)
+    result = (
+        f"so only {fits} of its {schedule.cycles} cycles will be recorded"
+        if fits
+        else "so nothing would be recorded"
+    )
+    least = f"{first} {unit}s for the first cycle" if schedule.repeat else f"{first} {unit}s"
+    return (
+        f"The profiler schedule ({numbers}, repeat={schedule.repeat}) needs {needed}, but this "
+        f"run has at most {length}, {result}. Train for at least {least}"
+        f"{f' and {schedule.needed()} for all' if schedule.repeat else ''}, or lower the numbers."
+    )
+
+
+def _schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, bool]:
+    explicit = unit is not None or any(number is not None for number in numbers)
+    chosen_unit = unit or DEFAULT_SCHEDULE.unit
+    # A wait that suits steps would be most of a run in epochs.
+    defaults = (
+        (DEFAULT_SCHEDULE.wait, DEFAULT_SCHEDULE.warmup, DEFAULT_SCHEDULE.active, 0)
+        if chosen_unit == "step"
+        else (1, 0, 1, 0)
+    )
+    wait, warmup, active, repeat = (
+        default if number is None else number
+        for number, default in zip(numbers, defaults, strict=True)
+    )
+    return Schedule(chosen_unit, wait, warmup, active, repeat), explicit

@@ -1,0 +1,76 @@
+"""Counts the samples of a batch by looking at the batch itself."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+_COUNTS = ("num_graphs", "batch_size")
+"""Attributes by which graph and tensor-dict libraries say how many samples they hold."""
+
+
+def count_samples(batch: Any) -> int | None:
+    """Return how many samples a batch holds, or None where it does not show.
+
+    In this order: what the batch says itself (`num_graphs` of PyTorch Geometric, `batch_size`
+    of DGL and TensorDict), a packed sequence, a list with one dict per sample (as detection
+    models take), and else the first dimension that most of its tensors share. No value is
+    read from the device.
+
+    >>> import torch
+    >>> count_samples({"image": torch.zeros(8, 3), "label": torch.zeros(8)})
+    8
+    >>> count_samples((torch.zeros(4, 2), {"mask": torch.zeros(4)}))
+    4
+    >>> count_samples([{"boxes": torch.zeros(5, 4)}, {"boxes": torch.zeros(2, 4)}])
+    2
+    >>> count_samples("text") is None
+    True
+    """
+    sizes: Counter[int] = Counter()
+    for said, size in _sizes(batch):
+        if said:
+            return size
+        sizes[size] += 1
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def _sizes(part: Any) -> Iterator[tuple[bool, int]]:
+    """Yield sizes found in a batch, each with whether it was said outright."""
+    if isinstance(part, Tensor):
+        if part.dim():
+            yield False, part.size(0)
+        return
+    if isinstance(part, PackedSequence):
+        # batch_sizes always lies on the CPU: reading it waits for nothing.
+        yield True, int(part.batch_sizes[0])
+        return
+    said = _said(part)
+    if said is not None:
+        yield True, said
+    elif isinstance(part, Mapping):
+        yield from _of_all(part.values())
+    elif isinstance(part, Sequence) and not isinstance(part, (str, bytes)):
+        if part and all(isinstance(one, Mapping) for one in part):
+            yield True, len(part)
+        yield from _of_all(part)
+    elif is_dataclass(part):
+        yield from _of_all(getattr(part, field.name) for field in fields(part))
+
+
+def _of_all(parts: Any) -> Iterator[tuple[bool, int]]:
+    for part in parts:
+        yield from _sizes(part)
+
+
+def _said(part: Any) -> int | None:
+    for name in _COUNTS:
+        value = getattr(part, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, tuple) and value and isinstance(value[0], int):
+            return value[0]  # TensorDict's is a torch.Size
+    return None

@@ -1,0 +1,74 @@
+"""Reads the device allocator's counters; on a device without them nothing is measured."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+
+@dataclass(frozen=True)
+class MemoryReading:
+    """Device memory in bytes, as torch names it; peaks are since the previous reading."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    active_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    free_bytes: int
+    total_bytes: int
+    alloc_retries: int
+    ooms: int
+
+
+class MemoryProbe(Protocol):
+    """Where a callback reads device memory from; tests pass a fake."""
+
+    def read(self) -> MemoryReading | None:
+        """Return the memory now, and begin new peaks; None where it cannot be measured."""
+        ...
+
+
+class CudaMemory:
+    """`MemoryProbe` of a CUDA or HIP device, by torch's caching allocator.
+
+    Reading costs a lookup of counters and one driver call, and never waits for the device. It
+    begins new peaks, so `torch.cuda.max_memory_allocated()` of the user's own then speaks of the
+    time since the last reading.
+
+    Args:
+        device: The device.
+        cuda: Stands in for `torch.cuda` in tests.
+    """
+
+    def __init__(self, device: torch.device, *, cuda: Any = torch.cuda) -> None:
+        self._device = device
+        self._cuda = cuda
+
+    def read(self) -> MemoryReading | None:
+        """Return the memory now, and begin new peaks; None before the device's first use."""
+        stats = self._cuda.memory_stats(self._device)
+        if not stats:
+            return None
+        free, total = self._cuda.mem_get_info(self._device)
+        self._cuda.reset_peak_memory_stats(self._device)
+        return MemoryReading(
+            allocated_bytes=stats["allocated_bytes.all.current"],
+            reserved_bytes=stats["reserved_bytes.all.current"],
+            active_bytes=stats["active_bytes.all.current"],
+            peak_allocated_bytes=stats["allocated_bytes.all.peak"],
+            peak_reserved_bytes=stats["reserved_bytes.all.peak"],
+            free_bytes=free,
+            total_bytes=total,
+            alloc_retries=stats["num_alloc_retries"],
+            ooms=stats["num_ooms"],
+        )
+
+
+def memory_probe(device: torch.device) -> MemoryProbe | None:
+    """Return the probe of a device, or None where its memory cannot be measured.
+
+    >>> memory_probe(torch.device("cpu")) is None
+    True
+    """
+    return CudaMemory(device) if device.type == "cuda" else None

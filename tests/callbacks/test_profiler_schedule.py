@@ -1,0 +1,389 @@
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.profilers import PyTorchProfiler
+from torch.utils.data import DataLoader, IterableDataset
+
+from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule, refuse_device
+from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle
+
+
+class Done:
+    """A finishing process that has done its work already."""
+
+    returncode = 0
+    stderr = None
+
+    def __init__(self, path):
+        plain = Path(path)
+        plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes(), 1))
+        plain.unlink()
+
+    def poll(self):
+        return 0
+
+    def wait(self, timeout=None):
+        return 0
+
+
+def schedule(**options):
+    return ProfilerSchedule(finisher=lambda: TraceFinisher(start=Done), **options)
+
+
+def fit(tmp_path, *callbacks, model=None, train=None, **options):
+    options = {
+        "max_epochs": 1,
+        "limit_train_batches": 12,
+        "limit_val_batches": 0,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "accelerator": "cpu",
+        "logger": CSVLogger(tmp_path),
+        **options,
+    }
+    trainer = Trainer(callbacks=list(callbacks), **options)
+    trainer.fit(model or BoringModel(), train_dataloaders=train)
+    return trainer
+
+
+class Run:
+    """What a fit left behind."""
+
+    def __init__(self, trainer_or_logger):
+        logger = getattr(trainer_or_logger, "logger", trainer_or_logger)
+        self.folder = Path(logger.log_dir) / "plugins" / "gpuprof"
+        self.session = read_run(logger.log_dir)[0].sessions[-1]
+        self.cycles = self.session.all(ProfilerCycle)
+        self.notes = {note.name: note for note in self.session.all(Note)}
+        self.disabled = self.session.all(ProbeDisabled)
+
+    def trace(self, cycle=0):
+        path = self.folder / self.cycles[cycle].trace_file
+        return Trace(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"])
+
+    @property
+    def files(self):
+        return sorted(path.name for path in self.folder.iterdir() if "rank0-" in path.name)
+
+
+class Trace:
+    def __init__(self, events):
+        self.events = [event for event in events if event.get("ph") == "X"]
+        self.steps = sorted(
+            (e for e in self.events if e["name"].startswith("ProfilerStep#")),
+            key=lambda e: e["ts"],
+        )
+
+    @property
+    def numbers(self):
+        return [int(step["name"].partition("#")[2]) for step in self.steps]
+
+    def inside(self, step):
+        end = step["ts"] + step["dur"]
+        return [e for e in self.events if step["ts"] <= e["ts"] and e["ts"] + e["dur"] <= end]
+
+
+class Marked(BoringModel):
+    """Says in the trace which step each of its parts belongs to, by the batch's number."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = None
+
+    def train_dataloader(self):
+        return DataLoader(Numbered(), batch_size=1)
+
+    def training_step(self, batch, batch_idx):
+        self.number = int(batch[0, 0])
+        with torch.profiler.record_function(f"part:forward:{self.number}"):
+            return super().training_step(batch, batch_idx)
+
+    def backward(self, loss):
+        with torch.profiler.record_function(f"part:backward:{self.number}"):
+            super().backward(loss)
+
+    def optimizer_step(self, *args, **kwargs):
+        super().optimizer_step(*args, **kwargs)
+        with torch.profiler.record_function(f"part:optimizer:{self.number}"):
+            pass
+
+    def on_validation_start(self):
+        with torch.profiler.record_function(f"part:validation:{self.number}"):
+            pass
+
+
+class Numbered(torch.utils.data.Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        with torch.profiler.record_function(f"part:fetch:{index}"):
+            return torch.full((32,), float(index))
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from (torch.ones(32) for _ in range(7))
+
+
+PARTS = {"fetch", "forward", "backward", "optimizer"}
+
+
+def parts_of(trace, step):
+    names = [e["name"].split(":") for e in trace.inside(step) if e["name"].startswith("part:")]
+    return Counter(name for _, name, _ in names), {int(number) for _, _, number in names}
+
+
+@pytest.mark.parametrize("wait", [0, 2])
+def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(tmp_path, wait):
+    trainer = fit(
+        tmp_path,
+        schedule(wait=wait, warmup=1, active=3, repeat=1),
+        model=Marked(),
+        val_check_interval=4,
+        limit_val_batches=1,
+    )
+    run = Run(trainer)
+    first = wait + 1
+    assert [(c.cycle, c.first_step, c.last_step) for c in run.cycles] == [
+        (0, first, first + 2),
+        (1, first + 4, first + 6),
+    ]
+    for cycle in (0, 1):
+        trace = run.trace(cycle)
+        begin = run.cycles[cycle].first_step
+        assert trace.numbers == [begin, begin + 1, begin + 2]
+        for number, step in zip(trace.numbers, trace.steps, strict=True):
+            parts, numbers = parts_of(trace, step)
+            expected = PARTS | ({"validation"} if number % 4 == 3 else set())
+            assert parts == dict.fromkeys(expected, 1)
+            assert numbers == {number}
+        assert all(e["name"] != "part:other" for e in trace.events)
+        outside = [e for e in trace.events if e["name"].startswith("part:")]
+        assert len(outside) == sum(sum(parts_of(trace, s)[0].values()) for s in trace.steps)
+
+
+def test_every_cycle_has_its_own_compressed_file_and_record(tmp_path):
+    run = Run(fit(tmp_path, schedule(wait=1, warmup=0, active=2, repeat=2)))
+    assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in range(3)]
+    assert [run.trace(n).numbers for n in range(3)] == [[1, 2], [3, 4], [5, 6]]
+    for cycle in run.cycles:
+        assert cycle.stop_ns > 0
+        assert cycle.export_ns > 0
+        assert cycle.trace_bytes > 1000
+
+
+def test_a_step_ends_with_its_epoch(tmp_path):
+    class Between(Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            with torch.profiler.record_function("part:between:0"):
+                pass
+
+    trainer = fit(
+        tmp_path,
+        schedule(wait=2, warmup=0, active=4),
+        Between(),
+        limit_train_batches=4,
+        max_epochs=2,
+    )
+    trace = Run(trainer).trace()
+    assert trace.numbers == [2, 3, 4, 5]
+    assert any(e["name"] == "part:between:0" for e in trace.events)
+    assert all(not parts_of(trace, step)[0] for step in trace.steps)
+
+
+def test_epochs_are_recorded_whole_with_a_profiler_step_per_batch(tmp_path):
+    trainer = fit(
+        tmp_path,
+        schedule(unit="epoch", wait=1, warmup=1, active=1, repeat=0),
+        limit_train_batches=3,
+        max_epochs=4,
+    )
+    assert Run(trainer).trace().numbers == [6, 7, 8]
+
+
+def test_an_iterable_of_unknown_length_is_counted_right(tmp_path):
+    trainer = fit(
+        tmp_path,
+        schedule(wait=5, warmup=0, active=4),
+        train=DataLoader(Stream(), batch_size=1),
+        limit_train_batches=None,
+        max_epochs=2,
+    )
+    assert Run(trainer).trace().numbers == [5, 6, 7, 8]
+
+
+def test_accumulated_batches_are_steps_of_their_own(tmp_path):
+    trainer = fit(tmp_path, schedule(wait=1, warmup=0, active=4), accumulate_grad_batches=2)
+    assert Run(trainer).trace().numbers == [1, 2, 3, 4]
+
+
+def test_a_run_too_short_for_the_default_window_has_no_trace_and_says_so(tmp_path):
+    run = Run(fit(tmp_path, schedule()))
+    assert run.files == []
+    assert "needs 10 + (2 + 3) = 15 steps, but this run has at most 12" in (
+        run.notes["no-trace"].message
+    )
+
+
+def test_a_given_schedule_that_cannot_fit_is_an_error_with_the_smallest_number_that_works(tmp_path):
+    with pytest.raises(ConfigError, match=r"15 steps.*at most 12.*Train for at least 15 steps"):
+        fit(tmp_path, schedule(wait=10))
+    options = {"unit": "epoch", "wait": 3, "warmup": 1, "active": 3, "repeat": 1}
+    with pytest.raises(ConfigError, match=r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs.*at least 7 .* 11 "):
+        fit(tmp_path, schedule(**options), max_epochs=5)
+
+
+def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path):
+    with pytest.warns(UserWarning, match="only 2 of its 3 cycles"):
+        trainer = fit(tmp_path, schedule(wait=0, warmup=2, active=3, repeat=2))
+    assert len(Run(trainer).cycles) == 2
+
+
+def test_max_steps_count_against_the_schedule(tmp_path):
+    with pytest.raises(ConfigError, match="at most 8,"):
+        fit(
+            tmp_path,
+            schedule(wait=10),
+            max_steps=4,
+            accumulate_grad_batches=2,
+            max_epochs=-1,
+        )
+
+
+def test_fast_dev_run_is_never_an_error(tmp_path):
+    fit(tmp_path, schedule(wait=10), fast_dev_run=True, limit_train_batches=None)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_run_that_ends_inside_a_window_keeps_what_was_recorded(tmp_path, error):
+    class Failing(BoringModel):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 4:
+                raise error("stop")
+            return super().training_step(batch, batch_idx)
+
+    logger = CSVLogger(tmp_path)
+    with pytest.raises((error, SystemExit)):
+        fit(tmp_path, schedule(wait=2, warmup=0, active=9), model=Failing(), logger=logger)
+    run = Run(logger)
+    assert run.trace().numbers == [2, 3, 4]
+    assert "cycle-cut" in run.notes
+    assert not torch._C._autograd._profiler_enabled()
+
+
+def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path):
+    with (
+        torch.profiler.profile() as theirs,
+        pytest.warns(UserWarning, match="only one profiler can record"),
+    ):
+        trainer = fit(tmp_path, schedule(wait=1, warmup=0, active=2))
+    assert "aten::linear" in {event.key for event in theirs.key_averages()}
+    run = Run(trainer)
+    assert run.cycles == []
+    assert "profiler-busy" in run.notes
+
+
+def test_a_users_profiler_that_waits_in_its_schedule_is_left_alone(tmp_path):
+    class Theirs(Callback):
+        def on_train_start(self, trainer, pl_module):
+            options = torch.profiler.schedule(wait=3, warmup=2, active=2)
+            self.profiler = torch.profiler.profile(schedule=options)
+            self.profiler.start()
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self.profiler.step()
+
+        def on_train_end(self, trainer, pl_module):
+            self.profiler.stop()
+
+    theirs = Theirs()
+    with pytest.warns(UserWarning, match="waits in its schedule"):
+        trainer = fit(tmp_path, theirs, schedule(wait=2, warmup=1, active=6))
+    assert theirs.profiler.key_averages()
+    assert Run(trainer).cycles == []
+
+
+def test_a_profiler_that_begins_during_a_window_gets_its_trace_and_ends_ours(tmp_path):
+    class Nested(BoringModel):
+        def training_step(self, batch, batch_idx):
+            with torch.profiler.profile() as self.theirs:
+                return super().training_step(batch, batch_idx)
+
+    model = Nested()
+    with pytest.warns(UserWarning, match="began during a cycle"):
+        trainer = fit(tmp_path, schedule(wait=2, warmup=1, active=3), model=model)
+    assert "aten::linear" in {event.key for event in model.theirs.key_averages()}
+    assert Run(trainer).disabled == []
+
+
+def test_lightnings_own_torch_profiler_comes_first(tmp_path):
+    with pytest.warns(UserWarning, match="Lightning's own PyTorchProfiler"):
+        trainer = fit(
+            tmp_path,
+            schedule(wait=1, warmup=0, active=2),
+            profiler=PyTorchProfiler(dirpath=tmp_path, filename="theirs"),
+        )
+    assert Run(trainer).cycles == []
+
+
+def test_only_chosen_ranks_record(tmp_path):
+    assert Run(fit(tmp_path, schedule(wait=1, active=1, ranks=[1]))).files == []
+    assert len(Run(fit(tmp_path, schedule(wait=1, active=1, ranks=None))).files) == 1
+
+
+def test_old_traces_go_when_only_the_last_are_kept(tmp_path):
+    run = Run(fit(tmp_path, schedule(wait=0, warmup=0, active=1, repeat=4, keep=2)))
+    assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in (3, 4)]
+
+
+def test_a_large_trace_is_told_with_the_option_that_shrinks_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("lightning_gpuprof.callbacks.trace_files.LARGE_TRACE_BYTES", 1000)
+    with pytest.warns(UserWarning, match="To shrink it: with_stack=False"):
+        trainer = fit(tmp_path, schedule(wait=1, active=2, with_stack=True))
+    note = Run(trainer).notes["trace-too-large"]
+    assert note.value == Run(trainer).cycles[0].trace_bytes
+
+
+def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path):
+    class NoExport:
+        def __init__(self, **options):
+            pass
+
+        def __getattr__(self, name):
+            return lambda *args: None
+
+        def export(self, path):
+            raise RuntimeError("disk full")
+
+    with pytest.warns(RuntimeWarning, match="disk full"):
+        trainer = fit(tmp_path, schedule(wait=1, active=2, new_trace=NoExport))
+    assert trainer.global_step == 12
+    assert Run(trainer).disabled[0].error == "RuntimeError: disk full"
+
+
+def test_mps_is_refused_with_what_goes_on():
+    with pytest.raises(ConfigError, match=r"Apple's MPS.*phase timers and deferred loss work"):
+        refuse_device("mps")
+    refuse_device("cuda")
+
+
+def test_the_trainers_loop_is_as_it_was_afterwards(tmp_path):
+    trainer = fit(tmp_path, schedule(wait=1, active=1))
+    assert "_on_before_fetch" not in vars(trainer.fit_loop.epoch_loop)
+
+
+def test_a_kept_number_below_one_is_refused():
+    with pytest.raises(ConfigError, match="keep=0"):
+        ProfilerSchedule(keep=0)
