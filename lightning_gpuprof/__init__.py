@@ -10,11 +10,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
+    "GpuProfConfig": "lightning_gpuprof.config",
+    "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
 }
 """Each public name and the module that defines it."""
 
-__all__ = ["GpuProfCallback", "__version__"]
+__all__ = ["DeferredLoss", "GpuProfCallback", "GpuProfConfig", "PhaseTimer", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,10 +18,8 @@ class CompileWatch:
 
     def _count(self) -> int:
         dynamo = sys.modules.get("torch._dynamo.utils")
-        counters = getattr(dynamo, "counters", None)
-        if not counters:
+        if dynamo is None:
             return 0
         # `.get`: these are defaultdicts, and looking must not add keys.
-        return int(counters.get("frames", {}).get("total", 0)) + int(
-            counters.get("stats", {}).get("unique_graphs", 0)
-        )
+        frames = dynamo.counters.get("frames")
+        return int(frames.get("total", 0)) if frames else 0

@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.timing_run import TimingRun
@@ -58,11 +59,16 @@ class PhaseTimer(Callback):
         self.clock = clock
         self._run: TimingRun | None = None
         self._output: RunOutput | None = None
+        silence_unused(self)
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._output = RunOutput.of(trainer, log_dir=self.log_dir, now=self.clock)
+        if self._output.timer:
+            raise ConfigError(
+                "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
+            )
         self._run = TimingRun(
             trainer,
             self._output,

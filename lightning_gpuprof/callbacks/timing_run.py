@@ -13,7 +13,7 @@ from lightning_gpuprof.callbacks.console import profile_line, say
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timed_calls import untimed
-from lightning_gpuprof.callbacks.windows import Window, outside_span
+from lightning_gpuprof.callbacks.windows import Layout, Window, outside_span
 from lightning_gpuprof.probes.phase_clock import PhaseClock
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
@@ -50,7 +50,8 @@ class TimingRun:
         self._counting = False
         self._regions_per_step = 0
         self._own_ns = 0
-        self._own_names = {f"{Phase.CALLBACKS.value}/{n}" for n in own_callback_names(trainer)}
+        self._layout = Layout(())
+        self._own_names = own_callback_names(trainer)
         self._trainer = trainer
         self.timeline.start(output.started_ns)
         self.tapping = Tapping(trainer, self.timeline, evaluating=self.evaluating)
@@ -82,7 +83,7 @@ class TimingRun:
         if self._counting:
             self._counting = False
             self._regions_per_step = self.tapping.tap.end_count()
-        if len(timeline.rows) >= self._window:
+        if timeline.rows.count >= self._window:
             self._write_window()
             self._counting = True
             self.tapping.tap.begin_count()
@@ -111,15 +112,15 @@ class TimingRun:
         for outside in timeline.outside:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
-        if timeline.rows:
-            window = Window(timeline.rows, slots, origin_ns=output.started_ns)
-            timeline.rows = []
-            record = window.record()
-            output.write(record)
-            for name in self._own_names & window.part_ns.keys():
-                self._own_ns += int(window.part_ns[name].sum())
+        if timeline.rows.count:
+            taken = timeline.rows.take(len(slots))
+            if self._layout.width != len(slots):
+                self._layout = Layout(slots, self._own_names)
+            window = Window(*taken, self._layout, origin_ns=output.started_ns)
+            output.write(window.record())
+            self._own_ns += window.own_ns
             if self._console:
-                say(profile_line(record.phase_total_ns, record.total_ns, record.count))
+                say(profile_line(window.phase_total_ns, window.total_ns, window.count))
             if self._scalars:
                 self._log_scalars(window)
         output.flush()

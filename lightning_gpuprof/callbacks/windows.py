@@ -1,12 +1,12 @@
 """Turns the timeline's rows into the records of a window."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.probes.phase_clock import Slot
-from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepRow
+from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepRows
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Column, OutsideSpan, StepsWindow
 
@@ -14,77 +14,94 @@ SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a
 microsecond each, and their columns would be most of the file."""
 
-_Table = npt.NDArray[np.int64]
+PHASE_NAMES = tuple(phase.value for phase in Phase)
 _I4_MAX = 2**31 - 1
+_Int64 = npt.NDArray[np.int64]
+
+
+class Layout:
+    """What the slots are, prepared once for many windows.
+
+    Args:
+        slots: The clock's slots.
+        own: Names of this package's callbacks.
+    """
+
+    def __init__(self, slots: Sequence[Slot], own: Container[str | None] = ()) -> None:
+        self.width = len(slots)
+        self.in_phase: _Int64 = np.array(
+            [[slot.phase is phase for slot in slots] for phase in Phase], dtype=np.int64
+        )
+        self.part_names = [
+            None if slot.part is None else f"part/{slot.phase.value}/{slot.part}" for slot in slots
+        ]
+        self.own = np.array(
+            [slot.phase is Phase.CALLBACKS and slot.part in own for slot in slots], dtype=np.int64
+        )
 
 
 class Window:
-    """A window of steps as arrays: rows are steps.
+    """A window of steps as arrays.
+
+    Args:
+        facts: One row per step, `StepRows.FACTS` across.
+        charged: One row per step, one column per slot: ns of self time.
+        layout: What the slots are.
+        origin_ns: The clock's time of the session's start.
 
     Attributes:
-        total_ns: Wall time of the steps together.
-        phase_ns: By phase, one value per step; only phases with any time.
-        part_ns: By `<phase>/<name>`, likewise.
-        dur_ns: One value per step.
+        own_ns: What this package's callbacks took of all steps together.
     """
 
-    def __init__(self, rows: Sequence[StepRow], slots: Sequence[Slot], *, origin_ns: int) -> None:
-        table = _table([row.cut.charged_ns for row in rows], len(slots))
-        self._rows = rows
-        self.start_ns: _Table = np.array([row.cut.start_ns for row in rows]) - origin_ns
-        self.dur_ns: _Table = np.array([row.cut.end_ns - row.cut.start_ns for row in rows])
-        self.total_ns = int(self.dur_ns.sum())
-        self.phase_ns: dict[str, _Table] = {}
-        self.part_ns: dict[str, _Table] = {}
-        totals = table.sum(axis=0)
-        for number in np.flatnonzero(totals).tolist():
-            phase, part = slots[number]
-            column = table[:, number]
-            known = self.phase_ns.get(phase.value)
-            self.phase_ns[phase.value] = column if known is None else known + column
-            if part is not None:
-                self.part_ns[f"{phase.value}/{part}"] = column
+    def __init__(self, facts: _Int64, charged: _Int64, layout: Layout, *, origin_ns: int) -> None:
+        self._facts = dict(zip(StepRows.FACTS, facts.T, strict=True))
+        self._start_ns = self._facts["start_ns"] - origin_ns
+        self._dur_ns = self._facts["end_ns"] - self._facts["start_ns"]
+        self._charged = charged.T
+        self._layout = layout
+        self._slot_total_ns = charged.sum(axis=0)
+        self._phase_ns = layout.in_phase @ self._charged
+        totals = (layout.in_phase @ self._slot_total_ns).tolist()
+        self.count = len(facts)
+        self.total_ns = int(self._dur_ns.sum())
+        self.own_ns = int(layout.own @ self._slot_total_ns)
+        self.phase_total_ns = {
+            name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
+        }
 
     def record(self) -> StepsWindow:
         """Return the record of this window."""
-        rows = self._rows
-        columns = {
-            "step": [row.step for row in rows],
-            "epoch": [row.epoch for row in rows],
-            "batch_idx": [row.batch_idx for row in rows],
-            "flags": [row.flags for row in rows],
-        }
-        samples = [row.samples for row in rows]
-        if UNKNOWN_SAMPLES not in samples:
-            columns["samples"] = samples
-        packed = {name: _pack(np.array(values)) for name, values in columns.items()}
-        packed["start_ns"] = _pack(self.start_ns)
-        packed["dur_ns"] = _pack(self.dur_ns)
-        for phase in Phase:
-            if phase.value in self.phase_ns:
-                packed[f"phase/{phase.value}"] = _pack(self.phase_ns[phase.value])
-        least = self.total_ns * SMALLEST_PART_FRAC
-        for name, values in self.part_ns.items():
-            if values.sum() >= least:
-                packed[f"part/{name}"] = _pack(values)
+        facts = self._facts
+        rows = {name: facts[name] for name in ("step", "epoch", "batch_idx", "flags")}
+        rows["dur_ns"] = self._dur_ns
+        if (facts["samples"] != UNKNOWN_SAMPLES).all():
+            rows["samples"] = facts["samples"]
+        for name, values in zip(PHASE_NAMES, self._phase_ns, strict=True):
+            if name in self.phase_total_ns:
+                rows[f"phase/{name}"] = values
+        least = max(1, self.total_ns * SMALLEST_PART_FRAC)
+        for number in np.flatnonzero(self._slot_total_ns >= least).tolist():
+            part = self._layout.part_names[number]
+            if part is not None:
+                rows[part] = self._charged[number]
+        columns = dict(zip(rows, _pack(np.array(list(rows.values()))), strict=True))
+        columns["start_ns"] = _pack(self._start_ns[np.newaxis])[0]
         return StepsWindow(
-            first_step=rows[0].step,
-            count=len(rows),
+            first_step=int(facts["step"][0]),
+            count=self.count,
             total_ns=self.total_ns,
-            phase_total_ns=self.phase_total_ns(),
-            columns=packed,
+            phase_total_ns=self.phase_total_ns,
+            columns=columns,
         )
-
-    def phase_total_ns(self) -> dict[str, int]:
-        """Return the wall time by phase."""
-        return {phase: int(values.sum()) for phase, values in self.phase_ns.items()}
 
     def median_ms(self) -> dict[str, float]:
         """Return the median step and the median of each phase, in milliseconds."""
-        medians = {"step_ms": float(np.median(self.dur_ns)) / 1e6}
-        for phase, values in self.phase_ns.items():
-            medians[f"{phase}_ms"] = float(np.median(values)) / 1e6
-        return medians
+        medians = (np.median(self._phase_ns, axis=1) / 1e6).tolist()
+        scalars = {"step_ms": float(np.median(self._dur_ns)) / 1e6}
+        for name, value in zip(PHASE_NAMES, medians, strict=True):
+            if name in self.phase_total_ns:
+                scalars[f"{name}_ms"] = value
+        return scalars
 
 
 def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> OutsideSpan:
@@ -106,18 +123,7 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
     )
 
 
-def _table(charged: Sequence[Sequence[int]], width: int) -> _Table:
-    """Return the rows as one array; a row from before a slot was added ends in zeros."""
-    if all(len(row) == width for row in charged):
-        return np.array(charged, dtype=np.int64)
-    table = np.zeros((len(charged), width), dtype=np.int64)
-    for number, row in enumerate(charged):
-        table[number, : len(row)] = row
-    return table
-
-
-def _pack(values: _Table) -> Column:
-    # Times and counts are never negative but for a marker, so one bound is enough.
-    if values.max() <= _I4_MAX:
-        return Column("i4", values.astype("<i4").tobytes())
-    return Column("i8", values.astype("<i8").tobytes())
+def _pack(rows: _Int64) -> list[Column]:
+    """Pack each row; times and counts are never negative but for a marker: one bound will do."""
+    dtype = "i4" if rows.max() <= _I4_MAX else "i8"
+    return [Column(dtype, row.tobytes()) for row in rows.astype("<" + dtype)]

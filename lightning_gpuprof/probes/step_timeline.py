@@ -4,7 +4,11 @@ A step runs from the fetch of its batch to the fetch of the next, or to the end 
 Every nanosecond from `start` to `stop` is in exactly one step or one outside span.
 """
 
+from array import array
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from lightning_gpuprof.probes.phase_clock import Cut, PhaseClock
 from lightning_gpuprof.records.phases import Phase
@@ -13,17 +17,7 @@ from lightning_gpuprof.records.schema import StepFlag
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 WORKER_STARTUP = "worker_startup"
 UNKNOWN_SAMPLES = -1
-
-
-class StepRow(NamedTuple):
-    """One step as cut from the clock."""
-
-    step: int
-    epoch: int
-    batch_idx: int
-    samples: int
-    flags: int
-    cut: Cut
+Int64 = npt.NDArray[np.int64]
 
 
 class Outside(NamedTuple):
@@ -31,6 +25,43 @@ class Outside(NamedTuple):
 
     where: str
     cut: Cut
+
+
+class StepRows:
+    """Finished steps as plain numbers: one row of facts and one of charged times each."""
+
+    FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._facts: array[int] = array("q")
+        self._charged: list[tuple[int, array[int]]] = []
+
+    def append(self, clock: PhaseClock, facts: tuple[int, ...]) -> None:
+        """Cut the clock into a new row; the cut's start and end complete the facts."""
+        width = len(clock.charged)
+        if not self._charged or self._charged[-1][0] != width:
+            self._charged.append((width, array("q")))
+        self._facts.extend(facts + clock.cut_into(self._charged[-1][1]))
+        self.count += 1
+
+    def take(self, width: int) -> tuple[Int64, Int64]:
+        """Return the facts and the charged times of all rows, and forget them.
+
+        Args:
+            width: Number of slots by now; rows from before a slot was added end in zeros.
+
+        Returns:
+            int64 arrays of shapes (rows, facts) and (rows, width).
+        """
+        facts = np.frombuffer(self._facts, dtype=np.int64).reshape(-1, len(self.FACTS))
+        blocks = []
+        for narrow, kept in self._charged:
+            block = np.frombuffer(kept, dtype=np.int64).reshape(-1, narrow)
+            blocks.append(np.pad(block, ((0, 0), (0, width - narrow))) if narrow < width else block)
+        charged = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        self.__init__()  # type: ignore[misc]
+        return facts, charged
 
 
 class StepTimeline:
@@ -55,7 +86,7 @@ class StepTimeline:
         self.samples = UNKNOWN_SAMPLES
         self.flags = 0
         self.running_batch = False
-        self.rows: list[StepRow] = []
+        self.rows = StepRows()
         self.outside: list[Outside] = []
         self._warmup = warmup
         self._where = SETUP
@@ -123,9 +154,10 @@ class StepTimeline:
         return self.clock.last_ns
 
     def _end_step(self) -> None:
-        flags = self.flags | (StepFlag.WARMUP if self.step < self._warmup else 0)
-        row = StepRow(self.step, self.epoch, self.batch_idx, self.samples, flags, self.clock.cut())
-        self.rows.append(row)
+        if self.step < self._warmup:
+            self.flags |= StepFlag.WARMUP
+        facts = (self.step, self.epoch, self.batch_idx, self.samples, self.flags)
+        self.rows.append(self.clock, facts)
         self.step += 1
         self.batch_idx += 1
         self.samples = UNKNOWN_SAMPLES

@@ -1,0 +1,123 @@
+"""The callback that is all the others together."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Self, override
+
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.config import GpuProfConfig
+from lightning_gpuprof.errors import ConfigError
+
+
+class GpuProfCallback(Callback):
+    """Says where every millisecond of a training step goes, and what to change.
+
+    `Trainer(callbacks=[GpuProfCallback()])` is all it takes: train as usual, then read the
+    PROFILE tab of TensorBoard or `lightning-gpuprof report`.
+
+    It is made of parts that can be used alone: `PhaseTimer`, `ProfilerSchedule`, `DeferredLoss`
+    and others. A part that fails is switched off for the run; training goes on.
+
+    Args:
+        config: All settings as one object.
+        clock: Returns nanoseconds; tests pass a fake.
+        **settings: Single settings by name, instead of `config`: see `GpuProfConfig`.
+
+    Raises:
+        ConfigError: An unknown setting, or one that cannot work.
+    """
+
+    def __init__(
+        self,
+        config: GpuProfConfig | None = None,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        **settings: Any,
+    ) -> None:
+        if config is not None and settings:
+            raise ConfigError(
+                f"GpuProfCallback got config=... and also {', '.join(settings)}. Pass either."
+            )
+        if config is None:
+            GpuProfConfig.check_names(settings, where="GpuProfCallback")
+            config = GpuProfConfig(**settings)
+        self._compose(config, clock)
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> Self:
+        """Return a callback set as the `profiling:` section of a YAML file says.
+
+        `profiling: null` gives a callback that does nothing.
+
+        Raises:
+            ConfigError: The section cannot be read, or holds an unknown key.
+        """
+        config = GpuProfConfig.from_yaml(path)
+        callback = cls.__new__(cls)
+        callback._compose(config, time.perf_counter_ns)
+        return callback
+
+    def _compose(self, config: GpuProfConfig | None, clock: Callable[[], int]) -> None:
+        self.config = config
+        self.parts: list[Callback] = [] if config is None else _parts(config, clock)
+        self._clock = clock
+        self._output: RunOutput | None = None
+        forward(self, self.parts, but=("setup", "on_fit_end"))
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if self.config is None:
+            return
+        self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
+        self._output.config = self.config.to_dict()
+        for part in self.parts:
+            part.setup(trainer, pl_module, stage)
+
+    @override
+    @guarded
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for part in self.parts[::-1]:
+            part.on_fit_end(trainer, pl_module)
+        if self.config is None or self._output is None or not self.config.report:
+            return
+        if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
+            # Here, not above: the reading side is of no use to the training ranks.
+            from lightning_gpuprof.callbacks.run_report import show_report
+
+            show_report(trainer, self._output.run_dir)
+
+    @override
+    def state_dict(self) -> dict[str, Any]:
+        states = {part.state_key: part.state_dict() for part in self.parts}
+        return {key: state for key, state in states.items() if state}
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for part in self.parts:
+            if part.state_key in state_dict:
+                part.load_state_dict(state_dict[part.state_key])
+
+
+def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
+    """Return the parts that a configuration asks for; the timer is first, see `forward`."""
+    parts: list[Callback] = [
+        PhaseTimer(
+            window=config.window,
+            warmup=config.warmup_steps,
+            console=config.console,
+            scalars=config.scalars,
+            clock=clock,
+        )
+    ]
+    if config.metrics:
+        parts.append(DeferredLoss(config.metrics, window=config.window))
+    return parts

@@ -1,0 +1,222 @@
+"""The one configuration: a frozen dataclass, the same in Python, YAML and LightningCLI."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from lightning_gpuprof.errors import ConfigError
+
+SECTION = "profiling"
+"""The top-level key of a user's own YAML file that is read."""
+
+
+@dataclass(frozen=True)
+class GpuProfConfig:
+    """Everything that can be set.
+
+    The first five set the window of torch.profiler. With none of them given a short default
+    window applies, and a run too short for it simply has no trace. A run must hold
+    `wait + (warmup + active) * (repeat + 1)` units.
+
+    Args:
+        unit: What the schedule counts: "step" (the default) or "epoch".
+        wait: Units skipped once, at the start.
+        warmup: Units of each cycle in which torch.profiler is on but records nothing.
+        active: Units recorded in each cycle.
+        repeat: Further cycles after the first.
+        record_shapes: Whether traces hold the shapes of operators' inputs.
+        profile_memory: Whether traces hold allocations.
+        with_stack: Whether traces hold Python's stack; slow, and traces get large.
+        trace: Whether torch.profiler records at all.
+        window: Steps per record, and per `[PROFILE]` line.
+        warmup_steps: This many first steps are marked as warm-up and left out of medians.
+        console: Whether the `[PROFILE]` lines are shown.
+        scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
+        metrics: Outputs of training_step kept on the device and logged once a window.
+        report: Whether the report is shown when fit ends.
+        overhead_budget: Share of a step's time that marks on the device may cost.
+        log_dir: Where files go instead of the loggers' log dir.
+
+    Raises:
+        ConfigError: A value of the wrong type or out of range.
+    """
+
+    unit: str | None = None
+    wait: int | None = None
+    warmup: int | None = None
+    active: int | None = None
+    repeat: int | None = None
+    record_shapes: bool = True
+    profile_memory: bool = False
+    with_stack: bool = False
+    trace: bool = True
+    window: int = 50
+    warmup_steps: int = 5
+    console: bool = True
+    scalars: bool = True
+    metrics: tuple[str, ...] = ("loss",)
+    report: bool = True
+    overhead_budget: float = 0.005
+    log_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check types and ranges."""
+        if isinstance(self.metrics, list):  # as YAML and the command line give it
+            object.__setattr__(self, "metrics", tuple(self.metrics))
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            _check_type(field.name, getattr(self, field.name), hints[field.name])
+        if not 0 < self.overhead_budget <= 1:
+            raise ConfigError(
+                f"overhead_budget={self.overhead_budget} is no share of a step's time. Pass a "
+                "fraction above 0, such as 0.005 for half a percent."
+            )
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        given = self.schedule()
+        if given.get("unit", "step") not in ("step", "epoch"):
+            raise ConfigError(f"unit={self.unit!r} is unknown. Pass 'step' or 'epoch'.")
+        for name in ("wait", "warmup", "repeat"):
+            if given.get(name, 0) < 0:
+                raise ConfigError(f"{name}={given[name]} is negative. Pass 0 or more.")
+        if given.get("active", 1) < 1:
+            raise ConfigError(
+                f"active={self.active} would never record. Pass 1 or more, or trace=False to "
+                "leave torch.profiler out."
+            )
+
+    def schedule(self) -> dict[str, Any]:
+        """Return the settings of the torch.profiler window that were given."""
+        names = ("unit", "wait", "warmup", "active", "repeat")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def required_units(self) -> int | None:
+        """Return how many steps or epochs a run must hold; None for the default window.
+
+        >>> GpuProfConfig(unit="epoch", wait=3, warmup=1, active=3, repeat=1).required_units()
+        11
+        """
+        if not self.schedule():
+            return None
+        cycle = (self.warmup or 0) + (self.active or 1)
+        return (self.wait or 0) + cycle * ((self.repeat or 0) + 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        return asdict(self) | {"metrics": list(self.metrics)}
+
+    def to_yaml(self) -> str:
+        """Return the settings as the `profiling:` section of a YAML file.
+
+        >>> GpuProfConfig.from_mapping(yaml.safe_load(GpuProfConfig(wait=3).to_yaml())["profiling"])
+        ... == GpuProfConfig(wait=3)
+        True
+        """
+        return yaml.safe_dump({SECTION: self.to_dict()}, sort_keys=False)
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, Any], *, where: str = SECTION) -> "GpuProfConfig":
+        """Return the configuration that a mapping describes.
+
+        Args:
+            settings: By field name.
+            where: What the mapping is, for errors.
+
+        Raises:
+            ConfigError: An unknown key, named with the nearest right one, or a wrong value.
+        """
+        cls.check_names(settings, where=where)
+        return cls(**settings)
+
+    @classmethod
+    def check_names(cls, settings: Mapping[str, Any], *, where: str) -> None:
+        """Refuse settings that do not exist.
+
+        Raises:
+            ConfigError: An unknown key, named with the nearest right one.
+        """
+        known = [field.name for field in fields(cls)]
+        for key in settings:
+            if key not in known:
+                raise ConfigError(f"{where} has no setting {key!r}. {_nearest(str(key), known)}")
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> "GpuProfConfig | None":
+        """Read the `profiling:` section of a user's own YAML file; other sections are theirs.
+
+        Returns:
+            The configuration; the default one where the file has no such section; None for
+            `profiling: null`, which is off.
+
+        Raises:
+            ConfigError: The file or the section cannot be read, or holds an unknown key.
+        """
+        document = _read_yaml(path)
+        if SECTION not in document:
+            near = get_close_matches(SECTION, [str(key) for key in document], n=1, cutoff=0.8)
+            if near:
+                raise ConfigError(
+                    f"{path} has a section {near[0]!r} but none called {SECTION!r}. Rename it."
+                )
+            return cls()
+        section = document[SECTION]
+        if section is None:
+            return None
+        if not isinstance(section, Mapping):
+            raise ConfigError(
+                f"{SECTION}: {section!r} in {path} is no list of settings. Write them below it, "
+                f"such as `wait: 3`, or `{SECTION}: null` for off."
+            )
+        return cls.from_mapping(section, where=f"{SECTION}: in {path}")
+
+
+def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error}. Pass your YAML file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no valid YAML: {error}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{path} holds no sections. Write `{SECTION}:` and settings below it.")
+    return document
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    near = get_close_matches(key, known, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"It has: {', '.join(known)}."
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    allowed = get_args(hint) if _is_union(hint) else (hint,)
+    for kind in allowed:
+        if get_origin(kind) is tuple:
+            if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+                return
+        elif kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return
+        elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+            return
+    wanted = " or ".join(_describe(kind) for kind in allowed)
+    raise ConfigError(f"{name}={value!r} is of the wrong type. Pass {wanted}.")
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) is Union or type(hint).__name__ == "UnionType"
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return "a list of names"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return words.get(kind, "null")
