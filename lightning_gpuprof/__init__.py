@@ -11,10 +11,12 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
+    "ab_test": "lightning_gpuprof.probes.ab_test",
+    "benchmark_latency": "lightning_gpuprof.probes.latency",
 }
 """Each public name and the module that defines it."""
 
-__all__ = ["GpuProfCallback", "__version__"]
+__all__ = ["GpuProfCallback", "__version__", "ab_test", "benchmark_latency"]
 
 
 def __getattr__(name: str) -> Any:
