@@ -5,19 +5,51 @@ TensorBoard imports every installed plugin when it starts.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+    from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+    from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+    from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+    from lightning_gpuprof.callbacks.plan import plan
+    from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+    from lightning_gpuprof.config import GpuProfConfig
+    from lightning_gpuprof.probes.ab_test import ab_test
+    from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.probes.latency import benchmark_latency
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "BatchSizeAdvisor",
+    "DeferredLoss",
+    "DeferredMean",
+    "DeferredScalars",
+    "GpuProfCallback",
+    "GpuProfConfig",
+    "PhaseTimer",
+    "ProfilerSchedule",
+    "__version__",
+    "ab_test",
+    "benchmark_latency",
+    "plan",
+]
+
 _PUBLIC = {
+    "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
+    "DeferredMean": "lightning_gpuprof.probes.deferred",
+    "DeferredScalars": "lightning_gpuprof.probes.deferred",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
     "GpuProfConfig": "lightning_gpuprof.config",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
+    "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
+    "ab_test": "lightning_gpuprof.probes.ab_test",
+    "benchmark_latency": "lightning_gpuprof.probes.latency",
+    "plan": "lightning_gpuprof.callbacks.plan",
 }
 """Each public name and the module that defines it."""
-
-__all__ = ["DeferredLoss", "GpuProfCallback", "GpuProfConfig", "PhaseTimer", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

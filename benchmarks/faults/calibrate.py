@@ -51,4 +51,4 @@ def _rounded(cause: Cause, knob: float) -> float:
 
 def _length(cause: Cause, setup: Setup) -> Setup:
     """Shorten a run to one period of 60 steps, which nothing in the suite exceeds."""
-    return setup if cause.grows else replace(setup, warm_steps=20, timed_steps=60)
+    return setup if cause.full_length else replace(setup, warm_steps=20, timed_steps=60)

@@ -1,7 +1,9 @@
 """What a cause is: a fault with a knob, the same run with its fix, and what should be said."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from workload import Setup
 
@@ -20,8 +22,10 @@ class Cause:
         knob: What the knob is, with its unit.
         guess: A knob that costs very roughly a millisecond per step: where calibration begins.
         whole: The knob is a whole number.
-        grows: The cost of a step grows with the steps before it, so that calibration takes
-            runs of full length.
+        full_length: Calibration takes runs of full length, as the cost of a step depends on how
+            many there are.
+        advised: The fault with nothing but the loader changed, where the report's change may be
+            other loader settings: the fix that is then measured is the one proposed.
         advice_says: A regular expression that the advice or change must match where the id
             alone could still advise the wrong thing.
     """
@@ -34,10 +38,24 @@ class Cause:
     knob: str
     guess: float
     whole: bool = False
-    grows: bool = False
+    full_length: bool = False
+    advised: Callable[[float], Setup] | None = None
     also: tuple[str, ...] = ()
     advice_says: str | None = None
 
     def accepts(self, finding_id: str) -> bool:
         """Tell whether a finding of this id names the cause."""
         return finding_id == self.finding or finding_id in self.also
+
+    def remedy(self, finding: Mapping[str, Any] | None, knob: float) -> Setup:
+        """Return the run to measure the saving by: as the finding proposes, else `fixed`.
+
+        A prediction is one for the change that comes with it. Where that change is a number of
+        workers, which can be applied without reading the code, it is applied.
+        """
+        proposed = re.search(r"num_workers=(\d+)", (finding or {}).get("change") or "")
+        if self.advised is None or proposed is None:
+            return self.fixed(knob)
+        setup, workers = self.advised(knob), int(proposed[1])
+        loader = {**setup.loader, "num_workers": workers, "persistent_workers": workers > 0}
+        return replace(setup, loader=loader)

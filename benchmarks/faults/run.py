@@ -54,10 +54,11 @@ class Suite:
     def verdict(self, cause: Cause, share: float) -> Verdict:
         knob = self.knob(cause, share)
         said = self.said(cause.name, knob)
+        named = next((one for one in said if cause.accepts(one["id"])), None)
         steps = interleaved(
             {
                 "faulty": lambda: self.step_ns(cause.faulty(knob)),
-                "fixed": lambda: self.step_ns(cause.fixed(knob)),
+                "fixed": lambda: self.step_ns(cause.remedy(named, knob)),
             },
             rounds=self.rounds,
         )

@@ -47,7 +47,7 @@ def _row(verdict: Verdict) -> str:
     span = "-" if predicted is None else f"{_ms(predicted[0])} to {_ms(predicted[1])}"
     inside = {True: "yes", False: "no", None: "-"}[verdict.inside]
     return (
-        f"| {verdict.case} | {verdict.saved_ns / faulty:.0%} | {_ms(faulty)} | {first} | {right} "
+        f"| {verdict.case} | {verdict.wanted_frac:.0%} | {_ms(faulty)} | {first} | {right} "
         f"| {span} | {_ms(verdict.saved_ns)} | {inside} |"
     )
 

@@ -8,10 +8,12 @@ from typing import Any
 from typing_extensions import Self, override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.dispatch import forward
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -118,6 +120,17 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             clock=clock,
         )
     ]
+    if config.trace:
+        parts.append(
+            ProfilerSchedule(
+                **config.schedule(),
+                record_shapes=config.record_shapes,
+                profile_memory=config.profile_memory,
+                with_stack=config.with_stack,
+                clock=clock,
+            )
+        )
     if config.metrics:
         parts.append(DeferredLoss(config.metrics, window=config.window))
+    parts.append(BatchSizeAdvisor(window=config.window, console=config.console))
     return parts

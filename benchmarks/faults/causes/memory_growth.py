@@ -53,5 +53,5 @@ CAUSE = Cause(
     knob="kept values per step, in batches of predictions (8 KiB)",
     guess=2,
     whole=True,
-    grows=True,
+    full_length=True,
 )

@@ -68,6 +68,7 @@ CAUSE = Cause(
     fix="keep the rows as tensors and pad them with pad_sequence",
     faulty=faulty,
     fixed=fixed,
+    advised=faulty,
     knob="tokens in the longest row",
     guess=400,
 )

@@ -52,6 +52,7 @@ CAUSE = Cause(
     fix="unpack the data set once, before training",
     faulty=partial(run, Packed),
     fixed=partial(run, Unpacked),
+    advised=partial(run, Packed),
     knob="samples per record",
     guess=1_000,
 )

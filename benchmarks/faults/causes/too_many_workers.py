@@ -55,6 +55,7 @@ CAUSE = Cause(
     fix="num_workers=0: making the batch is cheaper than sending it",
     faulty=partial(run, 4),
     fixed=partial(run, 0),
+    advised=partial(run, 4),
     knob="small tensors per batch",
     guess=10,
     whole=True,

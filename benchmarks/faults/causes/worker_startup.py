@@ -1,4 +1,4 @@
-"""The data worker starts anew each epoch and reads an index first; the fix keeps it alive."""
+"""Epochs are short and the data worker starts anew for each; the fix keeps it alive."""
 
 import json
 from functools import partial
@@ -7,15 +7,15 @@ from typing import Any
 from cause import Cause
 from workload import Rows, Setup
 
-EPOCH_STEPS = 60
+TIMED, RECORDS = 360, 20_000
 
 
 class Indexed(Rows):
     """A table whose worker parses a JSON index of the records before its first item."""
 
-    def __init__(self, count: int, *, entries: int) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__(count)
-        records = [{"id": number, "shard": f"{number % 97:05d}"} for number in range(entries)]
+        records = [{"id": number, "shard": f"{number % 97:05d}"} for number in range(RECORDS)]
         self.text = json.dumps(records)
         self.index: list[Any] | None = None
 
@@ -26,10 +26,17 @@ class Indexed(Rows):
 
 
 def run(persistent: bool, knob: float) -> Setup:
+    """Train in epochs of a whole number of steps that divides the timed ones."""
+    length = min(
+        (steps for steps in range(1, TIMED + 1) if TIMED % steps == 0),
+        key=lambda steps: abs(TIMED / steps - knob),
+    )
     return Setup(
-        dataset=partial(Indexed, entries=round(knob)),
+        dataset=Indexed,
         loader={"num_workers": 1, "persistent_workers": persistent},
-        epoch_steps=EPOCH_STEPS,
+        epoch_steps=length,
+        warm_steps=20,
+        timed_steps=TIMED,
     )
 
 
@@ -39,6 +46,8 @@ CAUSE = Cause(
     fix="persistent_workers=True",
     faulty=partial(run, False),
     fixed=partial(run, True),
-    knob="entries of the index that a worker reads first",
-    guess=30_000,
+    knob="epochs in 360 steps",
+    guess=3,
+    whole=True,
+    full_length=True,
 )

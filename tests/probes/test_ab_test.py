@@ -1,0 +1,121 @@
+import pytest
+import torch
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.ab_test import ab_test, bootstrap_speedup
+
+
+class FakeClock:
+    def __init__(self):
+        self.now_ns = 0
+
+    def __call__(self):
+        return self.now_ns
+
+
+def version(clock, took_ns, returns=lambda x: x * 2, log=None):
+    def call(x):
+        clock.now_ns += took_ns
+        if log is not None:
+            log.append(took_ns)
+        return returns(x)
+
+    return call
+
+
+def run(slow_ns, fast_ns, *, returns=lambda x: x * 2, inputs=None, **options):
+    clock = FakeClock()
+    inputs = torch.ones(4) if inputs is None else inputs
+    return ab_test(
+        version(clock, slow_ns),
+        version(clock, fast_ns, returns),
+        inputs,
+        warmup=1,
+        iterations=20,
+        clock=clock,
+        **options,
+    )
+
+
+def test_a_version_that_agrees_and_is_faster_says_so():
+    result = run(4_000_000, 2_000_000)
+
+    assert result.correct
+    assert result.faster
+    assert (result.speedup_low, result.speedup, result.speedup_high) == (2, 2, 2)
+    assert str(result) == "The optimized version agrees and takes 50 % less time (50 to 50)."
+
+
+def test_a_slower_version_says_so():
+    result = run(2_000_000, 3_000_000)
+
+    assert not result.faster
+    assert str(result) == "The optimized version agrees and takes 50 % more time (50 to 50)."
+
+
+def test_no_difference_is_said_as_such():
+    result = run(2_000_000, 2_000_000)
+
+    assert "no difference in time over 20 calls" in str(result)
+
+
+def test_a_wrong_version_is_wrong_however_fast():
+    result = run(4_000_000, 1_000_000, returns=lambda x: x * 2.5)
+
+    assert not result.correct
+    assert result.agreement.max_error == 0.5
+    assert "wrong (result: 4 of 4 values differ, by up to 0.5)" in str(result)
+
+
+def test_the_tolerance_decides_what_is_wrong():
+    def off(x):
+        return x * 2 + 0.02
+
+    assert run(2, 1, returns=off).correct
+    assert not run(2, 1, returns=off, tolerance=1e-3).correct
+
+
+def test_the_versions_take_turns_and_neither_always_goes_first():
+    clock, log = FakeClock(), []
+    ab_test(
+        version(clock, 1, log=log),
+        version(clock, 2, log=log),
+        torch.ones(1),
+        warmup=1,
+        iterations=4,
+        clock=clock,
+    )
+
+    assert log[4:] == [1, 2, 2, 1, 1, 2, 2, 1]  # behind one comparison and one first call each
+
+
+def test_a_version_that_writes_into_its_inputs_does_not_spoil_the_comparison():
+    result = ab_test(
+        lambda x: x.mul_(2), lambda x: x * 2, torch.full((3,), 5.0), warmup=1, iterations=2
+    )
+
+    assert result.correct
+
+
+def test_random_versions_are_compared_under_the_same_random_state():
+    dropout = torch.nn.functional.dropout
+
+    assert ab_test(dropout, dropout, torch.ones(1000), warmup=1, iterations=2).correct
+
+
+def test_several_inputs_are_positional_arguments():
+    result = ab_test(torch.add, lambda a, b: b + a, (torch.ones(2), 3), warmup=1, iterations=2)
+
+    assert result.correct
+
+
+def test_no_iterations_are_refused():
+    with pytest.raises(ConfigError, match="iterations=0"):
+        ab_test(torch.square, torch.square, torch.ones(1), iterations=0)
+
+
+def test_noisy_pairs_widen_the_interval_around_one():
+    noisy = [10, 14, 8, 12, 9, 15, 7, 11] * 4
+    low, high = bootstrap_speedup(noisy, list(reversed(noisy)))
+
+    assert low < 1 < high

@@ -1,0 +1,155 @@
+import pytest
+import torch
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.latency import DeviceTimer, benchmark_latency
+
+
+class FakeClock:
+    def __init__(self):
+        self.now_ns = 0
+
+    def __call__(self):
+        return self.now_ns
+
+
+def takes(clock, times_ns):
+    """Return a function whose calls take the given times, one after the other."""
+    left = iter(times_ns)
+
+    def call():
+        clock.now_ns += next(left)
+
+    return call
+
+
+def test_every_figure_is_of_the_timed_calls_alone():
+    clock = FakeClock()
+    times = [9_000_000, 5_000_000, *(number * 1_000_000 for number in range(1, 101))]
+
+    latency = benchmark_latency(takes(clock, times), warmup=2, iterations=100, clock=clock)
+
+    assert latency.mean_ms == 50.5
+    assert latency.median_ms == 50.5
+    assert latency.min_ms == 1
+    assert latency.max_ms == 100
+    assert latency.p95_ms == 95
+    assert latency.std_ms == pytest.approx(29.011, abs=1e-3)
+    assert len(latency.times_ns) == latency.iterations == 100
+
+
+def test_the_first_call_with_its_compilation_is_given_apart():
+    clock = FakeClock()
+
+    latency = benchmark_latency(
+        takes(clock, [700_000_000, *[2_000_000] * 5]), warmup=3, iterations=3, clock=clock
+    )
+
+    assert latency.first_call_ms == 700
+    assert latency.max_ms == 2
+
+
+def test_one_iteration_has_no_deviation():
+    clock = FakeClock()
+
+    latency = benchmark_latency(takes(clock, [1, 1_000_000]), warmup=1, iterations=1, clock=clock)
+
+    assert (latency.std_ms, latency.p95_ms) == (0, 1)
+
+
+@pytest.mark.parametrize("option", ["warmup", "iterations"])
+def test_no_call_at_all_is_an_error_that_says_what_works(option):
+    with pytest.raises(ConfigError, match=rf"{option}=0 .* Pass 1 or more"):
+        benchmark_latency(sorted, [1], **{option: 0})
+
+
+def test_arguments_reach_the_function():
+    seen = []
+
+    benchmark_latency(lambda *args: seen.append(args), 1, "two", warmup=1, iterations=2)
+
+    assert seen == [(1, "two")] * 3
+
+
+class JaxLikeArray:
+    """Ready only some time after the call returned."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def block_until_ready(self):
+        self.clock.now_ns += 3_000_000
+        return self
+
+
+def test_results_that_can_be_waited_for_are_waited_for_within_the_time():
+    clock = FakeClock()
+
+    latency = benchmark_latency(
+        lambda: {"out": (JaxLikeArray(clock), 1)}, warmup=1, iterations=4, clock=clock
+    )
+
+    assert latency.min_ms == latency.max_ms == 3
+    assert latency.clock == "host"
+
+
+class FakeStream:
+    """A device that takes a queue of work, with the events between."""
+
+    def __init__(self):
+        self.now_ms = 0.0
+        self.waits = 0
+
+    def event(self):
+        return FakeEvent(self)
+
+
+class FakeEvent:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def record(self):
+        self.at_ms = self.stream.now_ms
+
+    def synchronize(self):
+        self.stream.waits += 1
+
+    def elapsed_time(self, later):
+        return later.at_ms - self.at_ms
+
+
+def test_device_events_are_the_clock_where_there_is_a_device():
+    stream, host = FakeStream(), FakeClock()
+
+    def call():
+        stream.now_ms += 1.5  # the host takes no time: it only queues
+
+    timer = DeviceTimer(stream.event)
+    latency = benchmark_latency(call, warmup=2, iterations=4, timer=timer, clock=host)
+
+    assert latency.median_ms == 1.5
+    assert latency.clock == "device events"
+    assert stream.waits == 5  # one wait per call behind the first
+
+
+def test_calls_that_compile_are_counted(monkeypatch):
+    import torch._dynamo.utils as dynamo
+
+    counters = {"stats": {"unique_graphs": 7}}
+    monkeypatch.setattr(dynamo, "counters", counters)
+    lengths = iter(range(100))
+
+    def call():
+        if next(lengths) in (0, 4):
+            counters["stats"]["unique_graphs"] += 1
+
+    latency = benchmark_latency(call, warmup=2, iterations=6)
+
+    assert latency.compiled_count == 1
+
+
+def test_the_dictionary_leaves_out_the_single_times():
+    figures = benchmark_latency(torch.square, torch.ones(2), warmup=1, iterations=2).as_dict()
+
+    assert "times_ns" not in figures
+    assert {"mean_ms", "median_ms", "std_ms", "min_ms", "max_ms", "p95_ms"} <= set(figures)
