@@ -167,6 +167,14 @@ class RunOutput:
                     RuntimeWarning,
                     stacklevel=3,
                 )
+            elif self._failures == _MAX_FAILURES:
+                self._writer = RecordWriter(self.run_dir, rank=self.rank)
+                warnings.warn(
+                    f"lightning_gpuprof gives {self.run_dir} up: what was measured since it could "
+                    "last be written is dropped, and nothing more is recorded in this run.",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
         else:
             self._failures = 0
 

@@ -1,0 +1,169 @@
+import copy
+import pickle
+import sys
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LightningCLI
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+import lightning_gpuprof
+from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
+from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+
+
+@pytest.fixture
+def fit(tmp_path):
+    def train(*callbacks, model=None, **options):
+        defaults = {
+            "max_epochs": 1,
+            "limit_train_batches": 12,
+            "limit_val_batches": 2,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "accelerator": "cpu",
+            "default_root_dir": tmp_path,
+        }
+        trainer = Trainer(callbacks=list(callbacks), **(defaults | options))
+        trainer.fit(model or BoringModel())
+        return trainer
+
+    return train
+
+
+def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
+    callback = GpuProfCallback(trace=False, window=5)
+
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        trainer = fit(callback)
+
+    session = read_run(trainer.log_dir)[0].sessions[0]
+    assert session.steps == 12
+    assert session.end.status == "finished"
+    assert session.start.config["window"] == 5
+    said = [record.getMessage() for record in caplog.records if record.name == "lightning_gpuprof"]
+    assert sum(line.startswith("[PROFILE] data:") for line in said) == 3
+    assert "WHERE A STEP GOES" in said[-1]
+
+
+def test_findings_reach_tensorboard_as_text_and_medians_as_scalars(fit):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    trainer = fit(GpuProfCallback(trace=False, console=False, window=5))
+
+    events = EventAccumulator(trainer.log_dir).Reload()
+    assert "gpuprof/step_ms" in events.Tags()["scalars"]
+    assert "gpuprof/findings/text_summary" in events.Tags()["tensors"]
+
+
+def test_hooks_that_no_part_has_cost_nothing():
+    callback = GpuProfCallback(trace=False)
+
+    assert callback.on_after_backward is None
+    assert any(callable(getattr(callback, hook)) for hook in PER_BATCH_HOOKS)
+
+
+def test_the_timer_ends_last_so_that_it_times_the_others(fit):
+    callback = GpuProfCallback(trace=False)
+
+    assert isinstance(callback.parts[0], PhaseTimer)
+    assert callback.on_train_batch_end.methods[-1].__self__ is callback.parts[0]
+
+
+def test_a_config_and_settings_are_the_same():
+    assert GpuProfCallback(window=7).config == GpuProfCallback(GpuProfConfig(window=7)).config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"windw": 5}, "Did you mean 'window'"),
+        ({"config": GpuProfConfig(), "window": 5}, "Pass either"),
+        ({"active": 0}, "would never record"),
+        ({"window": 0}, "would never write"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        GpuProfCallback(**arguments)
+
+
+def test_yaml_sets_it_and_null_switches_it_off(fit, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("profiling: {window: 3, trace: false}")
+    assert GpuProfCallback.from_yaml(path).config.window == 3
+
+    path.write_text("profiling: null")
+    trainer = fit(GpuProfCallback.from_yaml(path))
+
+    assert not list((tmp_path / "lightning_logs").rglob("rank0.jsonl"))
+    assert type(trainer.profiler).__name__ == "PassThroughProfiler"
+
+
+def test_lightning_cli_takes_it_with_its_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    cli = LightningCLI(
+        BoringModel,
+        args=[
+            "fit",
+            f"--trainer.default_root_dir={tmp_path}",
+            "--trainer.max_steps=3",
+            "--trainer.limit_val_batches=0",
+            "--trainer.enable_progress_bar=false",
+            "--trainer.callbacks+=lightning_gpuprof.GpuProfCallback",
+            "--trainer.callbacks.wait=1",
+            "--trainer.callbacks.active=1",
+            "--trainer.callbacks.trace=false",
+            "--trainer.callbacks.metrics=[loss]",
+        ],
+    )
+
+    (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
+    assert (callback.config.wait, callback.config.active) == (1, 1)
+    assert callback.config.metrics == ("loss",)
+    assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
+
+
+def test_weights_are_the_same_to_the_bit(fit):
+    def weights(*callbacks):
+        torch.manual_seed(0)
+        model = BoringModel()
+        fit(*callbacks, model=model, max_epochs=2)
+        return model.layer.weight.detach()
+
+    assert torch.equal(weights(GpuProfCallback(trace=False)), weights())
+
+
+def test_it_can_be_copied_and_pickled(fit):
+    callback = GpuProfCallback(window=5, trace=False)
+    fit(callback)
+
+    for again in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+        assert again.config == callback.config
+        assert fit(again).state.finished
+
+
+def test_parts_keep_their_state_across_a_resume(fit, tmp_path):
+    trainer = fit(GpuProfCallback(trace=False))
+    checkpoint = trainer.checkpoint_callback.best_model_path
+
+    again = Trainer(
+        max_epochs=2,
+        limit_train_batches=12,
+        limit_val_batches=0,
+        callbacks=[GpuProfCallback(trace=False, report=False)],
+        default_root_dir=tmp_path,
+        enable_progress_bar=False,
+    )
+    again.fit(BoringModel(), ckpt_path=checkpoint)
+
+    assert again.state.finished
+    assert read_run(again.log_dir)[0].sessions[0].steps == 12
+
+
+def test_public_names_exist():
+    for name in lightning_gpuprof.__all__:
+        assert getattr(lightning_gpuprof, name) is not None

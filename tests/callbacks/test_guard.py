@@ -1,0 +1,80 @@
+import pytest
+
+from lightning_gpuprof.callbacks.guard import attempt, guarded, is_disabled
+from lightning_gpuprof.errors import ConfigError
+
+
+class Output:
+    step = 7
+
+    def __init__(self):
+        self.records = []
+
+    def write(self, record):
+        self.records.append(record)
+
+
+class Probe:
+    def __init__(self, error):
+        self.error = error
+        self.calls = []
+        self.released = 0
+        self._output = Output()
+
+    @guarded
+    def setup(self):
+        self.calls.append("setup")
+
+    @guarded
+    def hook(self):
+        self.calls.append("hook")
+        raise self.error
+
+    @guarded
+    def teardown(self):
+        self.calls.append("teardown")
+
+    def _release(self):
+        self.released += 1
+
+
+def test_a_failure_switches_the_probe_off_once_and_says_so():
+    probe = Probe(ValueError("boom"))
+
+    with pytest.warns(RuntimeWarning, match=r"Probe failed and is off[\s\S]*ValueError: boom"):
+        probe.hook()
+    probe.hook()
+
+    assert probe.calls == ["hook"]
+    assert probe.released == 1
+    assert is_disabled(probe)
+    (record,) = probe._output.records
+    assert (record.probe, record.step, record.error) == ("Probe", 7, "ValueError: boom")
+    assert "in hook" in record.traceback
+
+
+def test_sessions_still_end_and_the_next_run_begins_afresh():
+    probe = Probe(ValueError("boom"))
+    with pytest.warns(RuntimeWarning, match="Probe failed"):
+        probe.hook()
+
+    probe.teardown()
+    probe.setup()
+
+    assert probe.calls == ["hook", "teardown", "setup"]
+    assert not is_disabled(probe)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), ConfigError("no")])
+def test_what_the_user_must_see_passes(error):
+    probe = Probe(error)
+
+    with pytest.raises(type(error)):
+        probe.hook()
+
+    assert not is_disabled(probe)
+
+
+def test_an_absent_fact_is_the_other_value():
+    assert attempt(lambda: 1 / 0, None) is None
+    assert attempt(lambda: 1, None) == 1

@@ -1,0 +1,81 @@
+import pytest
+
+from lightning_gpuprof.config import GpuProfConfig
+from lightning_gpuprof.errors import ConfigError
+
+DOCUMENTED = """
+model:
+  width: 128
+profiling:
+  unit: epoch
+  wait: 3
+  warmup: 1
+  active: 3
+  repeat: 1
+  record_shapes: true
+  profile_memory: true
+  with_stack: false
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text):
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_the_documented_section_is_read_and_other_sections_are_the_users(write):
+    config = GpuProfConfig.from_yaml(write(DOCUMENTED))
+
+    assert config == GpuProfConfig(
+        unit="epoch", wait=3, warmup=1, active=3, repeat=1, profile_memory=True
+    )
+    assert config.required_units() == 11
+
+
+def test_yaml_and_config_are_the_same(write):
+    config = GpuProfConfig(wait=5, metrics=("loss", "kl"), log_dir="x", overhead_budget=0.01)
+
+    assert GpuProfConfig.from_yaml(write(config.to_yaml())) == config
+
+
+def test_null_is_off(write):
+    assert GpuProfConfig.from_yaml(write("profiling: null")) is None
+
+
+@pytest.mark.parametrize("text", ["", "model: {}"])
+def test_without_the_section_the_defaults_hold(write, text):
+    assert GpuProfConfig.from_yaml(write(text)) == GpuProfConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("profiling: {wiat: 3}", "Did you mean 'wait'"),
+        ("profiling: {record_shape: true}", "Did you mean 'record_shapes'"),
+        ("profiling: {zzz: true}", "It has: unit, wait"),
+        ("profilling: {wait: 3}", "has a section 'profilling'"),
+        ("profiling: [1]", "no list of settings"),
+        ("profiling: {wait: soon}", "wait='soon' is of the wrong type. Pass a whole number"),
+        ("profiling: {wait: true}", "wait=True is of the wrong type"),
+        ("profiling: {metrics: loss}", "a list of names"),
+        ("profiling: {active: 0}", "active=0 would never record"),
+        ("profiling: {repeat: -1}", "repeat=-1 is negative"),
+        ("profiling: {unit: day}", "unit='day' is unknown"),
+        ("profiling: {overhead_budget: 0}", "overhead_budget=0"),
+        ("profiling: {wait: [", "no valid YAML"),
+        ("just text", "holds no sections"),
+    ],
+)
+def test_what_cannot_work_is_said(write, text, said):
+    with pytest.raises(ConfigError, match="(?s).*" + said.replace("(", r"\(")):
+        GpuProfConfig.from_yaml(write(text))
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        GpuProfConfig.from_yaml(tmp_path / "none.yaml")
