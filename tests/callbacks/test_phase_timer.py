@@ -48,6 +48,18 @@ def test_every_planted_delay_is_charged_to_its_own_phase_and_name(
         assert measured.part_ns(f"{phase}/{name}") == clock.planted[phase, name]
 
 
+def test_real_delays_are_charged_to_their_phases_too(planted, tmp_path):
+    clock = planted.RealClock()
+    timer = PhaseTimer(window=4, console=False, clock=clock)
+
+    planted.fit(timer, clock, tmp_path)
+
+    measured = planted.sessions(timer)[0]
+    measured.check_sums()
+    for phase, delay in planted.planted_by_phase(clock).items():
+        assert measured.phase_ns()[phase] >= delay
+
+
 @pytest.mark.parametrize(
     "options",
     [
