@@ -1,0 +1,128 @@
+"""On a CUDA or ROCm device: nothing here may make the host wait."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+from lightning_gpuprof.probes.deferred import DeferredScalars
+from lightning_gpuprof.probes.memory import memory_probe
+from lightning_gpuprof.probes.scalar_log import ScalarLog
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Advice, Memory, Scalars
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
+]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64]
+
+
+@pytest.fixture
+def no_sync():
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def fit(tmp_path, *callbacks, model=None, batches=60):
+    trainer = Trainer(
+        max_epochs=1,
+        limit_train_batches=batches,
+        limit_val_batches=0,
+        accelerator="gpu",
+        devices=1,
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        logger=CSVLogger(tmp_path),
+        callbacks=list(callbacks),
+    )
+    trainer.fit(model or BoringModel())
+    return trainer, read_run(trainer.logger.log_dir)[0].sessions[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_are_those_of_item_without_a_sync_per_step(dtype):
+    values = [(torch.randn((), device="cuda") * 100).to(dtype) for _ in range(10)]
+    expected = [float(value.item()) for value in values]
+    log = ScalarLog(["loss"], window=5)
+    log.add(-1, {"loss": values[0]})  # makes the buffers
+    log.drain()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step, value in enumerate(values):
+            log.add(step, {"loss": value})
+            log.arrived()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    got = [value for batch in log.drain() for value in batch.values["loss"]]
+    assert got == expected[-len(got) :]
+
+
+def test_sums_are_read_a_window_later_without_a_sync(no_sync):
+    acc = DeferredScalars()
+    for _ in range(3):
+        acc["kl"] += torch.full((), 0.5, device="cuda")
+    pending = acc.start_copy()
+    torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    assert pending.ready()
+    assert pending.result() == {"kl": 1.5}
+
+
+def test_a_fit_with_deferred_loss_does_not_sync_per_step(tmp_path):
+    class Strict(BoringModel):
+        """Any sync from the tenth step on is an error."""
+
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 10:
+                torch.cuda.set_sync_debug_mode("error")
+            return super().training_step(batch, batch_idx)
+
+        def on_train_epoch_end(self):
+            torch.cuda.set_sync_debug_mode("default")
+
+    try:
+        _, session = fit(tmp_path, DeferredLoss(window=20), model=Strict())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert sum(len(record.steps) for record in session.all(Scalars)) == 60
+
+
+def test_a_trace_holds_the_kernels_of_its_steps(tmp_path):
+    trainer, _ = fit(tmp_path, ProfilerSchedule(wait=5, warmup=2, active=3))
+    folder = Path(trainer.logger.log_dir) / "plugins" / "gpuprof"
+    [path] = folder.glob("*.pt.trace.json.gz")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    assert {event.get("cat") for event in events} >= {"kernel", "cuda_runtime", "user_annotation"}
+    assert path.with_name(path.name + ".analysis.json").exists()
+
+
+def test_memory_and_a_suggestion_are_recorded(tmp_path):
+    _, session = fit(tmp_path, BatchSizeAdvisor(window=10, warmup=2))
+    readings = session.all(Memory)
+    assert readings
+    assert readings[0].total_bytes == torch.cuda.get_device_properties(0).total_memory
+    assert session.all(Advice)
+
+
+def test_peaks_begin_anew_with_each_reading():
+    probe = memory_probe(torch.device("cuda", 0))
+    big = torch.empty(64 * 2**20, dtype=torch.uint8, device="cuda")
+    probe.read()
+    del big
+    probe.read()
+    reading = probe.read()
+    assert reading.peak_allocated_bytes == reading.allocated_bytes
