@@ -13,6 +13,7 @@ from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int64, Timeline
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,
 `python` a thread on which nothing but a step was recorded."""
+BATCH_EVENTS = 1 << 17
 _DATA_WAIT = re.compile(
     r"enumerate\(DataLoader\)|DataLoaderIter|train_dataloader_next|val_dataloader_next"
     r"|_next_data|DataPipe.*__next__|dataloader.*next",
@@ -33,37 +34,63 @@ def activity_within(
         thread: Index of the thread.
         windows: Disjoint and sorted; some may be empty.
     """
-    at, begins = _boundaries(timeline, nesting, own, thread, windows)
-    # Each window is cut at the boundaries inside it; the piece before the first of them belongs
-    # to what began last before the window.
+    rows = np.flatnonzero(timeline.host.thread == thread)
+    starts = timeline.host.start_ns[rows]
+    # In batches, for the memory's sake: a batch holds about so many events.
+    low = np.searchsorted(starts, windows.start)
+    high = np.searchsorted(starts, windows.end)
+    result = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int64)
+    first = 0
+    while first < len(windows):
+        last = int(np.searchsorted(high, low[first] + BATCH_EVENTS))
+        last = min(max(last, first + 1), len(windows))
+        batch = Spans(windows.start[first:last], windows.end[first:last])
+        inside = rows[low[first] : high[last - 1]]
+        before = _ancestry(nesting, rows[low[first] - 1]) if low[first] else []
+        near = np.concatenate((np.array(before[::-1], dtype=np.int64), inside))
+        result[:, first:last] = _spent(*_boundaries(timeline, nesting, own, near), batch)
+        first = last
+    return result
+
+
+def _ancestry(nesting: Nesting, row: int) -> list[int]:
+    """Return a row and all rows around it, innermost first."""
+    found = []
+    while row >= 0:
+        found.append(row)
+        row = int(nesting.parent[row])
+    return found
+
+
+def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:
+    """Return the time in each activity (rows) in each window (columns).
+
+    Each window is cut at the boundaries inside it; the piece before the first of them belongs to
+    what began last before the window.
+    """
     low = np.searchsorted(at, windows.start, side="right")
     high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
     pieces = high - low + 1
     first = np.cumsum(pieces) - pieces
     window = np.repeat(np.arange(len(low)), pieces)
     boundary = np.arange(len(window)) - first[window] + low[window] - 1
-    start = np.maximum(at[np.maximum(boundary, 0)], windows.start[window])
+    at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # found by index -1
+    start = at[boundary]
     start[first] = windows.start
     end = np.append(start[1:], 0)
     end[first + pieces - 1] = windows.end
-    activity = np.where(boundary < 0, _PYTHON, begins[np.maximum(boundary, 0)])
-    cell = activity.astype(np.int64) * len(low) + window
+    cell = begins[boundary].astype(np.int64) * len(low) + window
     spent = np.bincount(cell, weights=end - start, minlength=len(ACTIVITIES) * len(low))
     result: Int64 = spent.astype(np.int64).reshape(len(ACTIVITIES), len(low))
     return result
 
 
-def _boundaries(
-    timeline: Timeline, nesting: Nesting, own: Int8, thread: int, windows: Spans
-) -> tuple[Int64, Int64]:
-    """Return when the innermost event of a thread changes, and the activity that begins then."""
-    host = timeline.host
-    rows = np.flatnonzero((host.thread == thread) & (nesting.end_ns > host.start_ns))
-    start, end = host.start_ns[rows], nesting.end_ns[rows]
-    near = (end >= windows.start[0]) & (start <= windows.end[-1])
-    rows, start, end = rows[near], start[near], end[near]
+def _boundaries(timeline: Timeline, nesting: Nesting, own: Int8, rows: Int64) -> tuple[Int64, Int8]:
+    """Return when the innermost of some events changes, and the activity that begins then."""
+    rows = rows[nesting.end_ns[rows] > timeline.host.start_ns[rows]]
+    start, end = timeline.host.start_ns[rows], nesting.end_ns[rows]
     outer = nesting.parent[rows]
-    around = np.where(outer >= 0, own[outer], _PYTHON)
+    around = np.where(outer >= 0, own[outer], np.int8(_PYTHON))
     level = nesting.depth[rows].astype(np.int64)
     # At one moment: inner events end before outer ones, then outer ones start before inner ones.
     rank = np.concatenate((-level - 1, level + 1))

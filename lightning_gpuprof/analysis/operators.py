@@ -1,5 +1,6 @@
 """Operators by name: host time, and the device time of what they launched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,20 +50,15 @@ def operator_table(
     rows = np.flatnonzero(is_op)
     if not len(rows):
         return ()
-    inner = of_category(host, "cpu_op", "user_annotation")
-    length = nesting.end_ns - host.start_ns
-    own = length - nesting.children_sum(np.where(inner, length, 0))
     group, names = host.name[rows], len(timeline.names)
     count = np.bincount(group, minlength=names)
-    outermost = ~_inside_own_name(host.name, nesting.parent, rows)
-    total = summed(group, host.dur_ns[rows] * outermost, names)
-    self_time = summed(group, own[rows], names)
-    device = _device_time(timeline, nesting, launches, is_op) if len(timeline.device) else None
-    by_name: list[Int64 | None] = [None] * 3
-    if device:
-        inside, direct, events = (column[rows] for column in device)
-        columns = (inside * outermost, direct, events)
-        by_name = [summed(group, column, names) for column in columns]
+    outermost = is_op.copy()
+    outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
+    total = summed(group, host.dur_ns[rows] * outermost[rows], names)
+    self_time = _self_time(timeline, nesting, is_op)
+    by_name: Sequence[Int64 | None] = (None, None, None)
+    if len(timeline.device):
+        by_name = _device_time(timeline, nesting, launches, is_op, outermost)
     table = [
         OperatorStats(
             timeline.names[i],
@@ -88,15 +84,35 @@ def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
     return inside
 
 
+def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
+    """Return by name the time of operators less that of the operators and regions in them."""
+    host, names = timeline.host, len(timeline.names)
+    rows = np.flatnonzero(of_category(host, "cpu_op", "user_annotation"))
+    length = nesting.end_ns[rows] - host.start_ns[rows]
+    around = nesting.parent[rows]
+    inside = (around >= 0) & is_op[around]
+    whole = summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
+    return whole - summed(host.name[around[inside]], length[inside], names)
+
+
 def _device_time(
-    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask
+    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask, outermost: Mask
 ) -> tuple[Int64, Int64, Int64]:
-    """Return device time inside, device time of its own and events of its own, per host row."""
-    op_of_row = nesting.inherited(np.where(is_op, np.arange(len(is_op)), -1))
+    """Return by name: device time inside, device time of its own, device events of its own."""
+    name, names = timeline.host.name, len(timeline.names)
     launched = launches.call >= 0
-    owner = op_of_row[launches.call[launched]]
-    dur = timeline.device.dur_ns[launched][owner >= 0]
-    owner = owner[owner >= 0]
-    own = summed(owner, dur, len(is_op))
-    events: Int64 = np.bincount(owner, minlength=len(is_op))
-    return nesting.subtree_sum(own), own, events
+XX
+    inside = np.zeros(names, dtype=np.int64)
+    own, events = inside.copy(), inside.copy()
+    claimed = np.zeros(len(row), dtype=np.bool_)
+    while len(row):
+        op = is_op[row]
+        direct = op & ~claimed
+        own += summed(name[row[direct]], dur[direct], names)
+        events += np.bincount(name[row[direct]], minlength=names)
+        whole = outermost[row]
+        inside += summed(name[row[whole]], dur[whole], names)
+        around = nesting.parent[row]
+        up = around >= 0
+        claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
+    return inside, own, events
