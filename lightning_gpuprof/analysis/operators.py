@@ -101,7 +101,8 @@ def _device_time(
     """Return by name: device time inside, device time of its own, device events of its own."""
     name, names = timeline.host.name, len(timeline.names)
     launched = launches.call >= 0
-XX
+    dur: Int64 = timeline.device.dur_ns[launched]
+    row: Int64 = launches.call[launched]
     inside = np.zeros(names, dtype=np.int64)
     own, events = inside.copy(), inside.copy()
     claimed = np.zeros(len(row), dtype=np.bool_)
