@@ -1,11 +1,12 @@
 """Operators by name: host time, and the device time of what they launched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.kernels import summed
+from lightning_gpuprof.analysis.grouping import summed
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.trace_steps import is_step
@@ -44,39 +45,34 @@ def operator_table(
 ) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     host = timeline.host
-    steps = [i for i, name in enumerate(timeline.names) if is_step(name)]
-    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~np.isin(host.name, steps)
+    steps = np.array([is_step(name) for name in timeline.names] or [False])
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~steps[host.name]
     rows = np.flatnonzero(is_op)
     if not len(rows):
         return ()
-    inner = of_category(host, "cpu_op", "user_annotation")
-    length = nesting.end_ns - host.start_ns
-    own = length - nesting.children_sum(np.where(inner, length, 0))
-    names, group = np.unique(host.name[rows], return_inverse=True)
-    count = np.bincount(group, minlength=len(names))
-    outermost = ~_inside_own_name(host.name, nesting.parent, rows)
-    total = summed(group, host.dur_ns[rows] * outermost, len(names))
-    self_time = summed(group, own[rows], len(names))
-    device = _device_time(timeline, nesting, launches, is_op) if len(timeline.device) else None
-    by_name: list[Int64 | None] = [None] * 3
-    if device:
-        inside, direct, events = (column[rows] for column in device)
-        columns = (inside * outermost, direct, events)
-        by_name = [summed(group, column, len(names)) for column in columns]
+    group, names = host.name[rows], len(timeline.names)
+    count = np.bincount(group, minlength=names)
+    outermost = is_op.copy()
+    outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
+    total = summed(group, host.dur_ns[rows] * outermost[rows], names)
+    self_time = _self_time(timeline, nesting, is_op)
+    by_name: Sequence[Int64 | None] = (None, None, None)
+    if len(timeline.device):
+        by_name = _device_time(timeline, nesting, launches, is_op, outermost)
     table = [
         OperatorStats(
-            timeline.names[name],
+            timeline.names[i],
             int(count[i]),
             int(total[i]),
             int(self_time[i]),
             *(None if column is None else int(column[i]) for column in by_name),
         )
-        for i, name in enumerate(names.tolist())
+        for i in np.flatnonzero(count).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
 
 
-def _inside_own_name(name: Int32, parent: Int64, rows: Int64) -> Mask:
+def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
     """Return which of the rows lie inside a row of the same name, at any depth."""
     inside = np.zeros(len(rows), dtype=np.bool_)
     active, above = np.arange(len(rows)), parent[rows]
@@ -88,15 +84,36 @@ def _inside_own_name(name: Int32, parent: Int64, rows: Int64) -> Mask:
     return inside
 
 
+def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
+    """Return by name the time of operators less that of the operators and regions in them."""
+    host, names = timeline.host, len(timeline.names)
+    rows = np.flatnonzero(of_category(host, "cpu_op", "user_annotation"))
+    length = nesting.end_ns[rows] - host.start_ns[rows]
+    around = nesting.parent[rows]
+    inside = (around >= 0) & is_op[around]
+    whole = summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
+    return whole - summed(host.name[around[inside]], length[inside], names)
+
+
 def _device_time(
-    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask
+    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask, outermost: Mask
 ) -> tuple[Int64, Int64, Int64]:
-    """Return device time inside, device time of its own and events of its own, per host row."""
-    op_of_row = nesting.inherited(np.where(is_op, np.arange(len(is_op)), -1))
+    """Return by name: device time inside, device time of its own, device events of its own."""
+    name, names = timeline.host.name, len(timeline.names)
     launched = launches.call >= 0
-    owner = op_of_row[launches.call[launched]]
-    dur = timeline.device.dur_ns[launched][owner >= 0]
-    owner = owner[owner >= 0]
-    own = summed(owner, dur, len(is_op))
-    events: Int64 = np.bincount(owner, minlength=len(is_op))
-    return nesting.subtree_sum(own), own, events
+    dur: Int64 = timeline.device.dur_ns[launched]
+    row: Int64 = launches.call[launched]
+    inside = np.zeros(names, dtype=np.int64)
+    own, events = inside.copy(), inside.copy()
+    claimed = np.zeros(len(row), dtype=np.bool_)
+    while len(row):
+        op = is_op[row]
+        direct = op & ~claimed
+        own += summed(name[row[direct]], dur[direct], names)
+        events += np.bincount(name[row[direct]], minlength=names)
+        whole = outermost[row]
+        inside += summed(name[row[whole]], dur[whole], names)
+        around = nesting.parent[row]
+        up = around >= 0
+        claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
+    return inside, own, events

@@ -24,6 +24,7 @@ from lightning_gpuprof.traces.timeline import (
 _T = TypeVar("_T", bound=Table)
 _DIGITS = re.compile(r"\d+")
 _WRAP = 1 << 64
+_FEWEST_ROWS = 1 << 12
 _TIMES = ("start_ns", "dur_ns")
 
 
@@ -105,42 +106,48 @@ def ids(values: Sequence[object]) -> Int64:
 
 
 class Columns:
-    """A table in the making: pieces of each column, joined once at the end."""
+    """A table in the making: each column a buffer that grows.
+
+    Large buffers grow in place and go back to the system when freed; thousands of small pieces
+    joined at the end would need twice the memory.
+    """
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[AnyArray]] = {}
+        self._buffers: dict[str, AnyArray] = {}
         self._rows = 0
+        self._room = 0
 
     def add(self, rows: int, **columns: AnyArray) -> None:
         """Add rows; columns that are left out hold `MISSING` for them."""
-        for name in columns.keys() - self._pieces.keys():
-            self._pieces[name] = [_missing(name, self._rows)] if self._rows else []
-        for name, pieces in self._pieces.items():
-            if name in columns:
-                pieces.append(columns[name].astype(column_dtype(name), copy=False))
-            else:
-                pieces.append(_missing(name, rows))
-        self._rows += rows
+        start, end = self._rows, self._rows + rows
+        if end > self._room:
+            self._room = max(_FEWEST_ROWS, end + end // 3)
+            for buffer in self._buffers.values():
+                buffer.resize(self._room, refcheck=False)
+        for name in columns.keys() - self._buffers.keys():
+            self._buffers[name] = buffer = np.empty(self._room, dtype=column_dtype(name))
+            buffer[:start] = MISSING
+        for name, buffer in self._buffers.items():
+            buffer[start:end] = columns.get(name, MISSING)
+        self._rows = end
 
     def table(self, kind: type[_T]) -> _T:
-        """Join the pieces and sort the rows, column by column: only one exists twice at a time."""
-        if not self._pieces:
+        """Sort the rows, column by column: only one exists twice at a time."""
+        if not self._rows:
             return make_table(kind)
-        times = {name: self._joined(name) for name in _TIMES}
-        order = start_order(times["start_ns"], times["dur_ns"])  # type: ignore[arg-type]
+        order = start_order(
+            self._buffers["start_ns"][: self._rows],  # type: ignore[arg-type]
+            self._buffers["dur_ns"][: self._rows],  # type: ignore[arg-type]
+        )
         columns: dict[str, AnyArray] = {}
         for field in fields(kind):
-            values = times.pop(field.name, None)
-            values = self._joined(field.name) if values is None else values
-            missing = field.name not in _TIMES and len(values) and not (values != MISSING).any()
-            columns[field.name] = (
-                np.broadcast_to(values[:1].copy(), len(values)) if missing else values[order]
-            )
+            buffer = self._buffers.pop(field.name, None)
+            values = None if buffer is None else buffer[: self._rows]
+            if values is None or (field.name not in _TIMES and not (values != MISSING).any()):
+                columns[field.name] = _missing(field.name, self._rows)
+            else:
+                columns[field.name] = values[order]
         return kind(**columns)  # type: ignore[arg-type]
-
-    def _joined(self, name: str) -> AnyArray:
-        pieces = self._pieces.pop(name, None)
-        return _missing(name, self._rows) if pieces is None else np.concatenate(pieces)
 
 
 def _missing(name: str, rows: int) -> AnyArray:
