@@ -7,17 +7,18 @@ import numpy as np
 
 from lightning_gpuprof.analysis.host_calls import call_kind
 from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.analysis.trace_steps import is_step
 from lightning_gpuprof.traces.timeline import CATEGORIES, Int64, Timeline
 
-ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "python")
-"""From the most telling to the least; `python` is a thread on which nothing was recorded,
-or nothing but a named region."""
+ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
+"""From the most telling to the least; `region` is a named annotation outside any operator,
+`python` a thread on which nothing but a step was recorded."""
 _DATA_WAIT = re.compile(
     r"enumerate\(DataLoader\)|DataLoaderIter|train_dataloader_next|val_dataloader_next"
     r"|_next_data|DataPipe.*__next__|dataloader.*next",
     re.IGNORECASE,
 )
-_DATA, _SYNC, _ALLOC, _CALL, _OP, _PYTHON = range(len(ACTIVITIES))
+_DATA, _SYNC, _ALLOC, _CALL, _OP, _REGION, _PYTHON = range(len(ACTIVITIES))
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def activities(timeline: Timeline) -> Int64:
     host = timeline.host
     by_category = np.full(len(CATEGORIES), _PYTHON, dtype=np.int64)
     by_category[CATEGORIES.index("cpu_op")] = _OP
+    by_category[CATEGORIES.index("user_annotation")] = _REGION
     by_category[CATEGORIES.index("cuda_runtime")] = _CALL
     by_category[CATEGORIES.index("cuda_driver")] = _CALL
     own = by_category[host.category]
@@ -95,6 +97,8 @@ def activities(timeline: Timeline) -> Int64:
     for name in np.unique(host.name[~calls]).tolist():
         if _DATA_WAIT.search(timeline.names[name]):
             by_name[name] = _DATA
+        elif is_step(timeline.names[name]):
+            by_name[name] = _PYTHON
     result: Int64 = np.where(by_name[host.name] >= 0, by_name[host.name], own)
     return result
 

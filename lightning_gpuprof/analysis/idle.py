@@ -4,10 +4,12 @@ A gap is time in which none of the device's streams runs anything, between its f
 and its last. The event that ends a gap tells why it lasted: where its launching call began
 after the gap did, the host was late, and what the launching thread did meanwhile is the
 cause up to the call; from the call's start to the event's start it is launch latency. Where
-the call had begun before the gap, the work was queued and the device did not take it yet.
+the call had begun before the gap, the work was queued and the device did not take it yet: a
+short gap between two events of one stream is the device's own (`kernel_gap`), all else is a
+`dependency`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,6 +24,10 @@ HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
+KERNEL_GAP_NS = 10_000
+"""A device needs 1 to 3 us (NVIDIA) or up to about 10 us (AMD) from one queued kernel of a
+stream to the next. A longer wait of queued work has another reason: an event of another stream,
+a host callback, a copy engine."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Gap:
     next_name: str
     operator: str | None
     region: str | None
-    row: int
+    row: int = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -111,12 +117,13 @@ def _parts(
     call = launches.call[next_row]
     known = call >= 0
     launched = np.where(known, host.start_ns[np.maximum(call, 0)] if len(host) else 0, 0)
-    late = known & (launched > between.start)
+    late = known & (launched >= between.start)
     queued = known & ~late
     same_stream = timeline.device.stream[next_row] == previous_stream
+    short = same_stream & (length < KERNEL_GAP_NS)
     parts[_UNKNOWN, ~known] = length[~known]
-    parts[_KERNEL_GAP, queued & same_stream] = length[queued & same_stream]
-    parts[_DEPENDENCY, queued & ~same_stream] = length[queued & ~same_stream]
+    parts[_KERNEL_GAP, queued & short] = length[queued & short]
+    parts[_DEPENDENCY, queued & ~short] = length[queued & ~short]
     # A launch that seems to come after its kernel is a clock error: the host was late, at most
     # until the kernel started.
     until = np.minimum(launched, between.end)

@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from lightning_gpuprof.analysis.kernels import summed
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+from lightning_gpuprof.analysis.trace_steps import is_step
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class OperatorStats:
     Args:
         name: As recorded, such as `aten::mm`.
         count: Calls.
-        total_ns: Host time, operators called inside included.
+        total_ns: Host time, operators called inside included; a call inside one of the same
+            name is not counted twice.
         self_ns: Host time outside operators called inside; runtime calls count as its own.
         device_total_ns: Device time of all that was launched inside; None on a trace
             without device events.
@@ -39,7 +44,8 @@ def operator_table(
 ) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     host = timeline.host
-    is_op = host.category == CATEGORY_ID["cpu_op"]
+    steps = [i for i, name in enumerate(timeline.names) if is_step(name)]
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~np.isin(host.name, steps)
     rows = np.flatnonzero(is_op)
     if not len(rows):
         return ()
@@ -48,12 +54,15 @@ def operator_table(
     own = length - nesting.children_sum(np.where(inner, length, 0))
     names, group = np.unique(host.name[rows], return_inverse=True)
     count = np.bincount(group, minlength=len(names))
-    total = summed(group, host.dur_ns[rows], len(names))
+    outermost = ~_inside_own_name(host.name, nesting.parent, rows)
+    total = summed(group, host.dur_ns[rows] * outermost, len(names))
     self_time = summed(group, own[rows], len(names))
     device = _device_time(timeline, nesting, launches, is_op) if len(timeline.device) else None
-    by_name = (
-        [summed(group, column[rows], len(names)) for column in device] if device else [None] * 3
-    )
+    by_name: list[Int64 | None] = [None] * 3
+    if device:
+        inside, direct, events = (column[rows] for column in device)
+        columns = (inside * outermost, direct, events)
+        by_name = [summed(group, column, len(names)) for column in columns]
     table = [
         OperatorStats(
             timeline.names[name],
@@ -67,8 +76,20 @@ def operator_table(
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
 
 
+def _inside_own_name(name: Int32, parent: Int64, rows: Int64) -> Mask:
+    """Return which of the rows lie inside a row of the same name, at any depth."""
+    inside = np.zeros(len(rows), dtype=np.bool_)
+    active, above = np.arange(len(rows)), parent[rows]
+    while len(active):
+        active, above = active[above >= 0], above[above >= 0]
+        same = name[above] == name[rows[active]]
+        inside[active[same]] = True
+        active, above = active[~same], parent[above[~same]]
+    return inside
+
+
 def _device_time(
-    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: np.ndarray
+    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask
 ) -> tuple[Int64, Int64, Int64]:
     """Return device time inside, device time of its own and events of its own, per host row."""
     op_of_row = nesting.inherited(np.where(is_op, np.arange(len(is_op)), -1))

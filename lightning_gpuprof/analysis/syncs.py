@@ -1,6 +1,6 @@
 """Calls that made the host wait for the device, and for how long."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class SyncCall:
     blocked_ns: int
     operator: str | None
     region: str | None
-    row: int
+    row: int = field(compare=False)
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,21 @@ class TraceStep:
     gpu: TimeSplit | None
 
 
+def is_step(name: str) -> bool:
+    """Tell whether a name is a profiler step's.
+
+    >>> is_step("ProfilerStep#12"), is_step("aten::mm")
+    (True, False)
+    """
+    return _STEP.match(name) is not None
+
+
 def step_events(timeline: Timeline) -> HostEvents:
     """Return the step marks, in order of time.
 
     torch writes them as annotations; releases before 2022 wrote them as operators.
     """
-    names = [index for index, name in enumerate(timeline.names) if _STEP.match(name)]
+    names = [index for index, name in enumerate(timeline.names) if is_step(name)]
     host = timeline.host
     marks = np.isin(host.name, names) & (host.category != CATEGORY_ID["python_function"])
     return select(host, marks)

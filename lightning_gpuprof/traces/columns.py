@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import TypeVar, cast
 
 import msgspec
@@ -17,11 +18,13 @@ from lightning_gpuprof.traces.timeline import (
     Thread,
     column_dtype,
     make_table,
+    start_order,
 )
 
 _T = TypeVar("_T", bound=Table)
 _DIGITS = re.compile(r"\d+")
 _WRAP = 1 << 64
+_TIMES = ("start_ns", "dur_ns")
 
 
 class Indexer(dict[str, int]):
@@ -120,16 +123,28 @@ class Columns:
         self._rows += rows
 
     def table(self, kind: type[_T]) -> _T:
-        """Join the pieces; they are freed column by column on the way."""
-        joined: dict[str, AnyArray] = {}
-        while self._pieces:
-            name, pieces = self._pieces.popitem()
-            joined[name] = np.concatenate(pieces)
-        return make_table(kind, **joined)
+        """Join the pieces and sort the rows, column by column: only one exists twice at a time."""
+        if not self._pieces:
+            return make_table(kind)
+        times = {name: self._joined(name) for name in _TIMES}
+        order = start_order(times["start_ns"], times["dur_ns"])  # type: ignore[arg-type]
+        columns: dict[str, AnyArray] = {}
+        for field in fields(kind):
+            values = times.pop(field.name, None)
+            values = self._joined(field.name) if values is None else values
+            missing = field.name not in _TIMES and len(values) and not (values != MISSING).any()
+            columns[field.name] = (
+                np.broadcast_to(values[:1].copy(), len(values)) if missing else values[order]
+            )
+        return kind(**columns)  # type: ignore[arg-type]
+
+    def _joined(self, name: str) -> AnyArray:
+        pieces = self._pieces.pop(name, None)
+        return _missing(name, self._rows) if pieces is None else np.concatenate(pieces)
 
 
 def _missing(name: str, rows: int) -> AnyArray:
-    return np.full(rows, MISSING, dtype=column_dtype(name))
+    return np.broadcast_to(np.array(MISSING, dtype=column_dtype(name)), rows)
 
 
 class ArgumentTable(Sequence[OpArguments]):

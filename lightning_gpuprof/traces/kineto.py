@@ -124,7 +124,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     syncs = collector.syncs.table(SyncEvents)
     memory = collector.memory.table(MemoryEvents)
     flows = collector.flows.table(Flows)
-    tables = (host, device, annotations, syncs, memory, flows)
+    tables = [t for t in (host, device, annotations, syncs, memory, flows) if len(t)]
     negative = 0
     for table in tables:
         negative += int((table.dur_ns < 0).sum())
@@ -132,8 +132,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     if negative:
         warnings.append(f"{negative} events have a negative duration and count as 0 ns long.")
     starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
-    starts = starts or [int(table.start_ns[0]) for table in tables if len(table)]
-    origin = min(starts, default=0)
+    origin = min(starts or [int(table.start_ns[0]) for table in tables], default=0)
     for table in tables:
         np.subtract(table.start_ns, origin, out=table.start_ns)
     properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
@@ -170,9 +169,13 @@ def _devices(
     }
     used = np.unique(device.device).tolist() or list(described)
     fallback = _vendor_of_calls(header, names) if used else None
+    # Events carry the driver's device numbers, descriptions those of the visible devices: where
+    # they differ and all described devices are of one model, that model is what ran.
+    models = {str(one.get("name")) for one in described.values()}
+    alike = next(iter(described.values())) if len(models) == 1 else {}
     found = []
     for number in used:
-        values = described.get(number, {})
+        values = described.get(number, alike)
         name = str(values["name"]) if values.get("name") else None
         vendor = _vendor_of_name(name) or fallback
         found.append(DeviceInfo(number, name, vendor, values))

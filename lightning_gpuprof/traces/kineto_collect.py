@@ -120,7 +120,7 @@ class Collector:
     def _add_host(self, rows: list[Event], category: str) -> None:
         start, dur = self._times(rows)
         args = [e.args or _NO_ARGS for e in rows]
-        columns: dict[str, AnyArray] = {"external_id": _external_ids(args)}
+        columns: dict[str, AnyArray] = {}
         if category in ("cuda_runtime", "cuda_driver"):
             columns["correlation"] = ids([a.correlation for a in args])
         elif category in ("cpu_op", "user_annotation"):
@@ -173,7 +173,6 @@ class Collector:
             device=device,
             stream=stream,
             correlation=ids([a.correlation for a in args]),
-            external_id=_external_ids(args),
             num_bytes=ids([a.bytes for a in args]),
             graph=ids([a.graph for a in args]),
             **columns,
@@ -221,10 +220,3 @@ class Collector:
             allocated_bytes=ids([a.allocated for a in args]),
             reserved_bytes=ids([a.reserved for a in args]),
         )
-
-
-def _external_ids(args: list[Args]) -> Int64:
-    found = ids([a.external_id for a in args])
-    if (found == MISSING).any():
-        found = np.where(found == MISSING, ids([a.old_external_id for a in args]), found)
-    return found

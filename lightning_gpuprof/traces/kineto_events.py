@@ -77,8 +77,6 @@ class Kind(Enum):
 class Args(msgspec.Struct, gc=False):
     """The `args` of an event."""
 
-    external_id: Loose = msgspec.field(default=MISSING, name="External id")
-    old_external_id: Loose = msgspec.field(default=MISSING, name="external id")
     correlation: Loose = MISSING
     device: Loose = MISSING
     stream: Loose = MISSING

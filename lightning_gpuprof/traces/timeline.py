@@ -70,7 +70,6 @@ class HostEvents(Table):
         category: Index into `CATEGORIES`.
         thread: Index into `Timeline.threads`.
         correlation: Joins a launch to what it put on the device.
-        external_id: The profiler's id of the operator around a launch.
         arguments: Index into `Timeline.arguments`: recorded shapes and dtypes.
         python_id: Id of a `python_function` call; read only where stacks were asked for.
         python_parent: `python_id` of its caller.
@@ -80,7 +79,6 @@ class HostEvents(Table):
     category: Int8
     thread: Int32
     correlation: Int64
-    external_id: Int64
     arguments: Int32
     python_id: Int64
     python_parent: Int64
@@ -99,7 +97,6 @@ class DeviceEvents(Table):
         stream: The stream's number.
         correlation: Same number as the launch's on the host; many kernels of one graph
             launch share it.
-        external_id: The profiler's id of the operator that launched it.
         num_bytes: Bytes copied or filled.
         graph: CUDA graph that the event belongs to, where recorded.
     """
@@ -109,7 +106,6 @@ class DeviceEvents(Table):
     device: Int32
     stream: Int64
     correlation: Int64
-    external_id: Int64
     num_bytes: Int64
     graph: Int64
 
@@ -268,21 +264,37 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     ([1, 0], [-1, -1])
     """
     rows = max((len(values) for values in columns.values()), default=0)
-    order = np.lexsort(
-        (
-            -np.asarray(columns.get("dur_ns", np.zeros(rows)), dtype=np.int64),
-            np.asarray(columns.get("start_ns", np.zeros(rows)), dtype=np.int64),
-        )
-    )
+    pending = dict(columns)
+    start = np.asarray(pending.get("start_ns", np.zeros(rows)), dtype=np.int64)
+    dur = np.asarray(pending.get("dur_ns", np.zeros(rows)), dtype=np.int64)
+    order = start_order(start, dur)
+    del start, dur
     arrays: dict[str, AnyArray] = {}
     for column in fields(kind):
         dtype = column_dtype(column.name)
-        if column.name in columns:
-            arrays[column.name] = np.asarray(columns[column.name], dtype=dtype)[order]
-        else:
+        values = pending.pop(column.name, None)
+        if values is None:
             default = 0 if column.name in _ZERO_DEFAULT else MISSING
-            arrays[column.name] = np.full(rows, default, dtype=dtype)
+            arrays[column.name] = np.broadcast_to(np.array(default, dtype=dtype), rows)
+        else:
+            arrays[column.name] = np.asarray(values, dtype=dtype)[order]
     return kind(**arrays)  # type: ignore[arg-type]
+
+
+def start_order(start_ns: Int64, dur_ns: Int64) -> Int64:
+    """Return the order of rows by start, then longest first.
+
+    >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
+    [2, 1, 0]
+    """
+    order = np.argsort(start_ns, kind="stable")
+    ordered = start_ns[order]
+    same = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if len(tied):
+        among = order[tied]
+        order[tied] = among[np.lexsort((-dur_ns[among], start_ns[among]))]
+    return order
 
 
 def select(table: _T, keep: npt.NDArray[np.bool_] | Int64) -> _T:
