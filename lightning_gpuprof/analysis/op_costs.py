@@ -5,121 +5,19 @@ once and each output written once; what a stride of 0 repeats is read once. Cach
 and kernels may move more. Where a shape or value that matters was not recorded there is no cost.
 """
 
-import ast
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import prod
 
+from lightning_gpuprof.analysis.op_call import (
+    MATRIX,
+    VECTOR,
+    Cost,
+    OperatorCall,
+    Shape,
+    UnknownArgumentError,
+    broadcast,
+)
 from lightning_gpuprof.traces.timeline import OpArguments
-
-Shape = tuple[int, ...]
-_DTYPES = {
-    "c10::BFloat16": ("bf16", 2),
-    "c10::Half": ("fp16", 2),
-    "float": ("fp32", 4),
-    "double": ("fp64", 8),
-    "signed char": ("int8", 1),
-    "unsigned char": ("uint8", 1),
-    "bool": ("bool", 1),
-    "int": ("int32", 4),
-    "long int": ("int64", 8),
-    "long": ("int64", 8),
-}
-MATRIX, VECTOR = "matrix", "vector"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one call has to do.
-
-    Args:
-        flop_count: Floating-point operations.
-        num_bytes: Bytes read and written, at least.
-        dtype: `bf16`, `fp32`, ...: type of the first input.
-        unit: `matrix` (tensor or matrix cores may do it) or `vector`.
-        category: `gemm`, `conv`, `attention`, `norm`, `softmax`, `embedding`, `elementwise` or
-            `reduction`.
-    """
-
-    flop_count: int
-    num_bytes: int
-    dtype: str
-    unit: str
-    category: str
-
-    @property
-    def intensity(self) -> float:
-        """FLOPs per byte."""
-        return self.flop_count / self.num_bytes if self.num_bytes else 0.0
-
-
-class _Call:
-    """An operator's arguments, by position; raises `_UnknownError` for what was not recorded."""
-
-    def __init__(self, name: str, arguments: OpArguments) -> None:
-        self.name = name
-        self._arguments = arguments
-
-    def shape(self, index: int) -> Shape:
-        dims = self._arguments.dims
-        if index >= len(dims) or not isinstance(dims[index], Sequence):
-            raise _UnknownError
-        shape = tuple(dims[index])  # type: ignore[arg-type]
-        if not all(isinstance(size, int) for size in shape):
-            raise _UnknownError
-        return shape
-
-    def is_tensor(self, index: int) -> bool:
-        dtypes = self._arguments.dtypes
-        if index >= len(dtypes) or dtype_of(dtypes[index]) is None:
-            return False
-        return index < len(self._arguments.dims)
-
-    def dtype(self, index: int) -> tuple[str, int]:
-        dtypes = self._arguments.dtypes
-        found = dtype_of(dtypes[index]) if index < len(dtypes) else None
-        if found is None:
-            raise _UnknownError
-        return found
-
-    def footprint(self, index: int) -> int:
-        """Return the bytes of an input; dimensions of stride 0 hold one element."""
-        shape = self.shape(index)
-        strides = self._arguments.strides
-        if index < len(strides) and isinstance(strides[index], Sequence):
-            stride = tuple(strides[index])  # type: ignore[arg-type]
-            if len(stride) == len(shape):
-                shape = tuple(n if s else 1 for n, s in zip(shape, stride, strict=True))
-        return prod(shape) * self.dtype(index)[1]
-
-    def argument_count(self) -> int:
-        return len(self._arguments.dims)
-
-    def value(self, index: int) -> object:
-        values = self._arguments.values
-        if index >= len(values) or not values[index]:
-            raise _UnknownError
-        try:
-            return ast.literal_eval(values[index])
-        except (ValueError, SyntaxError):
-            raise _UnknownError from None
-
-    def ints(self, index: int) -> Shape:
-        value = self.value(index)
-        if isinstance(value, int):
-            return (value,)
-        if isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
-            return tuple(value)
-        raise _UnknownError
-
-    def cost(
-        self, flop_count: int, num_bytes: int, unit: str, category: str, *, of: int = 0
-    ) -> Cost:
-        return Cost(flop_count, num_bytes, self.dtype(of)[0], unit, category)
-
-
-class _UnknownError(Exception):
-    """A shape, type or value that the cost needs was not recorded."""
 
 
 def operator_cost(name: str, arguments: OpArguments) -> Cost | None:
@@ -133,48 +31,37 @@ def operator_cost(name: str, arguments: OpArguments) -> Cost | None:
     if model is None:
         return None
     try:
-        return model(_Call(name, arguments))
-    except (_UnknownError, ValueError, ZeroDivisionError):
+        return model(OperatorCall(name, arguments))
+    except (UnknownArgumentError, ValueError, ZeroDivisionError):
         return None
 
 
-def dtype_of(text: str) -> tuple[str, int] | None:
-    """Return short name and size of a recorded type; None for what is no tensor's.
-
-    >>> dtype_of("c10::Float8_e4m3fn"), dtype_of("Scalar")
-    (('fp8', 1), None)
-    """
-    if text.startswith("c10::Float8"):
-        return "fp8", 1
-    return _DTYPES.get(text)
-
-
-def _product(call: _Call, left: int, right: int) -> tuple[int, int]:
+def _product(call: OperatorCall, left: int, right: int) -> tuple[int, int]:
     """Return FLOPs and output elements of a (batched) matrix product, batches broadcast."""
     a, b = call.shape(left), call.shape(right)
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise _UnknownError
+        raise UnknownArgumentError
     out = (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
     return 2 * prod(out) * a[-1], prod(out)
 
 
-def _matmul(call: _Call) -> Cost:
+def _matmul(call: OperatorCall) -> Cost:
     flops, out = _product(call, 0, 1)
     moved = call.footprint(0) + call.footprint(1) + out * call.dtype(0)[1]
     return call.cost(flops, moved, MATRIX, "gemm")
 
 
-def _addmm(call: _Call) -> Cost:
+def _addmm(call: OperatorCall) -> Cost:
     """Add a bias or matrix (first input) to a product: one more operation per element."""
     flops, out = _product(call, 1, 2)
     moved = sum(map(call.footprint, range(3))) + out * call.dtype(1)[1]
     return call.cost(flops + out, moved, MATRIX, "gemm", of=1)
 
 
-def _linear(call: _Call) -> Cost:
+def _linear(call: OperatorCall) -> Cost:
     features, weight = call.shape(0), call.shape(1)
     if features[-1] != weight[-1]:
-        raise _UnknownError
+        raise UnknownArgumentError
     out = prod(features[:-1]) * weight[0]
     moved = call.footprint(0) + call.footprint(1) + out * call.dtype(0)[1]
     bias = call.is_tensor(2)
@@ -182,19 +69,19 @@ def _linear(call: _Call) -> Cost:
     return call.cost(2 * out * features[-1] + out * bias, moved + extra, MATRIX, "gemm")
 
 
-def _convolution(call: _Call) -> Cost:
+def _convolution(call: OperatorCall) -> Cost:
     flops, out = _convolved(call, 0, 1, 3)
     moved = call.footprint(0) + call.footprint(1) + out * call.dtype(0)[1]
     return call.cost(flops, moved, MATRIX, "conv")
 
 
-def _convolved(call: _Call, data: int, weight: int, first: int) -> tuple[int, int]:
+def _convolved(call: OperatorCall, data: int, weight: int, first: int) -> tuple[int, int]:
     """Return FLOPs and output elements; `first` is the position of the strides' argument."""
     x, w = call.shape(data), call.shape(weight)
     stride, padding, dilation = (call.ints(first + i) for i in range(3))
     transposed, groups = call.value(first + 3), call.value(first + 5)
     if not isinstance(groups, int):
-        raise _UnknownError
+        raise UnknownArgumentError
     spatial = len(x) - 2
     s, p, d = (v * spatial if len(v) == 1 else v for v in (stride, padding, dilation))
     if transposed:
@@ -214,21 +101,21 @@ def _convolved(call: _Call, data: int, weight: int, first: int) -> tuple[int, in
     return 2 * prod(out) * w[1] * prod(w[2:]), prod(out)
 
 
-def _convolution_backward(call: _Call) -> Cost:
+def _convolution_backward(call: OperatorCall) -> Cost:
     """Cost of the gradients asked for: each of input and weight costs what the forward does."""
     flops, _ = _convolved(call, 1, 2, 4)
     asked = call.value(10)
     if not isinstance(asked, list) or len(asked) < 2:
-        raise _UnknownError
+        raise UnknownArgumentError
     grad, data, weight = (call.footprint(i) for i in range(3))
     moved = (grad + weight + data) * bool(asked[0]) + (grad + data + weight) * bool(asked[1])
     return call.cost(flops * (bool(asked[0]) + bool(asked[1])), moved, MATRIX, "conv")
 
 
-def _attention(causal: int) -> Callable[[_Call], Cost]:
+def _attention(causal: int) -> Callable[[OperatorCall], Cost]:
     """Two products per score; with a causal mask half of the scores are not needed."""
 
-    def cost(call: _Call) -> Cost:
+    def cost(call: OperatorCall) -> Cost:
         flops, moved = _scores(call, 0, causal)
         out = prod(call.shape(0)[:-1]) * call.shape(2)[-1] * call.dtype(0)[1]
         return call.cost(flops, moved + out, MATRIX, "attention")
@@ -236,10 +123,10 @@ def _attention(causal: int) -> Callable[[_Call], Cost]:
     return cost
 
 
-def _attention_backward(causal: int) -> Callable[[_Call], Cost]:
+def _attention_backward(causal: int) -> Callable[[OperatorCall], Cost]:
     """Five products per score (the scores anew, and four gradients) against two forward."""
 
-    def cost(call: _Call) -> Cost:
+    def cost(call: OperatorCall) -> Cost:
         flops, moved = _scores(call, 1, causal)
         grad = call.footprint(0)
         # Gradient and output are read, and a gradient of each of query, key and value written.
@@ -248,19 +135,19 @@ def _attention_backward(causal: int) -> Callable[[_Call], Cost]:
     return cost
 
 
-def _scores(call: _Call, first: int, causal: int) -> tuple[int, int]:
+def _scores(call: OperatorCall, first: int, causal: int) -> tuple[int, int]:
     """Return forward FLOPs and the bytes of query, key and value ([batch, heads, length, dim])."""
     query, key, value = (call.shape(first + i) for i in range(3))
     if len(query) != 4:
-        raise _UnknownError
+        raise UnknownArgumentError
     flops = 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
     if call.value(causal):
         flops //= 2
     return flops, sum(call.footprint(first + i) for i in range(3))
 
 
-def _normalisation(per_element: int, affine: tuple[int, ...]) -> Callable[[_Call], Cost]:
-    def cost(call: _Call) -> Cost:
+def _normalisation(per_element: int, affine: tuple[int, ...]) -> Callable[[OperatorCall], Cost]:
+    def cost(call: OperatorCall) -> Cost:
         elements = prod(call.shape(0))
         moved = 2 * call.footprint(0)
         moved += sum(call.footprint(i) for i in affine if call.is_tensor(i))
@@ -269,8 +156,8 @@ def _normalisation(per_element: int, affine: tuple[int, ...]) -> Callable[[_Call
     return cost
 
 
-def _normalisation_backward(data: int) -> Callable[[_Call], Cost]:
-    def cost(call: _Call) -> Cost:
+def _normalisation_backward(data: int) -> Callable[[OperatorCall], Cost]:
+    def cost(call: OperatorCall) -> Cost:
         elements = prod(call.shape(data))
         moved = call.footprint(0) + 2 * call.footprint(data)
         return call.cost(11 * elements, moved, VECTOR, "norm")
@@ -278,27 +165,27 @@ def _normalisation_backward(data: int) -> Callable[[_Call], Cost]:
     return cost
 
 
-def _softmax(call: _Call) -> Cost:
+def _softmax(call: OperatorCall) -> Cost:
     return call.cost(5 * prod(call.shape(0)), 2 * call.footprint(0), VECTOR, "softmax")
 
 
-def _softmax_backward(call: _Call) -> Cost:
+def _softmax_backward(call: OperatorCall) -> Cost:
     return call.cost(4 * prod(call.shape(0)), 3 * call.footprint(0), VECTOR, "softmax")
 
 
-def _embedding(call: _Call) -> Cost:
+def _embedding(call: OperatorCall) -> Cost:
     rows, width = prod(call.shape(1)), call.shape(0)[-1]
     moved = call.footprint(1) + 2 * rows * width * call.dtype(0)[1]
     return call.cost(0, moved, VECTOR, "embedding")
 
 
-def _elementwise(inputs: int) -> Callable[[_Call], Cost]:
+def _elementwise(inputs: int) -> Callable[[OperatorCall], Cost]:
     """One operation per element of the output, which is as large as the inputs broadcast.
 
     Functions such as `gelu` take more, but it is bytes that decide here.
     """
 
-    def cost(call: _Call) -> Cost:
+    def cost(call: OperatorCall) -> Cost:
         tensors = [i for i in range(inputs) if call.is_tensor(i)]
         elements = {i: prod(call.shape(i)) for i in tensors}
         # Of scalars and tensors, tensors decide the output's type.
@@ -312,14 +199,14 @@ def _elementwise(inputs: int) -> Callable[[_Call], Cost]:
     return cost
 
 
-def _copy(call: _Call) -> Cost:
+def _copy(call: OperatorCall) -> Cost:
     """Write the first input, read the second; copies between devices are no kernel's work."""
     moved = prod(call.shape(0)) * call.dtype(0)[1] + call.footprint(1)
     return call.cost(0, moved, VECTOR, "elementwise")
 
 
-def _reduction(axes_at: int) -> Callable[[_Call], Cost]:
-    def cost(call: _Call) -> Cost:
+def _reduction(axes_at: int) -> Callable[[OperatorCall], Cost]:
+    def cost(call: OperatorCall) -> Cost:
         shape = call.shape(0)
         axes = _axes(call, axes_at) or tuple(range(len(shape)))
         reduced = {axis % len(shape) for axis in axes} if shape else set()
@@ -330,20 +217,9 @@ def _reduction(axes_at: int) -> Callable[[_Call], Cost]:
     return cost
 
 
-def _axes(call: _Call, position: int) -> Shape:
+def _axes(call: OperatorCall, position: int) -> Shape:
     """Return the reduced axes; none for the overload over everything, as in `sum(x)`."""
     return () if call.argument_count() <= 2 else call.ints(position)
-
-
-def broadcast(left: Shape, right: Shape) -> Shape:
-    """Return the shape of two inputs broadcast together.
-
-    >>> broadcast((3, 1, 5), (4, 1))
-    (3, 4, 5)
-    """
-    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
-    padded = (1,) * (len(longer) - len(shorter)) + tuple(shorter)
-    return tuple(max(a, b) if 0 not in (a, b) else 0 for a, b in zip(longer, padded, strict=True))
 
 
 _UNARY = (
@@ -357,7 +233,7 @@ _BINARY = (
 )
 _REDUCTIONS = "sum mean amax amin prod var std"
 
-MODELS: dict[str, Callable[[_Call], Cost]] = {
+MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}{end}": _elementwise(1) for name in _UNARY.split() for end in ("", "_")},
     **{f"aten::{name}{end}": _elementwise(2) for name in _BINARY.split() for end in ("", "_")},
     **{f"aten::{name}": _reduction(1) for name in _REDUCTIONS.split()},

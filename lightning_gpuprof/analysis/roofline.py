@@ -6,34 +6,20 @@ bandwidth times the operator's FLOPs per byte. Where they cross lies the ridge p
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-
-import numpy as np
 
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.analysis.op_costs import MATRIX, MODELS, Cost, operator_cost
+from lightning_gpuprof.analysis.op_call import MATRIX, Cost
+from lightning_gpuprof.analysis.op_time import WORK, CallGroup, costed_calls
 from lightning_gpuprof.hardware.lookup import Lookup, Peaks, find_peaks
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    MISSING,
-    DeviceInfo,
-    Int32,
-    Int64,
-    OpArguments,
-    Timeline,
-    of_category,
-)
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline, of_category
 
-_WORK = ("kernel", "gpu_memset")
-"""What an operator's time on the device is made of; cuBLAS clears its workspace by fills."""
 ANOMALY_FRAC = 1.10
 """Above this share of a roof the roof, the shapes or the clock must be wrong: data-sheet peaks
 hold at the sheet's boost clock, which devices exceed by a few per cent at most; what stayed in
 the cache was not moved at all."""
-_TF32_MARKS = ("tf32", "s1688", "xf32")
-"""In kernel names: products of fp32 inputs that were rounded to 19 bits (TF32)."""
 
 
 class Bound(str, Enum):
@@ -114,18 +100,6 @@ class Roofline:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Calls with the same name and arguments, and their kernels."""
-
-    name: str
-    arguments: OpArguments
-    count: int
-    kernel_count: int
-    kernel_ns: int
-    tf32: bool
-
-
 def roofline(
     timeline: Timeline,
     nesting: Nesting,
@@ -145,11 +119,10 @@ def roofline(
     """
     lookup = Lookup(peaks) if peaks else device_peaks(timeline)
     rows = [
-        _row(group, cost, lookup.peaks)
-        for group, cost in _merged(_groups(timeline, nesting, launches))
+        _row(group, cost, lookup.peaks) for group, cost in costed_calls(timeline, nesting, launches)
     ]
     rows.sort(key=lambda row: (-row.kernel_ns, row.name))
-    total = int(timeline.device.dur_ns[of_category(timeline.device, *_WORK)].sum())
+    total = int(timeline.device.dur_ns[of_category(timeline.device, *WORK)].sum())
     covered = sum(row.kernel_ns for row in rows)
     flops = _matrix_flops(rows)
     return Roofline(
@@ -200,76 +173,7 @@ def utilization(
     return at_peak / (span_ns / 1e9)
 
 
-def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[_Group]:
-    host, device = timeline.host, timeline.device
-    modelled = [index for index, name in enumerate(timeline.names) if name in MODELS]
-    is_modelled = (
-        np.isin(host.name, modelled)
-        & (host.category == CATEGORY_ID["cpu_op"])
-        & (host.arguments != MISSING)
-    )
-    # The innermost operator of known cost owns a kernel: `addmm`, not the `linear` around it.
-    owner_of = nesting.inherited(np.where(is_modelled, np.arange(len(host)), -1))
-    rows = np.flatnonzero((launches.call >= 0) & of_category(device, *_WORK))
-    owner = owner_of[launches.call[rows]]
-    rows, owner = rows[owner >= 0], owner[owner >= 0]
-    if not len(rows):
-        return []
-    key = np.stack([host.name[owner], host.arguments[owner]], axis=1)
-    keys, group = np.unique(key, axis=0, return_inverse=True)
-    group = group.reshape(-1)
-    calls = _distinct_calls(group, owner, len(keys))
-    kernel_ns = np.bincount(group, weights=device.dur_ns[rows], minlength=len(keys))
-    kernel_count = np.bincount(group, minlength=len(keys))
-    tf32 = _any_marked(timeline, device.name[rows], group, len(keys))
-    return [
-        _Group(
-            timeline.names[name],
-            timeline.arguments[arguments],
-            int(calls[i]),
-            int(kernel_count[i]),
-            int(kernel_ns[i]),
-            bool(tf32[i]),
-        )
-        for i, (name, arguments) in enumerate(keys.tolist())
-    ]
-
-
-def _distinct_calls(group: Int64, owner: Int64, groups: int) -> Int64:
-    pairs = np.unique(np.stack([group, owner], axis=1), axis=0)
-    return np.bincount(pairs[:, 0], minlength=groups).astype(np.int64)
-
-
-def _any_marked(timeline: Timeline, names: Int32, group: Int64, groups: int) -> Int64:
-    marked = [
-        index
-        for index, name in enumerate(timeline.names)
-        if any(mark in name.lower() for mark in _TF32_MARKS)
-    ]
-    return np.bincount(group[np.isin(names, marked)], minlength=groups).astype(np.int64)
-
-
-def _merged(groups: list[_Group]) -> list[tuple[_Group, Cost]]:
-    """Join calls whose arguments differ in nothing that matters here, such as strides."""
-    found: dict[object, tuple[_Group, Cost]] = {}
-    for group in groups:
-        cost = operator_cost(group.name, group.arguments)
-        if cost is None or group.kernel_ns <= 0:
-            continue
-        key = (group.name, repr(group.arguments.dims), cost, group.tf32)
-        if key in found:
-            other = found[key][0]
-            group = replace(
-                group,
-                count=group.count + other.count,
-                kernel_count=group.kernel_count + other.kernel_count,
-                kernel_ns=group.kernel_ns + other.kernel_ns,
-            )
-        found[key] = (group, cost)
-    return list(found.values())
-
-
-def _row(group: _Group, cost: Cost, peaks: Peaks | None) -> RooflineRow:
+def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     is_tf32 = group.tf32 and cost.dtype == "fp32" and cost.unit == MATRIX
     dtype = "tf32" if is_tf32 else cost.dtype
     seconds = group.kernel_ns / 1e9
