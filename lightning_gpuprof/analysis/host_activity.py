@@ -1,14 +1,14 @@
 """What a host thread was doing at any moment, as time summed by kind of activity."""
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from lightning_gpuprof.analysis.host_calls import call_kind
+from lightning_gpuprof.analysis.intervals import Spans
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.trace_steps import is_step
-from lightning_gpuprof.traces.timeline import CATEGORIES, Int64, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int64, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,
@@ -21,92 +21,92 @@ _DATA_WAIT = re.compile(
 _DATA, _SYNC, _ALLOC, _CALL, _OP, _REGION, _PYTHON = range(len(ACTIVITIES))
 
 
-@dataclass(frozen=True)
-class ThreadActivity:
-    """Time that a thread spent in each activity before each of its boundaries.
+def activity_within(
+    timeline: Timeline, nesting: Nesting, own: Int8, thread: int, windows: Spans
+) -> Int64:
+    """Return the time a thread spent in each activity (rows) in each window (columns).
 
     Args:
-        at: Times at which the innermost event changes, rising.
-        activity: What began at each.
-        before: Time in each activity before each boundary; one row per activity.
+        timeline: The trace.
+        nesting: Its host events' parents.
+        own: `activities` of the host events.
+        thread: Index of the thread.
+        windows: Disjoint and sorted; some may be empty.
     """
-
-    at: Int64
-    activity: Int64
-    before: Int64
-
-    def until(self, times: Int64) -> Int64:
-        """Return the time spent in each activity (rows) before each time (columns)."""
-        if not len(self.at):
-            return np.zeros((len(ACTIVITIES), len(times)), dtype=np.int64)
-        index = np.searchsorted(self.at, times, side="right") - 1
-        inside = np.maximum(index, 0)
-        result: Int64 = self.before[:, inside].copy()
-        columns = np.arange(len(times))
-        result[self.activity[inside], columns] += times - self.at[inside]
-        # Before the first boundary nothing was recorded: that counts down from it as Python.
-        early = index < 0
-        result[:, early] = 0
-        result[_PYTHON, early] = times[early] - self.at[0]
-        return result
-
-    def within(self, start: Int64, end: Int64) -> Int64:
-        """Return the time spent in each activity (rows) in each window (columns)."""
-        inside: Int64 = self.until(end) - self.until(start)
-        return inside
+    at, begins = _boundaries(timeline, nesting, own, thread, windows)
+    # Each window is cut at the boundaries inside it; the piece before the first of them belongs
+    # to what began last before the window.
+    low = np.searchsorted(at, windows.start, side="right")
+    high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
+    pieces = high - low + 1
+    first = np.cumsum(pieces) - pieces
+    window = np.repeat(np.arange(len(low)), pieces)
+    boundary = np.arange(len(window)) - first[window] + low[window] - 1
+    start = np.maximum(at[np.maximum(boundary, 0)], windows.start[window])
+    start[first] = windows.start
+    end = np.append(start[1:], 0)
+    end[first + pieces - 1] = windows.end
+    activity = np.where(boundary < 0, _PYTHON, begins[np.maximum(boundary, 0)])
+    cell = activity.astype(np.int64) * len(low) + window
+    spent = np.bincount(cell, weights=end - start, minlength=len(ACTIVITIES) * len(low))
+    result: Int64 = spent.astype(np.int64).reshape(len(ACTIVITIES), len(low))
+    return result
 
 
-def thread_activity(timeline: Timeline, nesting: Nesting, thread: int) -> ThreadActivity:
-    """Cut a thread's time at every border of its events."""
+def _boundaries(
+    timeline: Timeline, nesting: Nesting, own: Int8, thread: int, windows: Spans
+) -> tuple[Int64, Int64]:
+    """Return when the innermost event of a thread changes, and the activity that begins then."""
     host = timeline.host
     rows = np.flatnonzero((host.thread == thread) & (nesting.end_ns > host.start_ns))
-    own = activities(timeline)
-    kinds = _inherit_data_wait(own, nesting, rows)
     start, end = host.start_ns[rows], nesting.end_ns[rows]
+    near = (end >= windows.start[0]) & (start <= windows.end[-1])
+    rows, start, end = rows[near], start[near], end[near]
     outer = nesting.parent[rows]
-    around = np.where(outer >= 0, kinds[np.maximum(outer, 0)], _PYTHON)
-    at = np.concatenate((end, start))
-    begins = np.concatenate((around, kinds[rows]))
-    level = nesting.depth[rows]
+    around = np.where(outer >= 0, own[outer], _PYTHON)
+    level = nesting.depth[rows].astype(np.int64)
     # At one moment: inner events end before outer ones, then outer ones start before inner ones.
     rank = np.concatenate((-level - 1, level + 1))
-    order = np.lexsort((rank, at))
-    at, begins = at[order], begins[order]
-    lasting = np.diff(at, append=at[-1:])
-    before = np.zeros((len(ACTIVITIES), len(at)), dtype=np.int64)
-    for kind in range(len(ACTIVITIES)):
-        spent = np.where(begins == kind, lasting, 0)
-        before[kind, 1:] = np.cumsum(spent)[:-1]
-    return ThreadActivity(at, begins, before)
+    at = np.concatenate((end, start))
+    order = _order(at, rank)
+    return at[order], np.concatenate((around, own[rows]))[order]
 
 
-def activities(timeline: Timeline) -> Int64:
-    """Return each host event's own activity, as an index into `ACTIVITIES`."""
+def _order(at: Int64, rank: Int64) -> Int64:
+    """Sort by time, then rank; both in one key where they fit, which is several times faster."""
+    deepest = int(np.abs(rank).max(initial=0))
+    bits = (2 * deepest + 1).bit_length()
+    if int(at.max(initial=0)) < 1 << (62 - bits):
+        return np.argsort((at << bits) + (rank + deepest), kind="stable")
+    return np.lexsort((rank, at))
+
+
+def activities(timeline: Timeline, nesting: Nesting) -> Int8:
+    """Return each host event's activity, as an index into `ACTIVITIES`.
+
+    All that runs inside a data loader's wait counts as that wait.
+    """
     host = timeline.host
-    by_category = np.full(len(CATEGORIES), _PYTHON, dtype=np.int64)
+    by_category = np.full(len(CATEGORIES), _PYTHON, dtype=np.int8)
     by_category[CATEGORIES.index("cpu_op")] = _OP
     by_category[CATEGORIES.index("user_annotation")] = _REGION
     by_category[CATEGORIES.index("cuda_runtime")] = _CALL
     by_category[CATEGORIES.index("cuda_driver")] = _CALL
-    own = by_category[host.category]
-    by_name = np.full(len(timeline.names), -1, dtype=np.int64)
-    calls = own == _CALL
-    for name in np.unique(host.name[calls]).tolist():
-        kind = call_kind(timeline.names[name])
-        by_name[name] = {"sync": _SYNC, "allocator": _ALLOC}.get(kind, -1)
-    for name in np.unique(host.name[~calls]).tolist():
-        if _DATA_WAIT.search(timeline.names[name]):
-            by_name[name] = _DATA
-        elif is_step(timeline.names[name]):
-            by_name[name] = _PYTHON
-    result: Int64 = np.where(by_name[host.name] >= 0, by_name[host.name], own)
-    return result
+    own: Int8 = by_category[host.category]
+    by_name = np.array([_of_name(name) for name in timeline.names] or [-1], dtype=np.int8)
+    named: Int8 = by_name[host.name]
+    own = np.where(named >= 0, named, own)
+    if (named == _DATA).any():
+        inside = nesting.inherited(np.where(own == _DATA, _DATA, -1))
+        own = np.where(inside == _DATA, _DATA, own).astype(np.int8)
+    return own
 
 
-def _inherit_data_wait(own: Int64, nesting: Nesting, rows: Int64) -> Int64:
-    """Count all that runs inside a data loader's wait as that wait."""
-    if not (own[rows] == _DATA).any():
-        return own
-    inside = nesting.inherited(np.where(own == _DATA, _DATA, -1))
-    result: Int64 = np.where(inside == _DATA, _DATA, own)
-    return result
+def _of_name(name: str) -> int:
+    """Return the activity that a name tells; -1 where the event's category does."""
+    kind = call_kind(name)
+    if kind in ("sync", "allocator"):
+        return _SYNC if kind == "sync" else _ALLOC
+    if _DATA_WAIT.search(name):
+        return _DATA
+    return _PYTHON if is_step(name) else -1

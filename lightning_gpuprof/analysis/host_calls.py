@@ -1,11 +1,6 @@
 """What a runtime or driver call does, from its name; CUDA's and HIP's names alike."""
 
 import re
-from collections.abc import Sequence
-
-import numpy as np
-
-from lightning_gpuprof.traces.timeline import Int64
 
 _PREFIX = r"^(?:cuda|hip|cu|hipExt|xpu|ze)"
 _SYNC = re.compile(_PREFIX + r"\w*(?:Synchronize|StreamWaitValue)|^hsa_signal_wait")
@@ -50,8 +45,3 @@ def blocks_as_copy(name: str) -> bool:
     (True, False)
     """
     return _BLOCKING_COPY.match(name) is not None
-
-
-def names_of_kind(names: Sequence[str], used: Int64, kind: str) -> Int64:
-    """Return those of the used names that are calls of a kind."""
-    return np.array([i for i in np.unique(used).tolist() if call_kind(names[i]) == kind], np.int64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lightning_gpuprof.analysis.host_activity import ACTIVITIES, thread_activity
+from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.intervals import Spans, gaps
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
@@ -129,10 +129,11 @@ def _parts(
     until = np.minimum(launched, between.end)
     parts[_LATENCY, late] = (between.end - until)[late]
     threads = host.thread[np.maximum(call, 0)] if len(host) else np.zeros_like(call)
+    own = activities(timeline, nesting)
     for thread in np.unique(threads[late]).tolist():
         mine = late & (threads == thread)
-        activity = thread_activity(timeline, nesting, thread)
-        parts[: len(HOST_CAUSES), mine] = activity.within(between.start[mine], until[mine])
+        windows = Spans(between.start[mine], until[mine])
+        parts[: len(HOST_CAUSES), mine] = activity_within(timeline, nesting, own, thread, windows)
     return parts
 
 

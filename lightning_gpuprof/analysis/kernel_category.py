@@ -1,7 +1,7 @@
 """What kind of work a kernel does, from its name."""
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 
 CATEGORIES = (
     "gemm",
@@ -69,6 +69,7 @@ _TENSOR_CORE = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 14)
 def categorize(name: str) -> str:
     """Return a kernel's category, one of `CATEGORIES`.
 
@@ -92,8 +93,3 @@ def uses_tensor_cores(name: str) -> bool:
     False
     """
     return _TENSOR_CORE.search(name) is not None
-
-
-def categorize_all(names: Sequence[str], used: Sequence[int]) -> dict[int, str]:
-    """Return the category of each name that is used, by its index."""
-    return {index: categorize(names[index]) for index in used}

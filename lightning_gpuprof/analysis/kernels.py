@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.kernel_category import categorize_all, uses_tensor_cores
+from lightning_gpuprof.analysis.grouping import summed
+from lightning_gpuprof.analysis.kernel_category import categorize, uses_tensor_cores
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Int64, Timeline, select
 
 THIN_NS = 10_000
@@ -100,37 +101,34 @@ def kernel_table(timeline: Timeline) -> KernelTable:
 
 
 def _by_name(timeline: Timeline, kernels: DeviceEvents, total: int) -> tuple[KernelStats, ...]:
-    names, group = np.unique(kernels.name, return_inverse=True)
-    count = np.bincount(group, minlength=len(names))
-    sums = summed(group, kernels.dur_ns, len(names))
+    names = timeline.names
+    count = np.bincount(kernels.name, minlength=len(names))
+    sums = summed(kernels.name, kernels.dur_ns, len(names))
     low = np.full(len(names), np.iinfo(np.int64).max)
     high = np.zeros(len(names), dtype=np.int64)
-    np.minimum.at(low, group, kernels.dur_ns)
-    np.maximum.at(high, group, kernels.dur_ns)
-    categories = categorize_all(timeline.names, names.tolist())
-    rows = [
-        KernelStats(
-            name=timeline.names[name],
-            category=categories[name],
-            count=int(count[i]),
-            total_ns=int(sums[i]),
-            mean_ns=float(sums[i] / count[i]),
-            min_ns=int(low[i]),
-            max_ns=int(high[i]),
-            frac=float(sums[i] / total) if total else 0.0,
-            tensor_cores=_tensor_cores(timeline.names[name], categories[name]),
+    np.minimum.at(low, kernels.name, kernels.dur_ns)
+    np.maximum.at(high, kernels.name, kernels.dur_ns)
+    rows = []
+    for i in np.flatnonzero(count).tolist():
+        category = categorize(names[i])
+        rows.append(
+            KernelStats(
+                name=names[i],
+                category=category,
+                count=int(count[i]),
+                total_ns=int(sums[i]),
+                mean_ns=float(sums[i] / count[i]),
+                min_ns=int(low[i]),
+                max_ns=int(high[i]),
+                frac=float(sums[i] / total) if total else 0.0,
+                tensor_cores=uses_tensor_cores(names[i]) if category in _MATRIX else None,
+            )
         )
-        for i, name in enumerate(names.tolist())
-    ]
     return tuple(sorted(rows, key=_longest_first))
 
 
 def _longest_first(row: KernelStats) -> tuple[int, str]:
     return -row.total_ns, row.name
-
-
-def _tensor_cores(name: str, category: str) -> bool | None:
-    return uses_tensor_cores(name) if category in _MATRIX else None
 
 
 def _by_category(rows: tuple[KernelStats, ...], total: int) -> tuple[CategoryStats, ...]:
@@ -151,13 +149,3 @@ def _thin(dur_ns: Int64) -> ThinKernels | None:
         return None
     thin = dur_ns < THIN_NS
     return ThinKernels(int(thin.sum()), int(dur_ns[thin].sum()), float(thin.mean()))
-
-
-def summed(group: Int64, values: Int64, groups: int) -> Int64:
-    """Sum integers by group, exactly up to 2**53.
-
-    >>> summed(np.array([0, 1, 0]), np.array([5, 1, 2]), 2).tolist()
-    [7, 1]
-    """
-    sums: Int64 = np.bincount(group, weights=values, minlength=groups).astype(np.int64)
-    return sums

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import summed
 from lightning_gpuprof.analysis.host_calls import call_kind
-from lightning_gpuprof.analysis.kernels import summed
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.trace_steps import step_events
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
@@ -112,22 +112,21 @@ def _first_events(launches: Launches) -> Int64:
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
     host = timeline.host
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    names, group = np.unique(host.name[rows], return_inverse=True)
-    dur = host.dur_ns[rows]
+    group, dur, names = host.name[rows], host.dur_ns[rows], timeline.names
     count = np.bincount(group, minlength=len(names))
     total = summed(group, dur, len(names))
     longest = np.zeros(len(names), dtype=np.int64)
     np.maximum.at(longest, group, dur)
     table = [
         CallStats(
-            timeline.names[name],
-            call_kind(timeline.names[name]),
+            names[i],
+            call_kind(names[i]),
             int(count[i]),
             int(total[i]),
             float(total[i] / count[i]),
             int(longest[i]),
         )
-        for i, name in enumerate(names.tolist())
+        for i in np.flatnonzero(count).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))
 

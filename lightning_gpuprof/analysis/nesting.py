@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.traces.timeline import HostEvents, Int64
+from lightning_gpuprof.traces.timeline import HostEvents, Int32, Int64
 
 _MAX_ROUNDS = 4
 
@@ -21,13 +21,11 @@ class Nesting:
         parent: Row of the innermost event around each, -1 for none.
         depth: Number of events around each.
         end_ns: End of each, cut to its parent's end.
-        order: Rows by thread, then start, then depth: a parent stands before its children.
     """
 
-    parent: Int64
-    depth: Int64
+    parent: Int32
+    depth: Int32
     end_ns: Int64
-    order: Int64
 
     def children_sum(self, values: Int64) -> Int64:
         """Sum a value over each event's direct children."""
@@ -40,18 +38,22 @@ class Nesting:
     def subtree_sum(self, values: Int64) -> Int64:
         """Sum a value over each event and all that lies inside it."""
         total = values.astype(np.int64)
-        for level in range(int(self.depth.max(initial=0)), 0, -1):
-            rows = np.flatnonzero(self.depth == level)
+        for rows in reversed(self.by_depth()[1:]):
             np.add.at(total, self.parent[rows], total[rows])
         return total
 
     def inherited(self, own: Int64) -> Int64:
         """Give each event its own value, or the nearest one around it where its own is -1."""
         result: Int64 = own.copy()
-        for level in range(1, int(self.depth.max(initial=0)) + 1):
-            rows = np.flatnonzero((self.depth == level) & (result < 0))
+        for level in self.by_depth()[1:]:
+            rows = level[result[level] < 0]
             result[rows] = result[self.parent[rows]]
         return result
+
+    def by_depth(self) -> list[Int64]:
+        """Return the rows of each depth, outermost first."""
+        order = np.argsort(self.depth.astype(np.int16), kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.depth))[:-1])
 
 
 def nest(host: HostEvents) -> Nesting:
@@ -63,49 +65,63 @@ def nest(host: HostEvents) -> Nesting:
     [-1, 0, 0]
     """
     rows = len(host)
-    parent = np.full(rows, -1, dtype=np.int64)
-    depth = np.zeros(rows, dtype=np.int64)
-    end = host.end_ns.copy()
-    order = np.argsort(host.thread, kind="stable")  # the table is sorted by start already
-    borders = np.flatnonzero(np.diff(host.thread[order])) + 1
-    for part in np.split(order, borders):
-        if len(part):
-            _nest_thread(part, host.start_ns[part], parent, depth, end)
-    return Nesting(parent, depth, end, order)
+    parent = np.full(rows, -1, dtype=np.int32)
+    depth = np.zeros(rows, dtype=np.int32)
+    end = host.end_ns
+    for part in rows_by_thread(host):
+        _nest_thread(part, host.start_ns[part], parent, depth, end)
+    return Nesting(parent, depth, end)
 
 
-def _nest_thread(part: Int64, start: Int64, parent: Int64, depth: Int64, end: Int64) -> None:
+def rows_by_thread(host: HostEvents) -> list[Int64]:
+    """Return the rows of each thread, in the table's order."""
+    threads = host.thread
+    if len(threads) and threads.max() < np.iinfo(np.int16).max:
+        threads = threads.astype(np.int16)  # numpy sorts these by radix: linear time
+    order = np.argsort(threads, kind="stable")
+    borders = np.flatnonzero(np.diff(threads[order])) + 1
+    return [part for part in np.split(order, borders) if len(part)]
+
+
+def _nest_thread(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
     """Fill in the rows `part` of one thread, which are sorted by start, longest first."""
     ends = end[part]
     for _ in range(_MAX_ROUNDS):
         levels = _levels(start, ends)
-        parents = _parents(levels)
-        cut = ends.copy()
-        for level in range(1, int(levels.max()) + 1):
-            rows = np.flatnonzero(levels == level)
-            cut[rows] = np.minimum(cut[rows], cut[parents[rows]])
-        if (cut == ends).all():
+        parents, changed = _parents(levels, ends)
+        if not changed:
             break
-        ends = cut
     end[part] = ends
     depth[part] = levels
     parent[part] = np.where(parents < 0, -1, part[parents])
 
 
-def _levels(start: Int64, end: Int64) -> Int64:
+def _levels(start: Int64, end: Int64) -> Int32:
     """Count the earlier events that have not ended when each starts."""
     # An event without length would count as ended before it began.
     ended = np.sort(np.maximum(end, start + 1))
-    levels = np.arange(len(start)) - np.searchsorted(ended, start, side="right")
-    return levels.astype(np.int64)
+    levels = np.arange(len(start), dtype=np.int32)
+    levels -= np.searchsorted(ended, start, side="right").astype(np.int32)
+    return levels
 
 
-def _parents(levels: Int64) -> Int64:
-    """Return the last earlier event one level up, as an index; -1 at the top."""
-    parents = np.full(len(levels), -1, dtype=np.int64)
-    above = np.flatnonzero(levels == 0)
-    for level in range(1, int(levels.max(initial=0)) + 1):
-        rows = np.flatnonzero(levels == level)
-        parents[rows] = above[np.searchsorted(above, rows) - 1]
+def _parents(levels: Int32, end: Int64) -> tuple[Int32, bool]:
+    """Return the last earlier event one level up, as an index, -1 at the top.
+
+    Cuts `end` to the parent's; the second value tells whether that changed any.
+    """
+    parents = np.full(len(levels), -1, dtype=np.int32)
+    changed = False
+    by_level = np.argsort(levels.astype(np.int16), kind="stable")
+    counts = np.cumsum(np.bincount(levels))
+    above = by_level[: counts[0]]
+    for low, high in zip(counts[:-1].tolist(), counts[1:].tolist(), strict=True):
+        rows = by_level[low:high]
+        around = above[np.searchsorted(above, rows) - 1]
+        parents[rows] = around
+        late = end[rows] > end[around]
+        if late.any():
+            changed = True
+            end[rows[late]] = end[around[late]]
         above = rows
-    return parents
+    return parents, changed

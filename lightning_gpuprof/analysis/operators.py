@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.kernels import summed
+from lightning_gpuprof.analysis.grouping import summed
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.trace_steps import is_step
@@ -44,39 +44,39 @@ def operator_table(
 ) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     host = timeline.host
-    steps = [i for i, name in enumerate(timeline.names) if is_step(name)]
-    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~np.isin(host.name, steps)
+    steps = np.array([is_step(name) for name in timeline.names] or [False])
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~steps[host.name]
     rows = np.flatnonzero(is_op)
     if not len(rows):
         return ()
     inner = of_category(host, "cpu_op", "user_annotation")
     length = nesting.end_ns - host.start_ns
     own = length - nesting.children_sum(np.where(inner, length, 0))
-    names, group = np.unique(host.name[rows], return_inverse=True)
-    count = np.bincount(group, minlength=len(names))
+    group, names = host.name[rows], len(timeline.names)
+    count = np.bincount(group, minlength=names)
     outermost = ~_inside_own_name(host.name, nesting.parent, rows)
-    total = summed(group, host.dur_ns[rows] * outermost, len(names))
-    self_time = summed(group, own[rows], len(names))
+    total = summed(group, host.dur_ns[rows] * outermost, names)
+    self_time = summed(group, own[rows], names)
     device = _device_time(timeline, nesting, launches, is_op) if len(timeline.device) else None
     by_name: list[Int64 | None] = [None] * 3
     if device:
         inside, direct, events = (column[rows] for column in device)
         columns = (inside * outermost, direct, events)
-        by_name = [summed(group, column, len(names)) for column in columns]
+        by_name = [summed(group, column, names) for column in columns]
     table = [
         OperatorStats(
-            timeline.names[name],
+            timeline.names[i],
             int(count[i]),
             int(total[i]),
             int(self_time[i]),
             *(None if column is None else int(column[i]) for column in by_name),
         )
-        for i, name in enumerate(names.tolist())
+        for i in np.flatnonzero(count).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
 
 
-def _inside_own_name(name: Int32, parent: Int64, rows: Int64) -> Mask:
+def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
     """Return which of the rows lie inside a row of the same name, at any depth."""
     inside = np.zeros(len(rows), dtype=np.bool_)
     active, above = np.arange(len(rows)), parent[rows]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_calls import call_kind
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.trace_steps import step_events
@@ -37,13 +38,13 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     """Count what is lost, cut or impossible."""
     host, device = timeline.host, timeline.device
     calls = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    launching = [
-        name
-        for name in np.unique(host.name[calls]).tolist()
-        if call_kind(timeline.names[name]) in ("kernel", "graph")
-    ]
-    rows = calls[np.isin(host.name[calls], launching)]
-    lost = int((~np.isin(rows, launches.calls)).sum())
+    launches_work = np.zeros(len(timeline.names), dtype=np.bool_)
+    for name in used(host.name[calls]):
+        launches_work[name] = call_kind(timeline.names[name]) in ("kernel", "graph")
+    rows = calls[launches_work[host.name[calls]]]
+    has_work = np.zeros(len(host), dtype=np.bool_)
+    has_work[launches.calls] = True
+    lost = int((~has_work[rows]).sum())
     joined = launches.call >= 0
     orphans = int((~joined).sum()) if len(calls) else 0
     early = int((device.start_ns[joined] < host.start_ns[launches.call[joined]]).sum())

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.idle import enclosing
 from lightning_gpuprof.analysis.launch_join import Launches
@@ -54,11 +55,13 @@ def sync_calls(timeline: Timeline, nesting: Nesting, launches: Launches) -> Sync
     host = timeline.host
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
     kinds = np.zeros(len(timeline.names), dtype=np.int8)
-    for name in np.unique(host.name[rows]).tolist():
+    for name in used(host.name[rows]):
         text = timeline.names[name]
         kinds[name] = 1 if call_kind(text) == "sync" else 2 if blocks_as_copy(text) else 0
     kind = kinds[host.name[rows]]
-    kind[np.isin(rows, _waited_copies(timeline, launches))] = 2
+    waited = np.zeros(len(host), dtype=np.bool_)
+    waited[_waited_copies(timeline, launches)] = True
+    kind[waited[rows]] = 2
     rows, kind = rows[kind > 0], kind[kind > 0]
     dur = host.dur_ns[rows]
     longest = np.lexsort((host.start_ns[rows], -dur))[:LONGEST]

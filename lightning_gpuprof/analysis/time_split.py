@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.intervals import Spans, covered_within, union
-from lightning_gpuprof.analysis.kernel_category import categorize_all
+from lightning_gpuprof.analysis.kernel_category import categorize
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
@@ -65,10 +66,10 @@ class DeviceSpans:
 def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
     """Return a mask of the kernels that talk to other devices."""
     kernels = events.category == CATEGORY_ID["kernel"]
-    used = np.unique(events.name[kernels]).tolist()
-    categories = categorize_all(timeline.names, used)
-    names = [index for index, category in categories.items() if category == "communication"]
-    mask: Mask = kernels & np.isin(events.name, names)
+    talks = np.zeros(len(timeline.names), dtype=np.bool_)
+    for name in used(events.name[kernels]):
+        talks[name] = categorize(timeline.names[name]) == "communication"
+    mask: Mask = kernels & talks[events.name]
     return mask
 
 

@@ -35,9 +35,9 @@ def step_events(timeline: Timeline) -> HostEvents:
 
     torch writes them as annotations; releases before 2022 wrote them as operators.
     """
-    names = [index for index, name in enumerate(timeline.names) if is_step(name)]
     host = timeline.host
-    marks = np.isin(host.name, names) & (host.category != CATEGORY_ID["python_function"])
+    names = np.array([is_step(name) for name in timeline.names] or [False])
+    marks = names[host.name] & (host.category != CATEGORY_ID["python_function"])
     return select(host, marks)
 
 

@@ -308,6 +308,6 @@ def select(table: _T, keep: npt.NDArray[np.bool_] | Int64) -> _T:
 
 def of_category(table: HostEvents | DeviceEvents, *names: str) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows of the given categories."""
-    ids = [CATEGORY_ID[name] for name in names]
-    mask: npt.NDArray[np.bool_] = np.isin(table.category, ids)
-    return mask
+    wanted = np.zeros(len(CATEGORIES), dtype=np.bool_)
+    wanted[[CATEGORY_ID[name] for name in names]] = True
+    return wanted[table.category]
