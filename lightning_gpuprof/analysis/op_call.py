@@ -1,0 +1,149 @@
+"""One operator call's recorded arguments, and what it costs."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from lightning_gpuprof.traces.timeline import OpArguments
+
+Shape = tuple[int, ...]
+_DTYPES = {
+    "c10::BFloat16": ("bf16", 2),
+    "c10::Half": ("fp16", 2),
+    "float": ("fp32", 4),
+    "double": ("fp64", 8),
+    "signed char": ("int8", 1),
+    "unsigned char": ("uint8", 1),
+    "bool": ("bool", 1),
+    "int": ("int32", 4),
+    "long int": ("int64", 8),
+    "long": ("int64", 8),
+}
+MATRIX, VECTOR = "matrix", "vector"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call has to do.
+
+    Args:
+        flop_count: Floating-point operations.
+        num_bytes: Bytes read and written, at least.
+        dtype: `bf16`, `fp32`, ...: type of the first input.
+        unit: `matrix` (tensor or matrix cores may do it) or `vector`.
+        category: `gemm`, `conv`, `attention`, `norm`, `softmax`, `embedding`, `elementwise` or
+            `reduction`.
+    """
+
+    flop_count: int
+    num_bytes: int
+    dtype: str
+    unit: str
+    category: str
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte."""
+        return self.flop_count / self.num_bytes if self.num_bytes else 0.0
+
+
+class UnknownArgumentError(Exception):
+    """A shape, type or value that the cost needs was not recorded."""
+
+
+class OperatorCall:
+    """An operator's arguments, by position.
+
+    Every method raises `UnknownArgumentError` for what was not recorded.
+    """
+
+    def __init__(self, name: str, arguments: OpArguments) -> None:
+        self.name = name
+        self._arguments = arguments
+
+    def shape(self, index: int) -> Shape:
+        """Return a tensor's shape."""
+        dims = self._arguments.dims
+        if index >= len(dims) or not isinstance(dims[index], Sequence):
+            raise UnknownArgumentError
+        shape: Shape = tuple(dims[index])  # type: ignore[arg-type]
+        if not all(isinstance(size, int) for size in shape):
+            raise UnknownArgumentError
+        return shape
+
+    def is_tensor(self, index: int) -> bool:
+        """Tell whether the input is a tensor of a known type."""
+        dtypes = self._arguments.dtypes
+        if index >= len(dtypes) or dtype_of(dtypes[index]) is None:
+            return False
+        return index < len(self._arguments.dims)
+
+    def dtype(self, index: int) -> tuple[str, int]:
+        """Return a tensor's short type name and the bytes of one element."""
+        dtypes = self._arguments.dtypes
+        found = dtype_of(dtypes[index]) if index < len(dtypes) else None
+        if found is None:
+            raise UnknownArgumentError
+        return found
+
+    def footprint(self, index: int) -> int:
+        """Return the bytes of an input; dimensions of stride 0 hold one element."""
+        shape = self.shape(index)
+        strides = self._arguments.strides
+        if index < len(strides) and isinstance(strides[index], Sequence):
+            stride: Shape = tuple(strides[index])  # type: ignore[arg-type]
+            if len(stride) == len(shape):
+                shape = tuple(n if s else 1 for n, s in zip(shape, stride, strict=True))
+        return prod(shape) * self.dtype(index)[1]
+
+    def argument_count(self) -> int:
+        """Return how many inputs the call was recorded with."""
+        return len(self._arguments.dims)
+
+    def value(self, index: int) -> object:
+        """Return the value of an input that is no tensor: a number, truth value or list."""
+        values = self._arguments.values
+        if index >= len(values) or not values[index]:
+            raise UnknownArgumentError
+        try:
+            return ast.literal_eval(values[index])
+        except (ValueError, SyntaxError):
+            raise UnknownArgumentError from None
+
+    def ints(self, index: int) -> Shape:
+        """Return the value of an input that is an integer or a list of them."""
+        value = self.value(index)
+        if isinstance(value, int):
+            return (value,)
+        if isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
+            return tuple(value)
+        raise UnknownArgumentError
+
+    def cost(
+        self, flop_count: int, num_bytes: int, unit: str, category: str, *, of: int = 0
+    ) -> Cost:
+        """Make the cost, with the type of input `of`."""
+        return Cost(flop_count, num_bytes, self.dtype(of)[0], unit, category)
+
+
+def dtype_of(text: str) -> tuple[str, int] | None:
+    """Return short name and size of a recorded type; None for what is no tensor's.
+
+    >>> dtype_of("c10::Float8_e4m3fn"), dtype_of("Scalar")
+    (('fp8', 1), None)
+    """
+    if text.startswith("c10::Float8"):
+        return "fp8", 1
+    return _DTYPES.get(text)
+
+
+def broadcast(left: Shape, right: Shape) -> Shape:
+    """Return the shape of two inputs broadcast together.
+
+    >>> broadcast((3, 1, 5), (4, 1))
+    (3, 4, 5)
+    """
+    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
+    padded = (1,) * (len(longer) - len(shorter)) + tuple(shorter)
+    return tuple(max(a, b) if 0 not in (a, b) else 0 for a, b in zip(longer, padded, strict=True))
