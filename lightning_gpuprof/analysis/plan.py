@@ -15,7 +15,7 @@ MULTIPLE = 8
 LINEAR_FRAC = 0.02
 """A fit that misses a point by more than this share of it is said not to be linear."""
 LARGEST_BATCH = 2**20
-_TRIES = 4
+_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Plan:
 
     points: tuple[PlanPoint, ...]
     allocated: LinearFit | None
-    """None with a single batch size."""
+    """Through the points whose peak is in forward or backward, where there are two."""
     reserved: LinearFit | None
     cards: tuple[CardPlan, ...]
     target_frac: tuple[float, float]
@@ -138,11 +138,12 @@ def make_plan(
         card = _card(measure, points, vram, high=high, outside=outside_bytes)
         cards.append(card)
     ordered = tuple(points[size] for size in sorted(points))
-    sizes = [point.batch_size for point in ordered]
+    rising = _rising(ordered)
+    sizes = [point.batch_size for point in rising]
     return Plan(
         points=ordered,
-        allocated=fit_line(sizes, [point.peak_allocated_bytes for point in ordered]),
-        reserved=fit_line(sizes, [point.peak_reserved_bytes for point in ordered]),
+        allocated=fit_line(sizes, [point.peak_allocated_bytes for point in rising]),
+        reserved=fit_line(sizes, [point.peak_reserved_bytes for point in rising]),
         cards=tuple(cards),
         target_frac=target_frac,
         outside_bytes=outside_bytes,
@@ -167,18 +168,29 @@ def _card(
             point = points[size]
             break
         # The segments of the pool grow in steps: try what the nearer points say, or a notch less.
-        again = round_down(_reserved(points).largest(limit))
-        size = again if again is not None and again < size else round_down(size - _notch(size))
+        again = _reserved(points).largest(limit)
+        size = round_down(min(size - _notch(size), size if again is None else again))
     whole = _reserved(points).largest(vram - outside)
     return CardPlan(vram, size if point else None, point, whole)
 
 
 def _reserved(points: dict[int, PlanPoint]) -> LinearFit:
-    sizes = sorted(points)
     # The largest sizes count for a large card: a small model's constant part hides in rounding.
-    line = fit_line(sizes[-4:], [points[size].peak_reserved_bytes for size in sizes[-4:]])
+    rising = _rising([points[size] for size in sorted(points)])[-4:]
+    line = fit_line(
+        [point.batch_size for point in rising], [point.peak_reserved_bytes for point in rising]
+    )
     assert line is not None
     return line
+
+
+def _rising(points: Sequence[PlanPoint]) -> Sequence[PlanPoint]:
+    """Leave out small batches whose peak is in the optimizer, where enough others are left.
+
+    That peak hardly grows with the batch, so it lies on another line.
+    """
+    rising = [point for point in points if point.peak_phase != "optimizer_step"]
+    return rising if len(rising) >= 2 else points
 
 
 def _notch(size: int) -> int:
