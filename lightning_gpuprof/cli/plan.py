@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.plan import TARGET_FRAC, CardPlan, LinearFit, Plan, make_plan
+from lightning_gpuprof.analysis.plan import TARGET_FRAC, Card, CardPlan, LinearFit, Plan, make_plan
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.hardware.lookup import all_peaks
 from lightning_gpuprof.probes.plan_child import PlanChild
 from lightning_gpuprof.probes.plan_types import OPTIMIZERS, PRECISIONS
 from lightning_gpuprof.units import percent, size
@@ -32,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="memory of a card, such as 24GiB; repeat for more "
         f"(default: {', '.join(DEFAULT_CARDS)})",
+    )
+    parser.add_argument(
+        "--card",
+        action="append",
+        metavar="NAME",
+        help="a card by its name or a part of it, such as h100, with the memory on its datasheet",
     )
     parser.add_argument(
         "--optimizer",
@@ -65,14 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     sizes = [_whole_number(part) for part in args.batch_sizes.split(",")]
-    cards = [parse_size(part) for part in args.vram or DEFAULT_CARDS]
+    cards = _cards(args.vram or [], args.card or [])
     band = _band(args.target)
     outside = parse_size(args.outside)
     with PlanChild(args.model, optimizer=args.optimizer, precision=args.precision) as child:
         plan = make_plan(
             child.predict,
             batch_sizes=sizes,
-            vram_bytes=cards,
+            cards=cards,
             precision=args.precision,
             target_frac=band,
             outside_bytes=outside,
@@ -92,6 +99,20 @@ def parse_size(written: str) -> int:
     if match is None or unit is None:
         raise ConfigError(f"{written!r} is not a size. Write it as 24GiB, 512MiB or 80GB.")
     return int(float(match[1]) * unit)
+
+
+def _cards(sizes: list[str], names: list[str]) -> list[Card]:
+    cards = [Card(parse_size(written)) for written in sizes]
+    for name in names:
+        rows = [row for row in all_peaks() if name.lower() in row.name.lower()]
+        known = [Card(row.memory_gb * 10**9, row.name) for row in rows if row.memory_gb]
+        if not known:
+            raise ConfigError(
+                f"--card {name!r}: no datasheet row of that name gives a memory size. Pass the "
+                "size: --vram 24GiB."
+            )
+        cards += known
+    return cards or [Card(parse_size(written)) for written in DEFAULT_CARDS]
 
 
 def payload(plan: Plan) -> dict[str, Any]:
@@ -146,7 +167,7 @@ def _card_rows(plan: Plan) -> list[tuple[str, ...]]:
     band = f"for {low:.0%}-{high:.0%}"
     rows: list[tuple[str, ...]] = [("card", band, "reserves", "of it", "at most")]
     for card in plan.cards:
-        name = size(card.vram_bytes)
+        name = card.card.name or size(card.card.vram_bytes)
         largest = "none" if card.largest is None else str(card.largest)
         if card.point is None or card.frac is None:
             rows.append((name, "none fits", "", "", largest))
@@ -172,7 +193,8 @@ def _without_assumptions(point: Any) -> dict[str, Any]:
 
 def _card(card: CardPlan) -> dict[str, Any]:
     return {
-        "vram_bytes": card.vram_bytes,
+        "card": card.card.name,
+        "vram_bytes": card.card.vram_bytes,
         "batch_size": card.batch_size,
         "peak_reserved_bytes": card.point.peak_reserved_bytes if card.point else None,
         "vram_frac": card.frac,

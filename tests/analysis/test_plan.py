@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from lightning_gpuprof.analysis.plan import LARGEST_BATCH, LinearFit, fit_line, make_plan
+from lightning_gpuprof.analysis.plan import LARGEST_BATCH, Card, LinearFit, fit_line, make_plan
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.plan_types import PlanPoint
 
@@ -35,7 +35,13 @@ class Linear:
 
 
 def plan(model, *, vram, sizes=(8, 16, 32), **options):
-    return make_plan(model, batch_sizes=sizes, vram_bytes=vram, precision="32-true", **options)
+    return make_plan(
+        model,
+        batch_sizes=sizes,
+        cards=[Card(size) for size in vram],
+        precision="32-true",
+        **options,
+    )
 
 
 def test_the_fit_gives_back_the_constants():

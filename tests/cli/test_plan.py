@@ -81,6 +81,7 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, capfd
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--card", "abacus"], "no datasheet row of that name"),
         (["--vram", "much"], "'much' is not a size"),
         (["--batch-sizes", "8,x"], "'x' is not a whole number"),
         (["--target", "80"], "'80' is not a band"),
@@ -89,3 +90,10 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, capfd
 def test_a_bad_argument_is_echoed_before_anything_is_run(arguments, message, capfd):
     assert main(["plan", "--model", "absent.py:make", *arguments]) == 2
     assert message in capfd.readouterr().err
+
+
+def test_a_card_is_found_by_a_part_of_its_name(model, capfd):
+    assert main(["plan", "--model", f"{model}:make", "--card", "l40s", "--json"]) == 0
+    (card,) = json.loads(capfd.readouterr().out)["cards"]
+    assert card["vram_bytes"] == 48 * 10**9
+    assert "L40S" in card["card"]
