@@ -15,7 +15,7 @@ MULTIPLE = 8
 LINEAR_FRAC = 0.02
 """A fit that misses a point by more than this share of it is said not to be linear."""
 LARGEST_BATCH = 2**20
-_TRIES = 4
+_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,18 @@ class LinearFit:
 
 
 @dataclass(frozen=True)
+class Card:
+    """A card to plan for."""
+
+    vram_bytes: int
+    name: str | None = None
+
+
+@dataclass(frozen=True)
 class CardPlan:
     """What fits one card."""
 
-    vram_bytes: int
+    card: Card
     batch_size: int | None
     """The largest whose predicted reserved peak stays in the band; None where none does."""
     point: PlanPoint | None
@@ -63,7 +71,7 @@ class CardPlan:
     @property
     def frac(self) -> float | None:
         """Share of the card that `batch_size` is predicted to reserve."""
-        return self.point.peak_reserved_bytes / self.vram_bytes if self.point else None
+        return self.point.peak_reserved_bytes / self.card.vram_bytes if self.point else None
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Plan:
 
     points: tuple[PlanPoint, ...]
     allocated: LinearFit | None
-    """None with a single batch size."""
+    """Through the points whose peak is in forward or backward, where there are two."""
     reserved: LinearFit | None
     cards: tuple[CardPlan, ...]
     target_frac: tuple[float, float]
@@ -108,7 +116,7 @@ def make_plan(
     measure: Measure,
     *,
     batch_sizes: Sequence[int],
-    vram_bytes: Sequence[int],
+    cards: Sequence[Card],
     precision: str,
     target_frac: tuple[float, float] = TARGET_FRAC,
     outside_bytes: int = 0,
@@ -118,7 +126,7 @@ def make_plan(
     Args:
         measure: Predicts the step's memory at each size given.
         batch_sizes: Sizes to predict first.
-        vram_bytes: Memory of each card.
+        cards: What to plan for.
         precision: As passed to `measure`; for the record.
         target_frac: The band to fill; its upper end is not passed.
         outside_bytes: Kept free for the CUDA context and other processes.
@@ -133,28 +141,26 @@ def make_plan(
     if len(points) == 1:
         only = next(iter(points))
         points.update({point.batch_size: point for point in measure([2 * only])})
-    cards = []
-    for vram in vram_bytes:
-        card = _card(measure, points, vram, high=high, outside=outside_bytes)
-        cards.append(card)
+    fitted = [_fit_card(measure, points, card, high=high, outside=outside_bytes) for card in cards]
     ordered = tuple(points[size] for size in sorted(points))
-    sizes = [point.batch_size for point in ordered]
+    rising = _rising(ordered)
+    sizes = [point.batch_size for point in rising]
     return Plan(
         points=ordered,
-        allocated=fit_line(sizes, [point.peak_allocated_bytes for point in ordered]),
-        reserved=fit_line(sizes, [point.peak_reserved_bytes for point in ordered]),
-        cards=tuple(cards),
+        allocated=fit_line(sizes, [point.peak_allocated_bytes for point in rising]),
+        reserved=fit_line(sizes, [point.peak_reserved_bytes for point in rising]),
+        cards=tuple(fitted),
         target_frac=target_frac,
         outside_bytes=outside_bytes,
         precision=precision,
     )
 
 
-def _card(
-    measure: Measure, points: dict[int, PlanPoint], vram: int, *, high: float, outside: int
+def _fit_card(
+    measure: Measure, points: dict[int, PlanPoint], card: Card, *, high: float, outside: int
 ) -> CardPlan:
     """Walk from the line's answer to a size whose own prediction stays within the limit."""
-    limit = high * vram - outside
+    limit = high * card.vram_bytes - outside
     line = _reserved(points)
     size = round_down(line.largest(limit))
     point = None
@@ -167,18 +173,29 @@ def _card(
             point = points[size]
             break
         # The segments of the pool grow in steps: try what the nearer points say, or a notch less.
-        again = round_down(_reserved(points).largest(limit))
-        size = again if again is not None and again < size else round_down(size - _notch(size))
-    whole = _reserved(points).largest(vram - outside)
-    return CardPlan(vram, size if point else None, point, whole)
+        again = _reserved(points).largest(limit)
+        size = round_down(min(size - _notch(size), size if again is None else again))
+    whole = _reserved(points).largest(card.vram_bytes - outside)
+    return CardPlan(card, size if point else None, point, whole)
 
 
 def _reserved(points: dict[int, PlanPoint]) -> LinearFit:
-    sizes = sorted(points)
     # The largest sizes count for a large card: a small model's constant part hides in rounding.
-    line = fit_line(sizes[-4:], [points[size].peak_reserved_bytes for size in sizes[-4:]])
+    rising = _rising([points[size] for size in sorted(points)])[-4:]
+    line = fit_line(
+        [point.batch_size for point in rising], [point.peak_reserved_bytes for point in rising]
+    )
     assert line is not None
     return line
+
+
+def _rising(points: Sequence[PlanPoint]) -> Sequence[PlanPoint]:
+    """Leave out small batches whose peak is in the optimizer, where enough others are left.
+
+    That peak hardly grows with the batch, so it lies on another line.
+    """
+    rising = [point for point in points if point.peak_phase != "optimizer_step"]
+    return rising if len(rising) >= 2 else points
 
 
 def _notch(size: int) -> int:

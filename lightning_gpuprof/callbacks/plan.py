@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lightning_gpuprof.analysis.plan import TARGET_FRAC, Plan, make_plan
+from lightning_gpuprof.analysis.plan import TARGET_FRAC, Card, Plan, make_plan
 from lightning_gpuprof.probes.plan import predict
 
 
@@ -37,7 +37,7 @@ def plan(
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """
-    cards = [vram_bytes] if isinstance(vram_bytes, int) else list(vram_bytes)
+    cards = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
 
     def measure(sizes: Sequence[int]) -> Any:
         return predict(make, sizes, optimizer=optimizer, precision=precision)
@@ -45,7 +45,7 @@ def plan(
     return make_plan(
         measure,
         batch_sizes=batch_sizes,
-        vram_bytes=cards,
+        cards=[Card(size) for size in cards],
         precision=precision,
         target_frac=target_frac,
         outside_bytes=outside_bytes,

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Command] = {
     "finish-trace": Command(
         "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
     ),
+    "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
     "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
 }
 """Imported only when asked for, so that a quick command stays quick."""

@@ -27,7 +27,7 @@ class Block:
     """Set by `LiveBytes.mark`; None for what a step made on its way."""
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the order in which storages are made and dropped.
 
     Set `phase` to name the part of the step that runs. `events` holds `(index into blocks,
@@ -35,7 +35,7 @@ class LiveBytes(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.phase = "setup"
         self.blocks: list[Block] = []
         self.events: list[tuple[int, int]] = []
