@@ -36,7 +36,7 @@ _FLOAT32_DTYPE_OPS = (
 @contextmanager
 def cuda_rules() -> Iterator[None]:
     """Let operators on CPU tensors keep what CUDA's would; process-wide while entered."""
-    library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
     try:
         _put(library, "dropout", _dropout, "AutogradCPU")
         _put(library, "scaled_dot_product_attention", _attention, "AutogradCPU")
