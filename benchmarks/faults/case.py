@@ -7,11 +7,9 @@ are pointed at:
 """
 
 from argparse import ArgumentParser
-from collections.abc import Callable
 
 from causes import CAUSES
 from controls import CONTROLS
-from lightning.pytorch.callbacks import Callback
 from workload import Fitted, Setup, fit
 
 
@@ -32,14 +30,19 @@ def profiled(name: str, knob: float, fixed: bool, folder: str) -> Fitted:
     return fit(setup_of(name, knob, fixed=fixed), folder, (GpuProfCallback(),))
 
 
-def main(make_callbacks: Callable[[], tuple[Callback, ...]] = tuple) -> None:
-    parser = ArgumentParser(description="Train one case of the fault suite.")
-    parser.add_argument("name", choices=[*CAUSES, *CONTROLS])
-    parser.add_argument("--knob", type=float, default=1.0)
-    parser.add_argument("--fixed", action="store_true", help="run it with the fix")
-    parser.add_argument("--folder", default="runs/case")
-    args = parser.parse_args()
-    fitted = fit(setup_of(args.name, args.knob, fixed=args.fixed), args.folder, make_callbacks())
+def parser() -> ArgumentParser:
+    """Return what any script that trains a case takes."""
+    arguments = ArgumentParser(description="Train one case of the fault suite.")
+    arguments.add_argument("name", choices=[*CAUSES, *CONTROLS])
+    arguments.add_argument("--knob", type=float, default=1.0)
+    arguments.add_argument("--fixed", action="store_true", help="run it with the fix")
+    arguments.add_argument("--folder", default="runs/case")
+    return arguments
+
+
+def main() -> None:
+    args = parser().parse_args()
+    fitted = fit(setup_of(args.name, args.knob, fixed=args.fixed), args.folder)
     print(f"{fitted.step_ns / 1e6:.3f} ms per step; log dir {fitted.log_dir}")
 
 

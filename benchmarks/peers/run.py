@@ -1,0 +1,139 @@
+"""Runs the fault suite's cases under other profilers and writes down what each said.
+
+    python benchmarks/peers/run.py --knobs KNOBS.json \
+        --tool traceml=VENV --tool gpuprof=VENV --tool lightning-simple=VENV [--only ...]
+
+Each VENV is a virtual environment that holds torch, lightning and the tool (for gpuprof,
+pytorch-lightning too). KNOBS.json is what benchmarks/faults/run.py calibrated (`knobs.json` in
+its folder), so that every tool meets the very same faults.
+"""
+
+import json
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+BENCHMARKS = Path(__file__).parents[1]
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "faults")]
+
+from _harness import RESULTS, one_thread, write_results  # noqa: E402
+from causes import CAUSES  # noqa: E402
+from controls import CONTROLS  # noqa: E402
+from credit import credited  # noqa: E402
+from tools import TOOLS, Heard  # noqa: E402
+
+
+def heard_of(tool: str, venv: Path, case: list[str]) -> Heard:
+    with tempfile.TemporaryDirectory() as folder:
+        return TOOLS[tool](venv, case, Path(folder))
+
+
+def judged(name: str, share: str, heard: Heard) -> dict[str, Any]:
+    cause = CAUSES[name]
+    right = [credited(cause.finding, cause.also, one.text) for one in heard.statements]
+    return {
+        "case": name,
+        "wanted_frac": float(share),
+        "first": bool(right) and right[0],
+        "named": any(right),
+        **as_dict(heard),
+    }
+
+
+def as_dict(heard: Heard) -> dict[str, Any]:
+    statements = [asdict(one) for one in heard.statements[:5]]
+    return {"said": statements, "failed": heard.failed, "text": heard.text}
+
+
+def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], only: list[str]) -> dict[str, Any]:
+    cases, controls = [], {}
+    for key, knob in knobs.items():
+        name, share = key.split()
+        if name in CAUSES and (not only or name in only):
+            heard = heard_of(tool, venv, [name, "--knob", str(knob)])
+            cases.append(judged(name, share, heard))
+            _say(tool, key, heard)
+    for name in CONTROLS:
+        if not only or name in only:
+            heard = heard_of(tool, venv, [name])
+            alarms = [one.text for one in heard.statements if one.alarming]
+            controls[name] = {"false_alarms": alarms, **as_dict(heard)}
+            _say(tool, name, heard)
+    return {
+        "case_count": len(cases),
+        "first_count": sum(case["first"] for case in cases),
+        "named_count": sum(case["named"] for case in cases),
+        "failed_count": sum(case["failed"] for case in cases),
+        "control_count": len(controls),
+        "false_alarm_count": sum(bool(one["false_alarms"]) for one in controls.values()),
+        "cases": cases,
+        "controls": controls,
+    }
+
+
+def markdown(tools: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return one row per tool, then what each said first of each case."""
+    lines = [
+        "| tool | cause named first | named at all | failed | controls with an alarm |",
+        "|---|---|---|---|---|",
+    ]
+    for tool, found in tools.items():
+        cases = found["case_count"]
+        lines.append(
+            f"| {tool} | {found['first_count']} of {cases} | {found['named_count']} of {cases} "
+            f"| {found['failed_count']} | {found['false_alarm_count']} of "
+            f"{found['control_count']} |"
+        )
+    lines += [
+        "",
+        "| case | share | " + " | ".join(tools) + " |",
+        "|---|---" + "|---" * len(tools) + "|",
+    ]
+    for row in zip(*(found["cases"] for found in tools.values()), strict=True):
+        said = " | ".join(_cell(one) for one in row)
+        lines.append(f"| {row[0]['case']} | {row[0]['wanted_frac']:.0%} | {said} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(case: Mapping[str, Any]) -> str:
+    if case["failed"]:
+        return "failed"
+    first = case["said"][0]["text"][:80].replace("|", "/") if case["said"] else "nothing"
+    return f"**{first}**" if case["first"] else first
+
+
+def _say(tool: str, case: str, heard: Heard) -> None:
+    first = heard.statements[0].text if heard.statements else "nothing"
+    print(f"{tool}: {case}: {'FAILED ' + heard.text[-300:] if heard.failed else first}", flush=True)
+
+
+def main() -> None:
+    args = _arguments()
+    one_thread()
+    knobs = json.loads(args.knobs.read_text(encoding="utf-8"))
+    tools = {}
+    for chosen in args.tool:
+        tool, _, venv = chosen.partition("=")
+        tools[tool] = run_tool(tool, Path(venv).absolute(), knobs, args.only)
+    text = markdown(tools)
+    print(text)
+    if not args.only:
+        path = write_results("peers", {"tools": tools}, folder=args.results)
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
+
+
+def _arguments() -> Namespace:
+    parser = ArgumentParser(description="Run the fault suite under other profilers.")
+    parser.add_argument("--tool", action="append", required=True, help="NAME=VENV, repeatable")
+    parser.add_argument("--knobs", type=Path, required=True)
+    parser.add_argument("--only", nargs="+", default=[], choices=[*CAUSES, *CONTROLS])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
