@@ -1,11 +1,10 @@
 """The tab's own modules, and the Plotly bundle out of the plotly package."""
 
 import gzip
-import importlib.util
 from functools import lru_cache
-from pathlib import Path
 
-STATIC = Path(__file__).parent / "static"
+from lightning_gpuprof.views.web_assets import STATIC, plotly_path
+
 MIME_TYPES = {
     # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.
     ".js": "text/javascript",
@@ -25,16 +24,6 @@ def read_static(name: str) -> tuple[bytes, str] | None:
     if not inside or path.suffix not in MIME_TYPES or not path.is_file():
         return None
     return path.read_bytes(), MIME_TYPES[path.suffix]
-
-
-def plotly_path() -> Path | None:
-    """Return where the plotly package keeps its bundle, found without importing it."""
-    spec = importlib.util.find_spec("plotly")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / "package_data" / "plotly.min.js"
-        if path.is_file():
-            return path
-    return None
 
 
 @lru_cache(maxsize=1)

@@ -149,3 +149,22 @@ def page(chromium, tensorboard):
     assert page.complaints() == []
     outside = [url for url in chromium.take_requests() if not url.startswith("http://localhost:")]
     assert outside == []
+
+
+@pytest.fixture
+def file_page(chromium):
+    """Opens a file from disk; at the test's end nothing else must have been asked for."""
+    opened = []
+
+    def open_file(path) -> Page:
+        page = Page(chromium, "")
+        chromium.leave_frame()
+        chromium.open(path.as_uri())
+        opened.append((page, path.as_uri()))
+        page.wait_for(".card, .empty, .welcome")
+        return page
+
+    yield open_file
+    for page, url in opened:
+        assert page.complaints() == []
+        assert [one for one in chromium.take_requests() if not one.startswith(url)] == []

@@ -1,0 +1,73 @@
+// The source of a report's data: what the file itself carries, made once when it was written.
+
+import { SourceError } from "./source.js";
+
+/** Parameters that a report holds one answer for, whatever they are. */
+const FIXED = ["run", "session", "buckets", "first", "last"];
+
+/** @returns {import("./source.js").Source} */
+export function keptSource() {
+  /** @type {Record<string, any>} */
+  const answers = JSON.parse(element("gp-data").textContent ?? "{}");
+  /** @param {string} name @param {import("./source.js").Params} [params] */
+  const find = (name, params = {}) => {
+    const asked = Object.entries(params).filter(
+      ([key, value]) => !FIXED.includes(key) && value !== undefined && value !== null && value !== "",
+    );
+    const key = [name, ...asked.map(([key, value]) => `${key}=${value}`).sort()].join("&");
+    const answer = answers[key];
+    if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");
+    if (answer.error) throw new SourceError(answer.error);
+    return answer;
+  };
+  return {
+    url: () => null,
+    live: false,
+    plotly: () => unpacked("gp-plotly"),
+    async get(name, params) {
+      const answer = find(name, params);
+      return name === "steps" ? part(answer, params ?? {}) : answer;
+    },
+  };
+}
+
+/** @param {string} id */
+function element(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`this report lacks its ${id}`);
+  return found;
+}
+
+/**
+ * Unpacks a compressed script into a URL that it can be loaded from.
+ * @param {string} id
+ */
+async function unpacked(id) {
+  const packed = element(id).textContent ?? "";
+  if (!packed) throw new Error("written without plotly");
+  const stream = new Blob([bytes(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = await new Response(stream).arrayBuffer();
+  return URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+}
+
+/** @param {string} base64 */
+export function bytes(base64) {
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+}
+
+/**
+ * The buckets of a range of steps: a report cannot make finer ones.
+ * @param {any} steps
+ * @param {import("./source.js").Params} params
+ */
+function part(steps, params) {
+  const from = Number(params.first ?? 0);
+  const to = Number(params.last ?? steps.steps);
+  const kept = (/** @type {any[]} */ column) =>
+    column.filter((_, index) => steps.first[index] + steps.count[index] > from && steps.first[index] < to);
+  return {
+    ...steps,
+    ...Object.fromEntries(["first", "count", "max_ns", "slowest", "flags"].map((key) => [key, kept(steps[key])])),
+    phase_ns: Object.fromEntries(Object.entries(steps.phase_ns).map(([phase, values]) => [phase, kept(values)])),
+  };
+}
