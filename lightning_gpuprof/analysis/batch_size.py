@@ -40,7 +40,8 @@ class BatchSizeAdvice:
     """A batch size, or the reason why none is suggested.
 
     `suggested` is the size in use where that lies in the target band, else the band's middle;
-    `low` and `high` are the sizes at the band's ends. All are None where the measurements do not bear a suggestion out.
+    `low` and `high` are the sizes at the band's ends. All are None where the measurements do not
+    bear a suggestion out.
     """
 
     batch_size: int

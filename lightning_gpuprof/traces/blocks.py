@@ -3,6 +3,7 @@
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -10,9 +11,8 @@ from typing import Any, BinaryIO
 
 from lightning_gpuprof.traces.sniff import GZIP_MAGIC
 
-isal_zlib: Any
 try:
-    from isal import isal_zlib
+    isal_zlib: Any = import_module("isal.isal_zlib")
 except ImportError:  # where no wheel of isal fits: the same, about a tenth slower overall
     isal_zlib = None
 
