@@ -114,8 +114,8 @@ class GpuProfConfig:
     def to_yaml(self) -> str:
         """Return the settings as the `profiling:` section of a YAML file.
 
-        >>> GpuProfConfig.from_mapping(yaml.safe_load(GpuProfConfig(wait=3).to_yaml())["profiling"])
-        ... == GpuProfConfig(wait=3)
+        >>> section = yaml.safe_load(GpuProfConfig(wait=3).to_yaml())["profiling"]
+        >>> GpuProfConfig.from_mapping(section) == GpuProfConfig(wait=3)
         True
         """
         return yaml.safe_dump({SECTION: self.to_dict()}, sort_keys=False)
