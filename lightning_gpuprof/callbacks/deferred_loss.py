@@ -1,6 +1,5 @@
 """The loss of every step in every logger, without a host sync in any step."""
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import ref
@@ -15,13 +14,14 @@ from lightning_gpuprof.callbacks._lightning import (
     rank_zero_warn,
 )
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.scalar_sink import ScalarSink
 from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.epoch_means import EpochMeans
-from lightning_gpuprof.probes.scalar_log import ScalarBatch, ScalarLog, check_scalar
+from lightning_gpuprof.probes.scalar_log import ScalarLog, check_scalar
 from lightning_gpuprof.probes.transfer import Pending, to_host
-from lightning_gpuprof.records.schema import Scalars
 
 
 class DeferredLoss(Callback):
@@ -40,7 +40,8 @@ class DeferredLoss(Callback):
             one value can be recorded; complex ones and those with a shape are refused.
         window: Batches between copies.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
-            records hold them all. A value costs a TensorBoardLogger tens of microseconds.
+            records hold them all. By default loggers get every step, except that one whose
+            calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
         sync_dist: Average over all ranks, with one collective per window.
         prefix: Put before every name in the loggers.
@@ -54,7 +55,7 @@ class DeferredLoss(Callback):
         metrics: Sequence[str] = ("loss",),
         *,
         window: int = 50,
-        log_every_n_steps: int = 1,
+        log_every_n_steps: int | None = None,
         epoch_mean: bool = True,
         sync_dist: bool = False,
         prefix: str = "",
@@ -69,9 +70,9 @@ class DeferredLoss(Callback):
         self._means = EpochMeans()
         self._output: RunOutput | None = None
         self._log: ScalarLog | None = None
+        self._sink: ScalarSink | None = None
         self._undivided: UndividedLoss | None = None
         self._trainer: ref[Trainer] | None = None
-        self._marks: deque[tuple[int | None, int]] = deque()
         self._batch = 0
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
@@ -93,9 +94,17 @@ class DeferredLoss(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin with an empty window."""
+        if self._output is None:
+            return
         self._trainer = ref(trainer)
         self._log = ScalarLog(self.metrics, window=self.window, transfer=self._transfer)
-        self._marks.clear()
+        self._sink = ScalarSink(
+            self._output,
+            self._means,
+            paces=self._paces(trainer),
+            epoch_mean=self.epoch_mean,
+            prefix=self.prefix,
+        )
         self._batch = 0
         self._ended_epoch = None
         self._seen = set()
@@ -114,14 +123,14 @@ class DeferredLoss(Callback):
         batch_idx: int,
     ) -> None:
         """Keep this batch's values; at a window's end hand on the window before it."""
-        log = self._log
-        if log is None:
+        log, sink = self._log, self._sink
+        if log is None or sink is None:
             return
-        self._marks.append((_logger_step(trainer, pl_module), trainer.current_epoch))
+        sink.mark(_logger_step(trainer, pl_module), trainer.current_epoch)
         log.add(self._batch, self._values(outputs))
         self._batch += 1
         if not len(log):
-            self._hand_on(log.arrived(), trainer)
+            sink.take(log.arrived())
 
     @guarded
     @override
@@ -134,7 +143,8 @@ class DeferredLoss(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand on all that is left."""
         self._flush()
-        self._log_means(trainer, self._means.close())
+        if self._sink is not None:
+            self._sink.end_epoch()
         self._say_missing()
 
     @guarded
@@ -173,9 +183,7 @@ class DeferredLoss(Callback):
 
     def _values(self, outputs: Any) -> dict[str, Any]:
         undivided = self._undivided.take() if self._undivided is not None else None
-        if isinstance(outputs, Tensor):
-            outputs = {"loss": outputs}
-        if not isinstance(outputs, Mapping) or not outputs:
+        if not isinstance(outputs, Mapping):
             return {}
         values = {}
         for name in self.metrics:
@@ -200,54 +208,21 @@ class DeferredLoss(Callback):
         return True
 
     def _flush(self) -> None:
-        trainer = self._trainer() if self._trainer is not None else None
-        if self._log is None or trainer is None:
+        if self._log is None or self._sink is None:
             return
-        self._hand_on(self._log.drain(), trainer)
+        self._sink.take(self._log.drain())
         if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
-            self._log_means(trainer, self._means.close())
+            self._sink.end_epoch()
 
     @guarded
     def _flush_guarded(self) -> None:
         self._flush()
 
-    def _hand_on(self, batches: list[ScalarBatch], trainer: Trainer) -> None:
-        for batch in batches:
-            if self._output is not None:
-                self._output.write(Scalars(steps=batch.steps, values=batch.values))
-            for index in range(len(batch.steps)):
-                logger_step, epoch = self._marks.popleft()
-                values = {
-                    name: value
-                    for name, column in batch.values.items()
-                    if (value := column[index]) is not None
-                }
-                self._log_means(trainer, self._means.begin(epoch))
-                self._means.add(values, logger_step)
-                self._log_step(trainer, values, logger_step)
-        if batches:
-            for logger in trainer.loggers:
-                logger.save()
-        if self._output is not None:
-            self._output.flush()
-
-    def _log_step(
-        self, trainer: Trainer, values: dict[str, float], logger_step: int | None
-    ) -> None:
-        every = self.log_every_n_steps
-        if logger_step is None or not every or logger_step % every or not values:
-            return
-        self._to_loggers(trainer, values, logger_step)
-
-    def _log_means(self, trainer: Trainer, closed: tuple[dict[str, float], int] | None) -> None:
-        if closed is not None and self.epoch_mean:
-            means, step = closed
-            self._to_loggers(trainer, {f"{name}_epoch": v for name, v in means.items()}, step)
-
-    def _to_loggers(self, trainer: Trainer, values: dict[str, float], step: int) -> None:
-        named = {self.prefix + name: value for name, value in values.items()}
-        for logger in trainer.loggers:
-            logger.log_metrics(dict(named), step=step)
+    def _paces(self, trainer: Any) -> list[LoggerPace]:
+        return [
+            LoggerPace(logger, every=self.log_every_n_steps, slow_every=trainer.log_every_n_steps)
+            for logger in (trainer.loggers if trainer.is_global_zero else ())
+        ]
 
     def _transfer(self, values: Tensor) -> Pending:
         trainer = self._trainer() if self._trainer is not None else None
@@ -268,17 +243,22 @@ class DeferredLoss(Callback):
             self._undivided.remove()
         self._undivided = None
         self._log = None
+        self._sink = None
         self._trainer = None
 
 
 def _logger_step(trainer: Trainer, pl_module: LightningModule) -> int | None:
     """Return the step that `self.log` would write now, None while gradients accumulate."""
-    if pl_module.automatic_optimization and trainer.fit_loop._should_accumulate():
+    if (
+        trainer.accumulate_grad_batches != 1
+        and pl_module.automatic_optimization
+        and trainer.fit_loop._should_accumulate()
+    ):
         return None
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
 
 
-def _check(metrics: Sequence[str], window: int, log_every_n_steps: int) -> None:
+def _check(metrics: Sequence[str], window: int, log_every_n_steps: int | None) -> None:
     if isinstance(metrics, str) or not metrics:
         raise ConfigError(
             f"DeferredLoss(metrics={metrics!r}) names no metrics. Pass a sequence of "
@@ -289,7 +269,7 @@ def _check(metrics: Sequence[str], window: int, log_every_n_steps: int) -> None:
             f"DeferredLoss(window={window}) would never copy a value. Pass 1 or more; 50 is "
             "the default."
         )
-    if log_every_n_steps < 0:
+    if log_every_n_steps is not None and log_every_n_steps < 0:
         raise ConfigError(
             f"DeferredLoss(log_every_n_steps={log_every_n_steps}) is negative. Pass 1 to log "
             "every step, or 0 to log none."

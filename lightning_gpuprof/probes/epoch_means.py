@@ -1,5 +1,6 @@
 """Means over an epoch of values that arrive step by step, in a form that can be resumed."""
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -8,16 +9,20 @@ class EpochMeans:
 
     >>> means = EpochMeans()
     >>> means.begin(0)
-    >>> means.add({"loss": 1.0}, step=0); means.add({"loss": 2.0}, step=1)
+    >>> means.add("loss", [1.0, 2.0]); means.step = 1
     >>> means.begin(1)
     ({'loss': 1.5}, 1)
+
+    Attributes:
+        epoch: The open epoch, if there is one.
+        step: The step under which its means are to be logged: its last one so far.
     """
 
     def __init__(self) -> None:
         self.epoch: int | None = None
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
-        self._step: int | None = None
+        self.step: int | None = None
 
     def begin(self, epoch: int) -> tuple[dict[str, float], int] | None:
         """Enter an epoch; where it is a new one, return what `close` does."""
@@ -27,24 +32,20 @@ class EpochMeans:
         self.epoch = epoch
         return closed
 
-    def add(self, values: dict[str, float], step: int | None) -> None:
-        """Add a step's values.
-
-        Args:
-            values: By name.
-            step: The logger's step; None where the step is not logged under a number.
-        """
-        for name, value in values.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-            self._counts[name] = self._counts.get(name, 0) + 1
-        if step is not None:
-            self._step = step
+    def add(self, name: str, values: Iterable[float]) -> None:
+        """Add values of one name, in step order."""
+        total, count = self._sums.get(name, 0.0), self._counts.get(name, 0)
+        for value in values:
+            total += value
+            count += 1
+        if count:
+            self._sums[name], self._counts[name] = total, count
 
     def close(self) -> tuple[dict[str, float], int] | None:
         """Return the epoch's means and its last logger step, and begin without values."""
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
-        step = self._step
-        self.epoch, self._sums, self._counts, self._step = None, {}, {}, None
+        step = self.step
+        self.epoch, self._sums, self._counts, self.step = None, {}, {}, None
         return (means, step) if means and step is not None else None
 
     def state_dict(self) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class EpochMeans:
             "epoch": self.epoch,
             "sums": dict(self._sums),
             "counts": dict(self._counts),
-            "step": self._step,
+            "step": self.step,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -61,4 +62,4 @@ class EpochMeans:
         self.epoch = state.get("epoch")
         self._sums = dict(state.get("sums", {}))
         self._counts = dict(state.get("counts", {}))
-        self._step = state.get("step")
+        self.step = state.get("step")

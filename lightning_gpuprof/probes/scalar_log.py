@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import SupportsFloat
+from typing import NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -47,6 +47,7 @@ class ScalarLog:
         self._window = window
         self._transfer = transfer
         self._banks: dict[tuple[torch.device, torch.dtype], _Bank] = {}
+        self._rows: dict[str, _Row] = {}
         self._steps: list[int] = []
         self._pending: deque[_PendingBatch] = deque()
 
@@ -66,11 +67,24 @@ class ScalarLog:
         for name in self._names:
             value = values.get(name)
             if value is not None:
-                check_scalar(name, value)
-                tensor = value if isinstance(value, Tensor) else _as_tensor(value)
-                self._bank(tensor).write(name, index, tensor)
+                self._write(name, index, value)
         if len(self._steps) >= self._window:
             self.close_window()
+
+    def _write(self, name: str, index: int, value: Scalar) -> None:
+        # This runs in every step. What was checked once holds for the next value of the same
+        # kind; 0-d tensors of one device and type are nearly all there are.
+        row = self._rows.get(name)
+        if not isinstance(value, Tensor) or value.dim():
+            value = _as_scalar(name, value)
+        if row is None or value.dtype is not row.dtype or value.device != row.device:
+            check_scalar(name, value)
+            bank = self._bank(value)
+            row = self._rows[name] = _Row(value.dtype, value.device, bank.cells[name], bank)
+        if value.requires_grad:
+            value = value.detach()
+        row.cells[index].copy_(value)
+        row.bank.written[name].append(index)
 
     def close_window(self) -> None:
         """Queue the copy of the open window; does nothing where it is empty."""
@@ -135,8 +149,20 @@ def exact_dtype(value: Tensor) -> torch.dtype:
     return torch.float32 if value.is_floating_point() else torch.int64
 
 
-def _as_tensor(value: float) -> Tensor:
+def _as_scalar(name: str, value: Scalar) -> Tensor:
+    check_scalar(name, value)
+    if isinstance(value, Tensor):
+        return value.reshape(())
     return torch.tensor(float(value), dtype=torch.float64)
+
+
+class _Row(NamedTuple):
+    """Where a name's values go, and the kind of value that may go there unchecked."""
+
+    dtype: torch.dtype
+    device: torch.device
+    cells: tuple[Tensor, ...]
+    bank: "_Bank"
 
 
 class _Bank:
@@ -151,19 +177,12 @@ class _Bank:
         with torch.inference_mode(False):
             self._values = torch.zeros((len(names), window), device=device, dtype=dtype)
             # Indexing a tensor costs more than the copy itself: one view per cell, made once.
-            self._cells = {
-                name: row.unbind() for name, row in zip(names, self._values, strict=True)
-            }
-        self._written: dict[str, list[int]] = {}
-
-    def write(self, name: str, index: int, value: Tensor) -> None:
-        if value.dim():
-            value = value.reshape(())
-        self._cells[name][index].copy_(value.detach())
-        self._written.setdefault(name, []).append(index)
+            self.cells = {name: row.unbind() for name, row in zip(names, self._values, strict=True)}
+        self.written: dict[str, list[int]] = {name: [] for name in names}
 
     def close(self, transfer: Transfer) -> "tuple[dict[str, list[int]], list[str], Pending]":
-        written, self._written = self._written, {}
+        written = self.written
+        self.written = {name: [] for name in self._names}
         return written, self._names, transfer(self._values)
 
 
@@ -190,6 +209,6 @@ class _PendingBatch:
         for written, names, pending in self._parts:
             rows = pending.result().tolist()
             for name, row in zip(names, rows, strict=True):
-                for index in written.get(name, ()):
+                for index in written[name]:
                     values[name][index] = float(row[index])
         return ScalarBatch(steps=self._steps, values=values)

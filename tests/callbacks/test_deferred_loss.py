@@ -1,13 +1,15 @@
 import csv
+from types import SimpleNamespace
 
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
@@ -228,6 +230,46 @@ def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):
     trainer = fit(tmp_path, model, deferred)
     assert logged(trainer, "train/loss") == {0: model.items[0], 4: model.items[4]}
     assert len(recorded(trainer)) == 8
+
+
+class Server(Logger):
+    """Takes a millisecond per call, by a clock that only it moves."""
+
+    name, version = "server", 0
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock, self.steps = clock, []
+
+    def log_hyperparams(self, *args):
+        pass
+
+    def log_metrics(self, metrics, step):
+        self.clock.now += 1_000_000
+        self.steps.append(step)
+
+
+def log_steps(pace, count):
+    for step in range(count):
+        if pace.is_due(step):
+            pace.log({"loss": 1.0}, step)
+
+
+def test_a_slow_logger_gets_the_trainers_pace_and_that_is_said():
+    clock = SimpleNamespace(now=0)
+    server = Server(clock)
+    pace = LoggerPace(server, every=None, slow_every=10, now=lambda: clock.now)
+    with pytest.warns(UserWarning, match=r"Server takes 1\.0 ms .* one step in 10 "):
+        log_steps(pace, 30)
+    assert server.steps == [0, 1, 2, 10, 20]
+
+
+def test_a_slow_logger_gets_what_was_asked_for_outright():
+    clock = SimpleNamespace(now=0)
+    server = Server(clock)
+    pace = LoggerPace(server, every=1, slow_every=10, now=lambda: clock.now)
+    log_steps(pace, 5)
+    assert server.steps == [0, 1, 2, 3, 4]
 
 
 def test_no_value_is_read_in_a_step(tmp_path, monkeypatch):

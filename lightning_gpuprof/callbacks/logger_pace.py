@@ -1,0 +1,67 @@
+"""Hands values to a logger at the pace that it can take."""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+SLOW_NS = 500_000
+"""A call that takes longer talks to a server: one per step would be a cost that matters."""
+_TRIALS = 3
+
+
+class LoggerPace:
+    """One logger, and which steps it gets.
+
+    Args:
+        logger: A Lightning logger.
+        every: It gets one step in this many, 0 for none. None: every step, unless its first calls
+            show that it is slow.
+        slow_every: What a slow logger gets: the Trainer's own `log_every_n_steps`.
+        now: Returns nanoseconds.
+    """
+
+    def __init__(
+        self,
+        logger: Any,
+        *,
+        every: int | None,
+        slow_every: int,
+        now: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.logger = logger
+        self._every = 1 if every is None else every
+        self._slow_every = max(1, slow_every)
+        self._now = now
+        self._trials_ns: list[int] | None = [] if every is None else None
+
+    def is_due(self, step: int) -> bool:
+        """Tell whether the logger gets this step."""
+        return self._every > 0 and step % self._every == 0
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Hand values on."""
+        if self._trials_ns is None:
+            self.logger.log_metrics(values, step=step)
+            return
+        begun = self._now()
+        self.logger.log_metrics(values, step=step)
+        self._judge(self._now() - begun)
+
+    def _judge(self, took_ns: int) -> None:
+        assert self._trials_ns is not None
+        self._trials_ns.append(took_ns)
+        if len(self._trials_ns) < _TRIALS:
+            return
+        # The fastest: the first call may open files or a connection.
+        fastest, self._trials_ns = min(self._trials_ns), None
+        if fastest > SLOW_NS and self._slow_every > 1:
+            self._every = self._slow_every
+            warnings.warn(
+                f"{type(self.logger).__name__} takes {fastest / 1e6:.1f} ms per call, so "
+                f"DeferredLoss hands it one step in {self._every} (the Trainer's "
+                "log_every_n_steps); the run's records hold every step. Pass "
+                "DeferredLoss(log_every_n_steps=1) to log them all.",
+                UserWarning,
+                stacklevel=2,
+            )
