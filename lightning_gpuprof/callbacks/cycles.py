@@ -85,6 +85,11 @@ class Cycles:
         """Events are being recorded now."""
         return self._recording
 
+    @property
+    def at_work(self) -> bool:
+        """A profiler exists: it warms up or records."""
+        return self._trace is not None
+
     def is_due(self) -> bool:
         """Tell whether something changes at the next unit's begin."""
         return self._unit + 1 == self._change

@@ -171,12 +171,9 @@ class ProfilerSchedule(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Let the next fetch begin the next step, and mark this one as profiled."""
-        if self._borders is None or self._cycles is None or self._output is None:
-            return
-        self._borders.end_batch()
-        if self._cycles.recording:
-            self._output.step_flags |= StepFlag.PROFILED
+        """Let the next fetch begin the next step."""
+        if self._borders is not None:
+            self._borders.end_batch()
 
     @override
     @guarded
@@ -222,21 +219,23 @@ class ProfilerSchedule(Callback):
 
     @guarded
     def _begin_step(self) -> None:
-        cycles, trainer = self._cycles, self._trainer
-        if cycles is None or trainer is None:
+        cycles, output = self._cycles, self._output
+        if cycles is None or output is None:
             return
         self._step += 1
         by_step = self.schedule.unit == "step"
-        if not cycles.recording and not (by_step and cycles.is_due()):
-            if by_step:
-                cycles.begin_unit()
-            return
-        # Charged to this callback: stopping and exporting take their time.
-        with trainer.profiler.profile(f"[Callback]{self.state_key}.step_border"):
-            cycles.end_step()
-            if by_step:
-                cycles.begin_unit()
-        cycles.begin_step(self._step)
+        if cycles.recording or (by_step and cycles.is_due()):
+            # Charged to this callback: stopping and exporting take their time.
+            with self._trainer.profiler.profile(f"[Callback]{self.state_key}.step_border"):
+                cycles.end_step()
+                if by_step:
+                    cycles.begin_unit()
+            cycles.begin_step(self._step)
+        elif by_step:
+            cycles.begin_unit()
+        # What happens at the border to the next step is charged to this one.
+        if cycles.at_work or (by_step and cycles.is_due()):
+            output.step_flags |= StepFlag.PROFILED
 
     def _new_trace(self, device_type: str) -> Trace | None:
         busy = busy_profiler()

@@ -11,11 +11,14 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.profilers import PyTorchProfiler
 from torch.utils.data import DataLoader, IterableDataset
 
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule, refuse_device
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle
+from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, StepFlag
+
+PROFILED = StepFlag.PROFILED
 
 
 class Done:
@@ -341,6 +344,16 @@ def test_lightnings_own_torch_profiler_comes_first(tmp_path):
 def test_only_chosen_ranks_record(tmp_path):
     assert Run(fit(tmp_path, schedule(wait=1, active=1, ranks=[1]))).files == []
     assert len(Run(fit(tmp_path, schedule(wait=1, active=1, ranks=None))).files) == 1
+
+
+def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
+    timer = PhaseTimer(console=False)
+    run = Run(fit(tmp_path, timer, schedule(wait=3, warmup=1, active=2)))
+    profiled = [n for n, flags in enumerate(run.session.columns["flags"]) if flags & PROFILED]
+    # Step 2 bears the profiler's making, 3 the warm-up, 5 the stop and the export.
+    assert profiled == [2, 3, 4, 5]
+    cost = run.session.columns["part/callbacks/ProfilerSchedule"]
+    assert {n for n in range(12) if cost[n] > 1_000_000} <= set(profiled)
 
 
 def test_old_traces_go_when_only_the_last_are_kept(tmp_path):
