@@ -18,7 +18,7 @@ from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
 from lightning_gpuprof.callbacks.fit_length import fit_length
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
-from lightning_gpuprof.callbacks.schedule import Schedule
+from lightning_gpuprof.callbacks.schedule import chosen_schedule, too_short
 from lightning_gpuprof.callbacks.step_borders import StepBorders
 from lightning_gpuprof.callbacks.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
@@ -26,8 +26,6 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag
 
-DEFAULT_SCHEDULE = Schedule(unit="step", wait=10, warmup=2, active=3, repeat=0)
-"""Early, so that short runs are traced too, yet after compilation and cudnn's first choices."""
 _INTERRUPTED_WAIT_S = 2.0
 
 
@@ -84,7 +82,7 @@ class ProfilerSchedule(Callback):
         finisher: Callable[[], TraceFinisher] = TraceFinisher,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        self.schedule, self.explicit = _schedule(unit, wait, warmup, active, repeat)
+        self.schedule, self.explicit = chosen_schedule(unit, wait, warmup, active, repeat)
         if keep is not None and keep < 1:
             raise ConfigError(
                 f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
@@ -329,37 +327,3 @@ def refuse_device(device_type: str) -> None:
             "ProfilerSchedule cannot record on Apple's MPS, where torch.profiler is unstable. "
             "Leave it out: phase timers and deferred loss work there."
         )
-
-
-def too_short(schedule: Schedule, length: int) -> str:
-    """Say that a run of so many units cannot hold a schedule, and what would."""
-    needed, first, unit = schedule.explain(), schedule.needed(1), schedule.unit
-    numbers = f"wait={schedule.wait}, warmup={schedule.warmup}, active={schedule.active}"
-    fits = schedule.fitting(length)
-    result = (
-        f"so only {fits} of its {schedule.cycles} cycles will be recorded"
-        if fits
-        else "so nothing would be recorded"
-    )
-    least = f"{first} {unit}s for the first cycle" if schedule.repeat else f"{first} {unit}s"
-    return (
-        f"The profiler schedule ({numbers}, repeat={schedule.repeat}) needs {needed}, but this "
-        f"run has at most {length}, {result}. Train for at least {least}"
-        f"{f' and {schedule.needed()} for all' if schedule.repeat else ''}, or lower the numbers."
-    )
-
-
-def _schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, bool]:
-    explicit = unit is not None or any(number is not None for number in numbers)
-    chosen_unit = unit or DEFAULT_SCHEDULE.unit
-    # A wait that suits steps would be most of a run in epochs.
-    defaults = (
-        (DEFAULT_SCHEDULE.wait, DEFAULT_SCHEDULE.warmup, DEFAULT_SCHEDULE.active, 0)
-        if chosen_unit == "step"
-        else (1, 0, 1, 0)
-    )
-    wait, warmup, active, repeat = (
-        default if number is None else number
-        for number, default in zip(numbers, defaults, strict=True)
-    )
-    return Schedule(chosen_unit, wait, warmup, active, repeat), explicit

@@ -104,3 +104,53 @@ class Schedule:
         return (
             f"{self.wait} + ({self.warmup} + {self.active}){factor} = {self.needed()} {self.unit}s"
         )
+
+
+DEFAULT_SCHEDULE = Schedule(unit="step", wait=10, warmup=2, active=3, repeat=0)
+"""Early, so that short runs are traced too, yet after compilation and cudnn's first choices."""
+
+
+def chosen_schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, bool]:
+    """Fill in defaults for what was not given, and tell whether anything was.
+
+    Args:
+        unit: "step" or "epoch".
+        *numbers: wait, warmup, active, repeat.
+
+    Raises:
+        ConfigError: The numbers given can never record.
+
+    >>> chosen_schedule(None, None, None, None, None)[0].explain()
+    '10 + (2 + 3) = 15 steps'
+    """
+    explicit = unit is not None or any(number is not None for number in numbers)
+    chosen_unit = unit or DEFAULT_SCHEDULE.unit
+    # A wait that suits steps would be most of a run in epochs.
+    defaults = (
+        (DEFAULT_SCHEDULE.wait, DEFAULT_SCHEDULE.warmup, DEFAULT_SCHEDULE.active, 0)
+        if chosen_unit == "step"
+        else (1, 0, 1, 0)
+    )
+    wait, warmup, active, repeat = (
+        default if number is None else number
+        for number, default in zip(numbers, defaults, strict=True)
+    )
+    return Schedule(chosen_unit, wait, warmup, active, repeat), explicit
+
+
+def too_short(schedule: Schedule, length: int) -> str:
+    """Say that a run of so many units cannot hold a schedule, and what would."""
+    needed, first, unit = schedule.explain(), schedule.needed(1), schedule.unit
+    numbers = f"wait={schedule.wait}, warmup={schedule.warmup}, active={schedule.active}"
+    fits = schedule.fitting(length)
+    result = (
+        f"so only {fits} of its {schedule.cycles} cycles will be recorded"
+        if fits
+        else "so nothing would be recorded"
+    )
+    least = f"{first} {unit}s for the first cycle" if schedule.repeat else f"{first} {unit}s"
+    return (
+        f"The profiler schedule ({numbers}, repeat={schedule.repeat}) needs {needed}, but this "
+        f"run has at most {length}, {result}. Train for at least {least}"
+        f"{f' and {schedule.needed()} for all' if schedule.repeat else ''}, or lower the numbers."
+    )
