@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 SMALL_BYTES = 64 << 10
@@ -43,11 +44,13 @@ def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
     device = timeline.device
     copies = of_category(device, "gpu_memcpy", "gpu_memset")
     groups: dict[tuple[str, str | None], list[int]] = {}
-    for name in np.unique(device.name[copies]).tolist():
+    for name in used(device.name[copies]):
         groups.setdefault(_kind(timeline.names[name]), []).append(name)
     rows = []
     for (kind, memory), names in groups.items():
-        mask = copies & np.isin(device.name, names)
+        chosen = np.zeros(len(timeline.names), dtype=np.bool_)
+        chosen[names] = True
+        mask = copies & chosen[device.name]
         rows.append(_stats(kind, memory, device.dur_ns[mask], device.num_bytes[mask]))
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.kind, row.memory or "")))
 

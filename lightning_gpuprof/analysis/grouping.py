@@ -18,6 +18,19 @@ def used(column: Index) -> list[int]:
     return values
 
 
+def distinct(column: Index) -> Int64:
+    """Return the distinct values of any int column, rising.
+
+    `np.unique` would do, and import numpy's masked arrays: a tenth of a short command's time.
+
+    >>> distinct(np.array([5, -1, 5])).tolist()
+    [-1, 5]
+    """
+    ordered = np.sort(column).astype(np.int64)
+    first: Int64 = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return first
+
+
 def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
     """Sum integers by group, exactly up to 2**53.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.intervals import Spans, gaps
 from lightning_gpuprof.analysis.launch_join import Launches
@@ -130,7 +131,7 @@ def _parts(
     parts[_LATENCY, late] = (between.end - until)[late]
     threads = host.thread[np.maximum(call, 0)] if len(host) else np.zeros_like(call)
     own = activities(timeline, nesting)
-    for thread in np.unique(threads[late]).tolist():
+    for thread in used(threads[late]):
         mine = late & (threads == thread)
         windows = Spans(between.start[mine], until[mine])
         parts[: len(HOST_CAUSES), mine] = activity_within(timeline, nesting, own, thread, windows)

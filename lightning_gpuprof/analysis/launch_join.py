@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import distinct
 from lightning_gpuprof.traces.timeline import MISSING, Int64, Timeline, of_category
 
 
@@ -13,13 +14,11 @@ class Launches:
 
     Args:
         call: Row in the host table, -1 where the trace holds none.
-        calls: Distinct host rows that launched anything.
-        per_call: How many device events each of those launched.
+        calls: Distinct host rows that launched anything, rising.
     """
 
     call: Int64
     calls: Int64
-    per_call: Int64
 
 
 def join_launches(timeline: Timeline) -> Launches:
@@ -35,5 +34,4 @@ def join_launches(timeline: Timeline) -> Launches:
         at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         found = (ids[at] == wanted) & (wanted != MISSING)
         call[found] = runtime[at[found]]
-    calls, per_call = np.unique(call[call >= 0], return_counts=True)
-    return Launches(call, calls, per_call)
+    return Launches(call, distinct(call[call >= 0]))

@@ -104,8 +104,9 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
 def _first_events(launches: Launches) -> Int64:
     """Return the first device row of each launching call; device rows are sorted by start."""
     rows = np.flatnonzero(launches.call >= 0)
-    _, first = np.unique(launches.call[rows], return_index=True)
-    result: Int64 = rows[first]
+    by_call = rows[np.argsort(launches.call[rows], kind="stable")]
+    call = launches.call[by_call]
+    result: Int64 = by_call[np.append(True, call[1:] != call[:-1])[: len(call)]]
     return result
 
 

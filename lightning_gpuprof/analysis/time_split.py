@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.grouping import used
+from lightning_gpuprof.analysis.grouping import distinct, used
 from lightning_gpuprof.analysis.intervals import Spans, covered_within, union
 from lightning_gpuprof.analysis.kernel_category import categorize
 from lightning_gpuprof.traces.timeline import (
@@ -76,7 +76,7 @@ def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
 def device_spans(timeline: Timeline) -> list[DeviceSpans]:
     """Return each device's spans, by device number."""
     found = []
-    for device in np.unique(timeline.device.device).tolist():
+    for device in distinct(timeline.device.device).tolist():
         events = timeline.device
         mask = events.device == device
         found.append(_spans(timeline, events if mask.all() else select(events, mask), device))

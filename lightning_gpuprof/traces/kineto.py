@@ -89,7 +89,7 @@ class _Decoder:
         self._times = msgspec.json.Decoder(list[Times])
         self._exact = exact
 
-    def many(self, text: memoryview | bytes) -> list[Event]:
+    def many(self, text: memoryview | bytes | msgspec.Raw) -> list[Event]:
         events = self._events.decode(text)
         if self._exact:
             for event, times in zip(events, self._times.decode(text), strict=True):
@@ -167,7 +167,7 @@ def _devices(
         for one in (properties if isinstance(properties, list) else [])
         if isinstance(one, dict) and isinstance(one.get("id"), int)
     }
-    used = np.unique(device.device).tolist() or list(described)
+    used = sorted(set(device.device.tolist())) or list(described)
     fallback = _vendor_of_calls(header, names) if used else None
     # Events carry the driver's device numbers, descriptions those of the visible devices: where
     # they differ and all described devices are of one model, that model is what ran.

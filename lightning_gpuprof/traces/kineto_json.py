@@ -26,7 +26,7 @@ _TRIES = 4
 _OPEN, _CLOSE = ord("["), ord("]")
 
 T = TypeVar("T")
-Decode = Callable[[memoryview | bytes], list[T]]
+Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
 
 
 class EventStream(Generic[T]):
@@ -57,13 +57,15 @@ class EventStream(Generic[T]):
         self._warn = warn
         self._buffer = bytearray()
         self._at = 0  # index of a byte before the next event that may be overwritten with [
+        self._bare = False
         self._ended = False
         self._lost = 0
 
     def __iter__(self) -> Iterator[list[T]]:
         """Yield lists of events in the file's order."""
         self._start()
-        for block in self._blocks:
+        block: bytes | None = b""
+        while block is not None:
             self._buffer = self._buffer[self._at :]
             self._buffer += block
             self._at = 0
@@ -72,6 +74,7 @@ class EventStream(Generic[T]):
                 if events is None:
                     break
                 yield events
+            block = next(self._blocks, None)
         if not self._ended:
             yield from self._finish()
         self._keep_header(b"{" + bytes(self._buffer[self._at :]).lstrip().lstrip(b","))
@@ -82,7 +85,9 @@ class EventStream(Generic[T]):
         """Read up to the first event; keep what stands before it."""
         for block in self._blocks:
             self._buffer += block
-            found = _BARE_LIST.match(self._buffer) or _EVENTS_KEY.search(self._buffer)
+            found = _BARE_LIST.match(self._buffer)
+            self._bare = found is not None
+            found = found or _EVENTS_KEY.search(self._buffer)
             if found:
                 self._keep_header(bytes(self._buffer[: found.start()]) + b"}")
                 self._at = found.end() - 1
@@ -121,7 +126,7 @@ class EventStream(Generic[T]):
         except msgspec.DecodeError as error:
             buffer[cut] = comma
             if end := _ARRAY_END.search(str(error)):
-                return self._end_at(at + int(end[1]))
+                return self._end_at(at + int(end[1]) - 1)  # it counts from 1
             return None
         self._at = cut
         return events
@@ -137,14 +142,19 @@ class EventStream(Generic[T]):
     def _finish(self) -> Iterator[list[T]]:
         """Parse what the last block left over."""
         self._buffer[self._at] = _OPEN
-        events: list[T] | None
+        text = bytes(memoryview(self._buffer)[self._at :])
         try:
-            events = self._decode(memoryview(self._buffer)[self._at :])
+            # Read as an object again, the list under a name that no file uses: one pass over
+            # the events, and the values after them come along.
+            rest = msgspec.json.decode(
+                b'{"":%b%b' % (text, b"}" if self._bare else b""), type=dict[str, msgspec.Raw]
+            )
+            events = self._decode(rest.pop(""))
+            self.header.update((key, msgspec.json.decode(raw)) for key, raw in rest.items())
             self._at, self._ended = len(self._buffer), True
-        except msgspec.DecodeError as error:
-            end = _ARRAY_END.search(str(error))
-            events = self._end_at(self._at + int(end[1])) if end else None
-        yield self._walk() if events is None else events
+            yield events
+        except msgspec.DecodeError:
+            yield self._walk()
         if not self._ended:
             self._warn("The file ends inside its list of events: the last ones were lost.")
             self._at = len(self._buffer)
