@@ -50,3 +50,18 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         per_step_ns=round((int(excess.sum()) + between) / session.steps),
         steady_mean_ns=mean(excess[steady]),
     )
+
+
+CPU_COLUMN = "cpu/data_wait"
+"""Processor time of the training thread while it asked for the next batch, per step."""
+
+
+def receiving_frac(session: Session, steady: Mask) -> float | None:
+    """Return how busy the training thread was while it waited for data; None if not measured.
+
+    With workers, a busy wait is the unpacking of what they sent.
+    """
+    wait, busy = session.phase_ns(Phase.DATA_WAIT), session.columns.get(CPU_COLUMN)
+    if wait is None or busy is None or not wait[steady].sum():
+        return None
+    return min(1.0, float(busy[steady].sum() / wait[steady].sum()))

@@ -2,29 +2,37 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.trace_facts import Operator, trace_facts
 from lightning_gpuprof.records.phases import Phase
 
-COMPUTE = (
-    Phase.FORWARD,
-    Phase.ZERO_GRAD,
-    Phase.BACKWARD,
-    Phase.CLIP_GRADIENTS,
-    Phase.OPTIMIZER_STEP,
-)
+COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
+"""Where a user's own operators are; the optimizer's have a finding of their own."""
 THIN_NS = 10_000
 """An operator below this is about as long as dispatching it from Python: "thin"."""
+CALLS_PER_TENSOR = 30
+"""Thin calls, forward and backward, that a model makes per parameter tensor when nothing is
+repeated (docs/adr/0031): what is above comes from loops."""
+READS = ("aten::item", "aten::_local_scalar_dense")
+_OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
 
 
 @dataclass(frozen=True)
 class HostWork:
-    """Compute phases of a steady step against the time that operators of some length took."""
+    """Forward and backward of a steady step against the time of operators of some length."""
 
     compute_ns: int
     heavy_ns: int
     """Self time of operators that take `THIN_NS` or more per call."""
+    calls: int
+    """Calls per step of all operators."""
     thin_calls: int
-    """Calls per step of shorter ones."""
+    """Calls per step of thin ones."""
+    usual_calls: int | None
+    """Thin calls to expect of the model's size; None where that is unknown."""
+    reads: int
+    """Values read one by one (`.item()`) per step, without the optimizer's own."""
+    read_ns: int
     worst: str | None
     """The thin operator called most."""
     worst_calls: int
@@ -34,35 +42,54 @@ class HostWork:
         """What is left: Python, dispatch and thin operators."""
         return max(0, self.compute_ns - self.heavy_ns)
 
+    @property
+    def repeated_ns(self) -> int:
+        """The overhead of the thin calls above the usual number."""
+        above = max(0, self.thin_calls - (self.usual_calls or 0))
+        return round(self.overhead_ns * above / max(1, self.calls))
+
 
 def host_work(run: RunResults) -> HostWork | None:
-    """Split the compute phases by the last analysed trace, or return None where there is none."""
-    trace = last_analysed(run)
+    """Split forward and backward by the last analysed trace; None where there is none."""
+    facts = trace_facts(run)
     per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
-    if trace is None or trace.analysis is None or not per_step:
+    if facts is None or not facts.rows("operators") or not per_step:
         return None
-    operators = trace.analysis.get("operators") or []
-    steps = len(trace.analysis.get("steps") or [])
-    if not operators or not steps:
-        return None
-    heavy_ns, thin_calls, calls = 0, 0, {}
-    for operator in operators:
-        if operator["self_ns"] >= THIN_NS * operator["count"]:
-            heavy_ns += operator["self_ns"]
-        else:
-            thin_calls += operator["count"]
-            calls[operator["name"]] = operator["count"]
-    worst = max(calls, key=lambda name: calls[name], default=None)
+    used = [op for op in facts.operators.values() if not _of_optimizer(op)]
+    thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
+    read = facts.operators.get(READS[0])
+    tensors = parameter_tensors(run)
+    reads = read.calls if read else 0.0
+    if tensors is not None and optimizer_reads(run):
+        reads = max(0.0, reads - tensors)
+    worst = max(thin, key=lambda op: op.calls, default=None)
     return HostWork(
         compute_ns=sum(stats.mean_ns for stats in per_step),
-        heavy_ns=heavy_ns // steps,
-        thin_calls=thin_calls // steps,
-        worst=worst,
-        worst_calls=calls[worst] // steps if worst is not None else 0,
+        heavy_ns=round(sum(op.self_ns for op in used if op not in thin)),
+        calls=round(sum(op.calls for op in used)),
+        thin_calls=round(sum(op.calls for op in thin)),
+        usual_calls=None if tensors is None else CALLS_PER_TENSOR * tensors,
+        reads=round(reads),
+        read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
+        worst=worst.name if worst else None,
+        worst_calls=round(worst.calls) if worst else 0,
     )
 
 
-def last_analysed(run: RunResults) -> TraceView | None:
-    """Return the last cycle of the lowest rank whose analysis is there."""
-    done = [t for t in run.traces if t.analysis is not None and t.rank == run.start.rank]
-    return done[-1] if done else None
+def parameter_tensors(run: RunResults) -> int | None:
+    """Return the number of parameter tensors, None where the records do not say."""
+    dtypes = run.start.model.get("dtypes")
+    if not isinstance(dtypes, dict) or not dtypes:
+        return None
+    return sum(count for count in dtypes.values() if isinstance(count, int))
+
+
+def optimizer_reads(run: RunResults) -> bool:
+    """Tell whether an optimizer updates one tensor at a time, reading its step count with each."""
+    optimizers = run.start.model.get("optimizers") or []
+    return any(not (one.get("fused") or one.get("foreach")) for one in optimizers)
+
+
+def _of_optimizer(op: Operator) -> bool:
+    # In place and without an underscore before: parameters are updated so, activations rarely.
+    return op.name.startswith(_OPTIMIZER) or op.name.endswith("_")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
-from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts
+from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
+from lightning_gpuprof.analysis.growth import Growth, MemoryGrowth, memory_growth, phase_growth
 from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
 from lightning_gpuprof.analysis.phase_split import (
     Part,
@@ -19,6 +20,8 @@ from lightning_gpuprof.analysis.phase_split import (
 from lightning_gpuprof.analysis.rank_view import RankView, rank_views
 from lightning_gpuprof.analysis.sessions import SessionView, choose_session, session_views
 from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
+from lightning_gpuprof.analysis.special_steps import Compiling, compiling, flagged_steps
+from lightning_gpuprof.analysis.spikes import Spikes, spikes
 from lightning_gpuprof.analysis.steady import Mask, StepStats, steady_mask, step_flags, step_stats
 from lightning_gpuprof.analysis.wall_time import OutsideTime, WallTime, outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
@@ -61,9 +64,20 @@ class RunResults:
     parts: tuple[Part, ...]
     outside: tuple[OutsideTime, ...]
     epoch_starts: EpochStarts | None
+    receiving_frac: float | None
+    """Share of the waits for data in which the training thread itself was busy."""
     slowest: tuple[SlowStep, ...]
     device_time: DeviceTime | None
     memory: MemoryUse | None
+    growing: dict[Phase, Growth]
+    """Phases that take longer and longer."""
+    memory_growth: MemoryGrowth | None
+    memory_watched: bool
+    """Memory was recorded often enough to say whether it grows."""
+    spikes: Spikes | None
+    compiling: Compiling | None
+    flagged_steps: dict[str, int]
+    """Steady steps that carry a flag, by its name in lower case."""
     ranks: tuple[RankView, ...]
     traces: tuple[TraceView, ...]
     sync_sites: tuple[SyncSite, ...]
@@ -129,6 +143,7 @@ def analyze_run(
     steady = _steady(chosen)
     phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
     advice = chosen.all(Advice)
+    memory_grown, memory_watched = memory_growth(chosen)
     return RunResults(
         start=chosen.start,
         end=chosen.end,
@@ -139,6 +154,7 @@ def analyze_run(
         parts=parts,
         outside=outside_time(chosen),
         epoch_starts=epoch_starts(chosen, steady),
+        receiving_frac=receiving_frac(chosen, steady),
         slowest=slowest_steps(
             chosen,
             steady,
@@ -147,6 +163,12 @@ def analyze_run(
         ),
         device_time=device_time(chosen, steady),
         memory=memory_use(chosen),
+        growing=phase_growth(chosen, steady),
+        memory_growth=memory_grown,
+        memory_watched=memory_watched,
+        spikes=spikes(chosen, steady),
+        compiling=compiling(chosen, steady),
+        flagged_steps=flagged_steps(chosen, steady),
         ranks=rank_views(same),
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),

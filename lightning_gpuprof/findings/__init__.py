@@ -1,12 +1,34 @@
 """Rules, one per file; RULES lists them by finding id.
 
 The module of a rule is its id with underscores. Its docstring is its documentation page, and it
-defines `ID` and `evaluate(run)`.
+defines `ID`, `EFFORT` and `evaluate(run)`.
 """
 
 RULES: tuple[str, ...] = (
     "data-wait",
-    "slow-callback",
+    "worker-startup",
+    "slow-host-to-device-copy",
+    "host-sync",
     "host-bound",
+    "small-kernels",
+    "memory-bound-kernels",
+    "non-contiguous-layout",
+    "low-precision-unused",
     "unused-vram",
+    "vram-pressure",
+    "memory-growth",
+    "slow-callback",
+    "slow-logging",
+    "slow-checkpoint",
+    "frequent-validation",
+    "unfused-optimizer",
+    "retained-graph",
+    "recompilation",
+    "opaque-compiled-regions",
+    "exposed-communication",
+    "straggler-rank",
+    "step-time-jitter",
+    "anomaly-detection-on",
+    "trace-too-large",
+    "lost-kernels",
 )

@@ -10,26 +10,35 @@ The host queues no work while it waits, so a device that has caught up stands id
 `num_workers=0` the wait is the whole making of a batch, in the training process itself.
 
 ## What to do
-Let worker processes make the batches (`num_workers`, with `persistent_workers=True`). Where they
-cannot help, because every core is busy or a batch costs less than handing it over, make
-`__getitem__` and the collate function cheaper: decode once, keep tensors, index whole batches.
+Let worker processes make the batches (`num_workers`, with `persistent_workers=True`), but fewer
+than there are cores. Where they cannot help, because every core is busy or a batch costs less than
+handing it over, make `__getitem__`, the collate function and the sampler cheaper: decode once, keep
+tensors, index whole batches.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
 of its other work and `fetch / workers`, at worst fetching competes with training for the cores; on
 a GPU, only the device's idle time during the wait counts (`analysis/input_pipeline.py`,
-`analysis/hidden.py`). Severity: the common scale (`findings/grade.py`).
+`analysis/hidden.py`). `RECEIVING_FRAC`: where the training process is busy for most of the wait, it
+unpacks what workers sent, and more of them would not help. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.hidden import exposed
 from lightning_gpuprof.analysis.input_pipeline import WorkerPlan, plan_workers
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "data-wait"
+RECEIVING_FRAC = 0.5
+EFFORT = Effort(
+    Horizon.QUICK,
+    "one or two arguments of the DataLoader",
+    "workers need memory and cores of their own",
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -55,7 +64,15 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         evidence["cpu_count"] = run.start.cpu_count
     plan = _plan(run, step_ns, wait_ns)
     advice, change, saving = _without_workers(lost.high_ns)
-    if plan is not None:
+    cores = run.start.cpu_count
+    receiving = run.receiving_frac if workers else None
+    if receiving is not None:
+        evidence["receiving_frac"] = receiving
+    if receiving is not None and receiving >= RECEIVING_FRAC:
+        advice, change, saving = _hand_over_less(receiving, lost.high_ns)
+    elif workers and cores is not None and workers >= cores:
+        advice, change, saving = _fewer_workers(workers, cores, lost.high_ns)
+    elif plan is not None:
         high = min(lost.high_ns, step_ns - plan.step_low_ns)
         low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
         if high > 0:
@@ -92,6 +109,23 @@ def _with_workers(plan: WorkerPlan, now: int | None, saving: Range) -> tuple[str
     )
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
     return advice, change, saving
+
+
+def _hand_over_less(receiving: float, wait_ns: int) -> tuple[str, str, Range]:
+    advice = (
+        f"{percent(receiving)} of the wait is this process taking batches from its workers, not "
+        "waiting for them: make batches without workers, or fewer and larger tensors per batch."
+    )
+    return advice, "DataLoader(..., num_workers=0)", Range(low=wait_ns // 3, high=wait_ns)
+
+
+def _fewer_workers(workers: int, cores: int, wait_ns: int) -> tuple[str, str, Range]:
+    fewer = max(1, cores - 1)
+    advice = (
+        f"{workers} workers on {cores} cores take turns with the training itself: use fewer "
+        f"({fewer}, or 0 where a batch is cheap to make), and make __getitem__ cheaper."
+    )
+    return advice, f"DataLoader(..., num_workers={fewer})", Range(low=0, high=wait_ns)
 
 
 def _without_workers(wait_ns: int) -> tuple[str, None, Range]:

@@ -14,21 +14,29 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
-`LOW_FRAC`, `HIGH_FRAC`: how much of the overhead batching removes, our judgement.
-Severity: the common scale (`findings/grade.py`).
+`CALLS_PER_TENSOR` (`analysis/host_work.py`, docs/adr/0031): a model as such makes some calls per
+parameter tensor; on a CPU only the overhead of what is above counts. `LOW_FRAC`: of a loop's
+overhead that much goes at least when its body becomes one operator over all elements. Values read
+one by one are `host-sync`'s. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.device_time import StepState
 from lightning_gpuprof.analysis.host_work import HostWork, host_work
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.host_sync import reads_in_a_loop
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
+EFFORT = Effort(
+    Horizon.MEDIUM,
+    "loops become tensor operations, or the model is compiled",
+    "results may differ in the last digits",
+)
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
-LOW_FRAC, HIGH_FRAC = 0.2, 0.9
+LOW_FRAC = 0.6
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -43,15 +51,15 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
     if work is None:
         return Abstained(ID, "on a CPU it takes an analysed trace, and there is none")
-    if work.thin_calls < MIN_CALLS or work.overhead_ns < WARNING_FRAC * run.step_ns:
+    if work.thin_calls < MIN_CALLS or not work.repeated_ns or reads_in_a_loop(work):
         return None
     return _finding(
         run.step_ns,
-        f"{duration(work.overhead_ns)} of each step ({percent(work.overhead_ns / run.step_ns)}) "
+        f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / run.step_ns)}) "
         f"is Python and dispatch around {work.thin_calls} small operators",
         {},
         work,
-        confidence=0.5,
+        confidence=0.7 if work.usual_calls is not None else 0.4,
     )
 
 
@@ -72,11 +80,10 @@ def _finding(
     saving = Range(low=0, high=step_ns // 2)
     if work is not None:
         evidence["overhead_ns"] = work.overhead_ns
+        evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = work.thin_calls
         where = (Where(name=work.worst),) if work.worst else ()
-        saving = Range(
-            low=round(LOW_FRAC * work.overhead_ns), high=round(HIGH_FRAC * work.overhead_ns)
-        )
+        saving = Range(low=round(LOW_FRAC * work.repeated_ns), high=work.repeated_ns)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

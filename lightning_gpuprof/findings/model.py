@@ -12,6 +12,23 @@ class Severity(str, Enum):
     INFO = "info"
 
 
+class Horizon(str, Enum):
+    """When in a plan of work a change comes."""
+
+    QUICK = "quick"
+    MEDIUM = "medium"
+    LONG = "long"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What making a finding's change asks for; each rule module defines one as `EFFORT`."""
+
+    horizon: Horizon
+    difficulty: str
+    risk: str
+
+
 @dataclass(frozen=True)
 class Range:
     """An interval in the unit of the field that holds it.

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings import RULES
-from lightning_gpuprof.findings.model import Abstained, Finding
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding
 
 MIN_SAVING_FRAC = 0.005
 """A saving below this share of the step is left out: no run of usual length could show it."""
@@ -21,6 +21,7 @@ class Rule(Protocol):
 
     __doc__: str | None
     ID: str
+    EFFORT: Effort
 
     def evaluate(self, run: RunResults) -> Outcome:
         """Judge the run."""

@@ -1,8 +1,9 @@
-"""A callback takes a noticeable share of every step.
+"""A callback, or a hook of the module, takes a noticeable share of every step.
 
 ## What it measures
-`callback_ns`: mean time per steady step inside one callback's hooks, on the host clock, under the
-callback's own name; hooks that run in only some steps are spread over all of them.
+`callback_ns`: mean time per steady step inside one callback's hooks, or in one hook of the module,
+on the host clock, under its own name; hooks that run in only some steps are spread over all of
+them.
 
 ## Why it matters
 Lightning calls every callback in the training loop, one after the other; nothing of the next step
@@ -23,11 +24,15 @@ from lightning_gpuprof.analysis.hidden import exposed
 from lightning_gpuprof.analysis.phase_split import Part
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.slow_logging import norm_hooks
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "slow-callback"
+EFFORT = Effort(
+    Horizon.QUICK, "one setting, or a few lines in the callback", "its output comes less often"
+)
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
 OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
@@ -48,18 +53,20 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     """Return a finding for each of the longest callbacks."""
     if run.step_ns is None or run.per_step(Phase.CALLBACKS) is None:
         return Abstained(ID, "no step's callbacks were measured")
+    to_log = norm_hooks(run)
     parts = [
         part
-        for part in run.parts_of(Phase.CALLBACKS)
-        if part.per_step is not None and part.name not in OWN
+        for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
+        if part.per_step is not None and part.name not in OWN and part not in to_log
     ]
+    parts.sort(key=lambda part: -part.total_ns)
     return tuple(_finding(run, part, run.step_ns) for part in parts[:MOST])
 
 
 def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
     assert part.per_step is not None
     cost_ns = part.per_step.mean_ns
-    lost = exposed(run, Phase.CALLBACKS, cost_ns)
+    lost = exposed(run, part.phase, cost_ns)
     saving = Range(
         low=round(lost.low_ns * (1 - LEFT_FRAC)),
         high=round(lost.high_ns * (1 - 1 / EVERY_N_STEPS)),
@@ -79,14 +86,20 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         },
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.9,
-        where=(Where(phase=Phase.CALLBACKS.value, name=part.name),),
-        change=KNOWN.get(part.name, _less_often(part.name)),
+        where=(Where(phase=part.phase.value, name=part.name),),
+        change=KNOWN.get(part.name, _less_often(part)),
     )
 
 
-def _less_often(name: str) -> str:
+def _less_often(part: Part) -> str:
+    if part.phase is Phase.OTHER:
+        return (
+            f"def {part.name}(self, *args):\n"
+            f"    if self.trainer.global_step % {EVERY_N_STEPS} == 0:\n"
+            "        ...  # as before"
+        )
     return (
-        f"# in {name}\n"
+        f"# in {part.name}\n"
         "def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):\n"
         f"    if trainer.global_step % {EVERY_N_STEPS}:\n"
         "        return\n"

@@ -18,10 +18,13 @@ is claimed as saved: what a larger batch gains per sample is not known before it
 """
 
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.units import percent, size
 
 ID = "unused-vram"
+EFFORT = Effort(
+    Horizon.QUICK, "one argument of the DataLoader", "a larger batch may need another learning rate"
+)
 TARGET_LOW_FRAC = 0.60
 
 

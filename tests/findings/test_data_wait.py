@@ -44,12 +44,33 @@ def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(analyze):
     assert finding.saving_ns.low == 0
 
 
-@pytest.mark.parametrize("loader", [Loader(num_workers=4), None, Loader()])
-def test_with_no_core_to_spare_or_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
+@pytest.mark.parametrize("loader", [None, Loader()])
+def test_with_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
     run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
     finding = evaluate(run)
     assert finding.change is None
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+def test_as_many_workers_as_cores_are_told_to_be_fewer(analyze):
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=Loader(num_workers=4)
+    )
+    finding = evaluate(run)
+    assert finding.change == "DataLoader(..., num_workers=3)"
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(analyze):
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS},
+        columns={"cpu/data_wait": 5 * MS},
+        cpu_count=8,
+        loader=Loader(num_workers=2),
+    )
+    finding = evaluate(run)
+    assert finding.change == "DataLoader(..., num_workers=0)"
+    assert finding.evidence["receiving_frac"] == pytest.approx(5 / 6)
 
 
 def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):

@@ -1,0 +1,45 @@
+"""Steps that hold something special: a validation, a checkpoint, a compilation."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.distribution import median
+from lightning_gpuprof.analysis.steady import Mask, step_flags
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import StepFlag
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """What torch.compile did after the warm-up."""
+
+    count: int
+    """Steps in which something was compiled."""
+    steps: int
+    excess_ns: int
+    """Above the median step, all such steps together."""
+
+    @property
+    def excess_per_step_ns(self) -> int:
+        """The same, spread over all steps after the warm-up."""
+        return self.excess_ns // self.steps
+
+
+def compiling(session: Session, steady: Mask) -> Compiling | None:
+    """Sum up the steps after the warm-up that compiled; None where no step was recorded."""
+    if not session.steps or not steady.any():
+        return None
+    flags, dur = step_flags(session), session.columns["dur_ns"]
+    after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
+    compiled = after & ((flags & int(StepFlag.COMPILED)) != 0)
+    if not after.any():
+        return None
+    excess = (dur[compiled] - median(dur[steady])).clip(min=0)
+    return Compiling(count=int(compiled.sum()), steps=int(after.sum()), excess_ns=int(excess.sum()))
+
+
+def flagged_steps(session: Session, steady: Mask) -> dict[str, int]:
+    """Return how many of the steady steps carry each flag, by its name in lower case."""
+    if not session.steps:
+        return {}
+    flags = step_flags(session)[steady]
+    return {str(flag.name).lower(): int(((flags & int(flag)) != 0).sum()) for flag in StepFlag}

@@ -1,0 +1,101 @@
+"""What an analysed trace says per training step: the rules' view of a trace's document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightning_gpuprof.analysis.run import RunResults, TraceView
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator's calls per step; host times are scaled to steps without the profiler."""
+
+    name: str
+    calls: float
+    total_ns: float
+    self_ns: float
+    device_total_ns: float | None
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """The analysis of a trace (`analyze --json`), divided by its steps.
+
+    Whatever a document lacks is None or empty: it may be of an older version, or of another
+    profiler.
+
+    Args:
+        document: The analysis.
+        steps: Profiled steps in the trace, at least 1.
+        host_scale: Steady step over profiled step, at most 1: the profiler slows the host.
+    """
+
+    document: Mapping[str, Any]
+    steps: int
+    host_scale: float
+
+    @property
+    def operators(self) -> dict[str, Operator]:
+        """Every operator by name."""
+        return {row["name"]: self._operator(row) for row in self.rows("operators")}
+
+    def rows(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """Return a table of the document; empty where it has none."""
+        rows = self.document.get(key)
+        return rows if isinstance(rows, list) else []
+
+    def number(self, *keys: str) -> float | None:
+        """Return a number somewhere in the document, such as `("gpu", "idle_ns")`."""
+        value: Any = self.document
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, int | float) else None
+
+    def per_step(self, *keys: str) -> float | None:
+        """Return a total of the document per step."""
+        value = self.number(*keys)
+        return None if value is None else value / self.steps
+
+    def idle_ns(self, *causes: str) -> float | None:
+        """Return the first device's idle time of these causes per step; None without a device."""
+        if not self.on_device:
+            return None
+        rows = [row for row in self.rows("idle") if row.get("cause") in causes]
+        return sum(row.get("total_ns") or 0 for row in rows) / self.steps
+
+    @property
+    def on_device(self) -> bool:
+        """Whether anything ran on a GPU in this trace."""
+        return isinstance(self.document.get("gpu"), Mapping)
+
+    def _operator(self, row: Mapping[str, Any]) -> Operator:
+        device = row.get("device_total_ns")
+        host = self.host_scale / self.steps
+        return Operator(
+            name=str(row["name"]),
+            calls=(row.get("count") or 0) / self.steps,
+            total_ns=(row.get("total_ns") or 0) * host,
+            self_ns=(row.get("self_ns") or 0) * host,
+            device_total_ns=None if device is None else device / self.steps,
+        )
+
+
+def trace_facts(run: RunResults) -> TraceFacts | None:
+    """Return the last analysed trace of the report's rank, or None where there is none."""
+    trace = last_analysed(run)
+    if trace is None or trace.analysis is None:
+        return None
+    marks = trace.analysis.get("steps") or []
+    if not marks:
+        return None
+    traced = [mark["dur_ns"] for mark in marks if mark.get("dur_ns")]
+    steady = run.steps.plain_p50_ns if run.steps else 0
+    scale = min(1.0, steady * len(traced) / sum(traced)) if traced and steady else 1.0
+    return TraceFacts(document=trace.analysis, steps=len(marks), host_scale=scale)
+
+
+def last_analysed(run: RunResults) -> TraceView | None:
+    """Return the last cycle of the lowest rank whose analysis is there."""
+    done = [t for t in run.traces if t.analysis is not None and t.rank == run.start.rank]
+    return done[-1] if done else None

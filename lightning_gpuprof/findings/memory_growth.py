@@ -1,0 +1,101 @@
+"""Something accumulates: memory grows, or a phase takes longer, from step to step.
+
+## What it measures
+`growth_per_step_bytes`: the device's allocated memory, or the training process's resident memory,
+per step, where it rises from window to window all along; and phases whose time rises all along.
+
+## Why it matters
+Memory that grows ends the run sooner or later. The usual cause, a list of outputs with their
+graphs, keeps every step's activations. Where the list is worked on each step, steps get slower too.
+
+## What to do
+Keep numbers instead of tensors, or running sums (`loss.detach()`); empty lists at the epoch's end;
+give caches a bound.
+
+## Thresholds
+`MIN_BYTES_PER_STEP`: a kilobyte is what logging and progress bars keep. The rise must go on through
+seven of eight windows (`analysis/growth.py`): a cache that fills, or an allocator that settles,
+stops. The saving is what the growth cost per step so far, against the first eighth of the run;
+severity is at least a warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000
+steps.
+"""
+
+from lightning_gpuprof.analysis.growth import Growth, MemoryGrowth
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, size
+
+ID = "memory-growth"
+EFFORT = Effort(Horizon.QUICK, "a detach or a running sum", "none")
+MIN_BYTES_PER_STEP = 1024
+WARN_BYTES_PER_STEP = 100_000
+GROWING = (Phase.FORWARD, Phase.CALLBACKS, Phase.OTHER)
+"""A growing backward is a graph that grows: `retained-graph` says so."""
+MIN_RISE = 0.2
+"""A phase that rises by less may follow the data or the clock's frequency."""
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where memory or time grows."""
+    if run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    slower = {p: g for p, g in run.growing.items() if p in GROWING and _rises(g)}
+    memory = run.memory_growth
+    if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
+        memory = None
+    if memory is None and not slower:
+        if run.memory_watched:
+            return None
+        return Abstained(ID, "memory was recorded in too few windows, and no phase gets slower")
+    return _finding(run.step_ns, memory, slower)
+
+
+def _rises(growth: Growth) -> bool:
+    return growth.last - growth.first >= MIN_RISE * max(1, growth.first)
+
+
+def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth]) -> Finding:
+    cost_ns = sum(growth.mean_above_first for growth in slower.values())
+    # The first eighth of the run holds some growth too, so the whole of it is a little more.
+    saving = Range(low=round(0.9 * cost_ns), high=round(1.25 * cost_ns))
+    evidence: dict[str, int | float] = {"step_ns": step_ns}
+    said = []
+    if memory is not None:
+        evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
+        evidence["last_bytes"] = memory.last_bytes
+        whose = "Device memory" if memory.of_device else "The process's memory"
+        said.append(f"{whose} grows by {size(memory.bytes_per_step)} per step")
+    for phase, growth in slower.items():
+        evidence[f"{phase.value}_first_ns"] = growth.first
+        evidence[f"{phase.value}_last_ns"] = growth.last
+        said.append(
+            f"{phase.value} went from {duration(growth.first)} to {duration(growth.last)} in this "
+            f"run"
+        )
+    severity = grade(saving, step_ns)
+    if memory is not None and severity is Severity.INFO:
+        fast = memory.bytes_per_step >= WARN_BYTES_PER_STEP
+        severity = Severity.WARNING if fast else Severity.INFO
+    return Finding(
+        id=ID,
+        severity=severity,
+        title="; ".join(said),
+        advice="Look for what is kept from step to step (a list of losses or outputs): keep a "
+        "running "
+        "sum of detached values instead, and empty lists at the epoch's end.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.8 if memory is not None else 0.5,
+        where=tuple(Where(phase=phase.value) for phase in slower),
+        change="self.total += loss.detach()  # instead of self.losses.append(loss)",
+    )

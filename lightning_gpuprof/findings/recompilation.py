@@ -1,0 +1,62 @@
+"""torch.compile compiles again and again during training.
+
+## What it measures
+`compiled_steps_count`: steps after the warm-up in which torch.compile compiled something, and
+`compiling_ns`: what they took above the median step, spread over all steps.
+
+## Why it matters
+A new shape, type or Python value that a compiled function depends on makes it compile anew, for
+seconds on a GPU; at the limit (8 by default) torch gives up and runs the function uncompiled.
+
+## What to do
+Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
+(`torch._dynamo.mark_dynamic`, `dynamic=True`), and see why with `TORCH_LOGS=recompiles`.
+
+## Thresholds
+`MIN_STEPS`: training, validation and a first dynamic shape compile once each; from the third step
+on it is a habit. The cost ends when no new shape comes: the low bound. Severity: the common scale
+(`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+)
+from lightning_gpuprof.units import duration
+
+ID = "recompilation"
+EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
+MIN_STEPS = 3
+LOW_FRAC = 0.8
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where compiling goes on."""
+    if run.step_ns is None or run.compiling is None:
+        return Abstained(ID, "no step after the warm-up was recorded")
+    seen = run.compiling
+    if seen.count < MIN_STEPS:
+        return None
+    saving = Range(low=round(LOW_FRAC * seen.excess_per_step_ns), high=seen.excess_per_step_ns)
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns),
+        title=f"torch.compile compiled in {seen.count} of {seen.steps} steps after the warm-up, "
+        f"{duration(seen.excess_ns / seen.count)} each",
+        advice="Keep shapes the same: pad to a few lengths, drop the last batch, or mark what "
+        "changes "
+        "as dynamic.",
+        evidence={
+            "compiled_steps_count": seen.count,
+            "compiling_ns": seen.excess_per_step_ns,
+            "step_ns": run.step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        change="model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles",
+    )

@@ -1,0 +1,134 @@
+"""The backward pass goes through the same graph more than once, or through a growing one.
+
+## What it measures
+From a trace: how often the nodes of the autograd graph run per step, against how often the
+operators ran that made them (`repeated_frac`). From the steps: a backward pass that takes longer
+and longer.
+
+## Why it matters
+`backward(retain_graph=True)` for each of several losses passes through what they share once for
+each. A hidden state or a loss that is carried over without `detach()` drags all earlier steps'
+graphs along.
+
+## What to do
+Add the losses and call `backward()` once, without `retain_graph`. Detach what is carried from step
+to step.
+
+## Thresholds
+`MIN_REPEATED`: a tenth of the nodes running twice cannot come from counting. Gradient penalties
+differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: as in
+memory-growth. The saving is the repeated nodes' share of the backward pass, or its growth so far.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+import re
+
+from lightning_gpuprof.analysis.growth import Growth
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "retained-graph"
+EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
+MIN_REPEATED = 0.10
+MIN_RISE = 0.2
+_NODE = re.compile(r"autograd::engine::evaluate_function: (\w+?)Backward\d*$")
+_SECOND_ORDER = re.compile(r"Backward\d*Backward")
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where the graph is kept."""
+    backward, step_ns = run.per_step(Phase.BACKWARD), run.step_ns
+    if backward is None or step_ns is None:
+        return Abstained(ID, "no step's backward pass was measured")
+    grown = run.growing.get(Phase.BACKWARD)
+    if grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first):
+        return _growing(grown, step_ns)
+    facts = trace_facts(run)
+    if facts is None or not facts.rows("operators"):
+        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+    repeated, whole, repeats = repeated_nodes(facts)
+    if not whole or repeated < MIN_REPEATED * whole:
+        return None
+    share = repeated / whole
+    cost_ns = round(backward.mean_ns * share)
+    saving = Range(low=round(0.7 * cost_ns), high=min(backward.mean_ns, round(1.2 * cost_ns)))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{percent(share)} of the backward pass runs again through a graph that was kept "
+        f"({repeats:.1f} passes on average)",
+        advice="Add the losses and call backward once, without retain_graph=True.",
+        evidence={
+            "repeated_frac": share,
+            "backward_ns": backward.mean_ns,
+            "passes_count": round(repeats, 2),
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.7,
+        where=(Where(phase=Phase.BACKWARD.value),),
+        change="(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)",
+    )
+
+
+def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
+    """Return the time in repeated node calls, in all known nodes, and the mean number of passes.
+
+    A node class is named after its operator: `AddmmBackward0` after `aten::addmm`.
+    """
+    operators = facts.operators
+    if any(_SECOND_ORDER.search(name) for name in operators):
+        return 0.0, 0.0, 1.0
+    repeated = whole = calls = made = 0.0
+    for name, op in operators.items():
+        match = _NODE.match(name)
+        forward = operators.get(f"aten::{_snake(match[1])}") if match else None
+        if forward is None or not op.calls:
+            continue
+        whole += op.total_ns
+        calls += op.calls
+        made += min(op.calls, forward.calls)
+        repeated += op.total_ns * max(0.0, 1 - forward.calls / op.calls)
+    return repeated, whole, calls / made if made else 1.0
+
+
+def _snake(name: str) -> str:
+    """Return an operator's name from its node's.
+
+    >>> _snake("NativeLayerNorm"), _snake("Addmm")
+    ('native_layer_norm', 'addmm')
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _growing(grown: Growth, step_ns: int) -> Finding:
+    cost_ns = grown.mean_above_first
+    saving = Range(low=round(0.9 * cost_ns), high=round(1.25 * cost_ns))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"The backward pass went from {duration(grown.first)} to {duration(grown.last)} in "
+        f"this "
+        "run: its graph grows from step to step",
+        advice="Detach what is carried from one step to the next (hidden states, summed losses).",
+        evidence={
+            "backward_first_ns": grown.first,
+            "backward_last_ns": grown.last,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.7,
+        where=(Where(phase=Phase.BACKWARD.value),),
+        change="self.hidden = hidden.detach()",
+    )

@@ -1,0 +1,78 @@
+"""Checkpoints take a noticeable share of the training time.
+
+## What it measures
+`checkpoint_ns`: mean time per steady step in checkpoint callbacks and in saving, on the host clock,
+spread over all steps; `per_checkpoint_ns`: what one of them takes.
+
+## Why it matters
+A checkpoint gathers the whole state and writes it in the training loop; training waits for the
+disk.
+
+## What to do
+Save less often, or by time (`train_time_interval`); save weights alone where no resume is needed
+(`save_weights_only=True`); write in the background (`AsyncCheckpointIO`).
+
+## Thresholds
+`LOW_FRAC`: saving a fifth as often, at least, leaves a fifth of the cost. Severity: the common
+scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-checkpoint"
+EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses more steps")
+LOW_FRAC = 0.8
+TARGET_FRAC = 0.01
+"""The interval proposed keeps checkpoints at about this share of the time."""
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where saving costs time."""
+    checkpoint, step_ns = run.per_step(Phase.CHECKPOINT), run.step_ns
+    if checkpoint is None or step_ns is None:
+        return Abstained(ID, "no step's checkpoints were measured")
+    if not checkpoint.mean_ns:
+        return None
+    saving = Range(low=round(LOW_FRAC * checkpoint.mean_ns), high=checkpoint.mean_ns)
+    parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
+    each_ns, saves = _each(run, checkpoint.mean_ns)
+    plain_ns = max(1, step_ns - checkpoint.mean_ns)
+    every = max(1, round(each_ns / (TARGET_FRAC * plain_ns), -1))
+    name = parts[0].name if parts else "ModelCheckpoint"
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Checkpoints take {duration(checkpoint.mean_ns)} of each step on average "
+        f"({percent(checkpoint.mean_ns / step_ns)}), {duration(each_ns)} each",
+        advice=f"Save every {every:,.0f} steps or by time, in the background where saving must be "
+        "frequent, and weights alone where no resume is needed.",
+        evidence={
+            "checkpoint_ns": checkpoint.mean_ns,
+            "checkpoint_frac": checkpoint.mean_ns / step_ns,
+            "per_checkpoint_ns": each_ns,
+            "checkpoints_count": saves,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        where=(Where(phase=Phase.CHECKPOINT.value, name=name),),
+        change=f"ModelCheckpoint(..., every_n_train_steps={every:.0f})",
+    )
+
+
+def _each(run: RunResults, mean_ns: int) -> tuple[int, int]:
+    """Return what one checkpoint takes and how many steady steps hold one."""
+    steps, saves = run.steps, run.flagged_steps.get("checkpoint", 0)
+    total_ns = mean_ns * (steps.dur.count if steps else 0)
+    return total_ns // max(1, saves), saves

@@ -1,0 +1,96 @@
+"""Single steps take far longer than the others.
+
+## What it measures
+`spikes_ns`: what steps half a step or more above the median took above it, in the phases that
+should take the same each time, spread over all steps; with Python's garbage collector's share where
+it was recorded.
+
+## Why it matters
+Spikes hide in medians and cost all the same; under DDP every rank waits for each rank's spikes.
+
+## What to do
+Spikes at regular distances have a cause in the program: `gc.collect()` or `empty_cache()` in the
+loop, automatic garbage collection over many live objects (`gc.freeze()` after the setup), a print
+or a file written every n steps. Irregular ones come from other work on the machine.
+
+## Thresholds
+`SPIKE_FRAC`, `REGULAR`: see `analysis/spikes.py`. Irregular spikes without a recorded cause are
+told as `info` whatever they cost: they are more often the machine's than the program's. `LOW_FRAC`:
+of regular ones, chance adds a tenth. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.spikes import Spikes
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.units import duration
+
+ID = "step-time-jitter"
+EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
+LOW_FRAC = 0.9
+GC_SHARE = 0.5
+"""Where the collector took half of the spikes' time, it is their cause."""
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where spikes cost time."""
+    if run.spikes is None or run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    seen = run.spikes
+    if seen.count < 2:
+        return None
+    by_collector = seen.gc_ns is not None and seen.gc_ns >= GC_SHARE * seen.excess_ns
+    known = by_collector or seen.every_steps is not None
+    high = seen.excess_per_step_ns
+    saving = Range(low=round(LOW_FRAC * high) if known else 0, high=high)
+    advice, change = _advice(seen, by_collector=by_collector)
+    evidence: dict[str, int | float] = {
+        "spikes_count": seen.count,
+        "spikes_ns": high,
+        "spike_mean_ns": seen.excess_ns // seen.count,
+        "step_ns": run.step_ns,
+    }
+    if seen.every_steps is not None:
+        evidence["steps_between_count"] = round(seen.every_steps)
+    if seen.gc_ns is not None:
+        evidence["garbage_collection_ns"] = seen.gc_ns
+    where = f" in {seen.phase.value}" if seen.phase else ""
+    rhythm = f", every {seen.every_steps:.0f} steps" if seen.every_steps else ""
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns) if known else Severity.INFO,
+        title=f"{seen.count} of {seen.steps} steps take {duration(seen.excess_ns / seen.count)} "
+        f"more "
+        f"than the others{where}{rhythm}",
+        advice=advice,
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.9 if by_collector else 0.6 if known else 0.3,
+        where=(Where(phase=seen.phase.value),) if seen.phase else (),
+        change=change,
+    )
+
+
+def _advice(seen: Spikes, *, by_collector: bool) -> tuple[str, str | None]:
+    if by_collector:
+        return (
+            "Python's garbage collector runs in these steps: take gc.collect() out of the loop, "
+            "and "
+            "freeze what lives through the whole run.",
+            "gc.collect()\ngc.freeze()  # once, before trainer.fit",
+        )
+    if seen.every_steps:
+        return (
+            f"Look for what the program does every {seen.every_steps:.0f} steps: gc.collect(), "
+            "empty_cache(), a print, a file.",
+            None,
+        )
+    return "No rhythm and no recorded cause: look for other work on this machine first.", None

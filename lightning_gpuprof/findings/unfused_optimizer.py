@@ -1,0 +1,96 @@
+"""The optimizer updates parameters one by one.
+
+## What it measures
+`optimizer_ns`: mean time per steady step in the optimizer's step, on the host clock, of an
+optimizer that has a fused form and does not use it; and the number of parameter tensors.
+
+## Why it matters
+Unfused, an update is some ten operators for each parameter tensor, each dispatched from Python, and
+each reads and writes its operands again. Fused, it is one pass over all of them.
+
+## What to do
+Pass `fused=True` (Adam, AdamW, SGD, Adagrad). On a GPU, torch's default (`foreach`) is in between.
+
+## Thresholds
+From measurement (docs/adr/0031; torch 2.13, AdamW, one core): unfused 25 to 60 us per small tensor,
+fused `FUSED_LOW_NS` to `FUSED_HIGH_NS`; on large ones, where memory decides, fused takes `BULK_LOW`
+to `BULK_HIGH` of the time. `MIN_TENSORS`: fewer are no loop. On a GPU with `foreach`, the rule is
+silent below `FOREACH_FRAC` of a step, and its low bound is 0: nothing was measured there. Severity:
+the common scale (`findings/grade.py`).
+"""
+
+from typing import Any
+
+from lightning_gpuprof.analysis.hidden import exposed
+from lightning_gpuprof.analysis.host_work import parameter_tensors
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "unfused-optimizer"
+EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of weights differ")
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+MIN_TENSORS = 4
+FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
+UNFUSED_NS = 25_000
+BULK_LOW, BULK_HIGH = 0.2, 0.6
+FOREACH_FRAC = 0.10
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where a fused form would be faster."""
+    step, step_ns = run.per_step(Phase.OPTIMIZER_STEP), run.step_ns
+    if step is None or step_ns is None:
+        return Abstained(ID, "no step's optimizer was measured")
+    optimizers: list[dict[str, Any]] = run.start.model.get("optimizers") or []
+    tensors = parameter_tensors(run)
+    if not optimizers or tensors is None:
+        return Abstained(ID, "the run's records do not say which optimizers it has")
+    unfused = [o for o in optimizers if o.get("class") in FUSED and not o.get("fused")]
+    if not unfused or tensors < MIN_TENSORS:
+        return None
+    loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
+    if not loops and step.mean_ns < FOREACH_FRAC * step_ns:
+        return None
+    name = str(unfused[0]["class"])
+    saving = _saving(run, step.mean_ns, tensors, loops=loops)
+    if not saving.high:
+        return None
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{name} takes {duration(step.mean_ns)} of each step "
+        f"({percent(step.mean_ns / step_ns)}) "
+        f"to update {tensors} tensors " + ("one by one" if loops else "in groups"),
+        advice=f"Let {name} update all parameters in one pass (fused=True).",
+        evidence={
+            "optimizer_ns": step.mean_ns,
+            "optimizer_frac": step.mean_ns / step_ns,
+            "parameter_tensors_count": tensors,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.8 if loops else 0.4,
+        where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
+        change=f"torch.optim.{name}(self.parameters(), ..., fused=True)",
+    )
+
+
+def _saving(run: RunResults, now_ns: int, tensors: int, *, loops: bool) -> Range:
+    bulk_ns = max(0, now_ns - UNFUSED_NS * tensors)
+    low = max(0, round(now_ns - FUSED_HIGH_NS * tensors - BULK_HIGH * bulk_ns))
+    high = max(0, round(now_ns - FUSED_LOW_NS * tensors - BULK_LOW * bulk_ns))
+    if not run.on_gpu:
+        return Range(low=low, high=high)
+    lost = exposed(run, Phase.OPTIMIZER_STEP, now_ns)
+    share = lost.high_ns / max(1, now_ns)
+    return Range(low=round(low * share) if loops else 0, high=round(high * share))

@@ -1,0 +1,82 @@
+"""Every epoch begins with a long wait: data workers start again.
+
+## What it measures
+`startup_ns`: what the first steps of epochs wait for data above the usual step, and the waits for
+data between epochs, over all epochs, per recorded step.
+
+## Why it matters
+Without persistent workers, Lightning's loop ends all worker processes with an epoch and starts new
+ones for the next: each imports torch, copies the dataset, opens its files and fills its queue.
+
+## What to do
+Keep the workers (`persistent_workers=True`); make epochs longer where they are a few steps; open
+files lazily, in `__getitem__`.
+
+## Thresholds
+The first start stays, so at most `epochs - 1` of `epochs` starts are saved; with persistent workers
+an epoch still begins with the making of a first batch, at most `num_workers` steps long (the low
+bound). Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "worker-startup"
+EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where epochs begin with a wait that others do not have."""
+    starts, loader, steps = run.epoch_starts, run.start.loader, run.steps
+    if starts is None or steps is None or run.step_ns is None:
+        return Abstained(ID, "no start of an epoch was measured")
+    workers = loader.num_workers if loader else None
+    if workers == 0:
+        return None
+    cost_ns = starts.per_step_ns
+    per_epoch_ns = (starts.excess_ns + starts.between_ns) // starts.count
+    again = starts.count - 1
+    first_batch_ns = min(per_epoch_ns, (workers or 1) * run.step_ns)
+    saving = Range(
+        low=(per_epoch_ns - first_batch_ns) * again // steps.count,
+        high=per_epoch_ns * again // steps.count,
+    )
+    if not saving.high:
+        return None
+    kept = bool(loader and loader.persistent_workers)
+    if kept:
+        saving = Range(low=0, high=saving.high)
+    evidence: dict[str, int | float] = {
+        "startup_ns": cost_ns,
+        "startup_per_epoch_ns": per_epoch_ns,
+        "epochs_count": starts.count,
+        "step_ns": run.step_ns,
+    }
+    if workers is not None:
+        evidence["num_workers_count"] = workers
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns),
+        title=f"Each of {starts.count} epochs begins with {duration(per_epoch_ns)} of waiting for "
+        f"its workers ({percent(cost_ns / run.step_ns)} of all steps)",
+        advice="The workers are kept already: make the first batch cheaper, and epochs longer."
+        if kept
+        else "Keep the workers from one epoch to the next.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.4 if kept else 0.9,
+        where=(Where(phase=Phase.DATA_WAIT.value),),
+        change=None
+        if kept
+        else f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
+    )

@@ -1,0 +1,295 @@
+"""Rules about what the training process does: loading, logging, saving, updating, compiling."""
+
+import pytest
+
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Device, Loader, Note, StepFlag, SyncSite
+
+US, MS = 1_000, 1_000_000
+WORK = {"forward": 6 * MS, "backward": 4 * MS}
+
+
+def op(name, count, total_ns, self_ns=None):
+    self_ns = total_ns if self_ns is None else self_ns
+    return {"name": name, "count": count, "total_ns": total_ns, "self_ns": self_ns}
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def every(steps, value, usual=0, *, first=0, count=100):
+    return [value if step % steps == first else usual for step in range(count)]
+
+
+class TestSlowHostToDeviceCopy:
+    def test_names_the_hook_that_takes_the_time(self, judge):
+        finding = judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": 10 * MS},
+            parts={"host_to_device/on_before_batch_transfer": 9 * MS},
+        )
+        assert finding.severity is Severity.CRITICAL
+        assert finding.where[0].name == "on_before_batch_transfer"
+        assert "on_before_batch_transfer" in finding.advice
+        assert span(finding) == (9 * MS, 10 * MS)
+
+    def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(self, judge):
+        copies = [{"kind": "HtoD", "memory": "pageable", "count": 4, "bytes": 2_000, "total_ns": 1}]
+        finding = judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": 2 * MS},
+            device=Device(type="cuda"),
+            columns={
+                "device_dur": 12 * MS,
+                "device/host_to_device": MS,
+                "run_ahead/host_to_device": 1,
+            },
+            trace={"copies": copies},
+        )
+        assert finding.change == "DataLoader(..., pin_memory=True)"
+        assert finding.evidence["copied_per_step_bytes"] == 1_000
+        # The device stood idle for half of it.
+        assert finding.saving_ns.high == 1_100_000
+
+    def test_is_silent_where_nothing_is_handed_over(self, judge):
+        assert judge("slow-host-to-device-copy", WORK) is None
+
+
+EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}
+EPOCH_FLAGS = every(10, StepFlag.EPOCH_START)
+
+
+class TestWorkerStartup:
+    def test_proposes_to_keep_the_workers(self, judge):
+        finding = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
+        # 99.9 ms at each of 10 epochs, of which the first stays; one batch at least is made.
+        step_ns = finding.evidence["step_ns"]
+        assert finding.saving_ns.high == 9 * 99_900 * US // 100
+        assert finding.saving_ns.low == (99_900 * US - step_ns) * 9 // 100
+        assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+
+    def test_has_nothing_to_say_without_workers(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
+        assert judge("worker-startup", EPOCHS, **run) is None
+
+    def test_abstains_where_no_epoch_begins(self, judge):
+        assert isinstance(judge("worker-startup", WORK), Abstained)
+
+
+class TestHostSync:
+    SITE = SyncSite(
+        file="model.py",
+        line=7,
+        function="step",
+        source="x.item()",
+        owner="user",
+        operation="item",
+        count=30,
+        steps_watched=10,
+        blocked_ns=20 * MS,
+    )
+
+    def test_a_loop_of_reads_is_named_with_the_operators_around_them(self, judge):
+        operators = [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]
+        finding = judge(
+            "host-sync",
+            WORK,
+            trace={"operators": operators},
+            model={"dtypes": {"float32": 2}, "optimizers": [{"class": "AdamW", "fused": True}]},
+        )
+        assert finding.evidence["reads_per_step_count"] == 100
+        # 500 thin calls per step, 60 of which the two tensors account for.
+        assert span(finding) == (round(0.6 * 8_800_000), 8_800_000)
+
+    def test_the_reads_of_an_unfused_optimizer_are_not_the_users(self, judge):
+        operators = [op("aten::item", 200, 2 * MS), op("aten::mul", 200, 2 * MS)]
+        model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]}
+        assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is None
+
+    def test_the_line_that_blocks_a_gpu_is_named(self, judge):
+        finding = judge("host-sync", WORK, records=[self.SITE], device=Device(type="cuda"))
+        assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
+        assert span(finding) == (0, 2 * MS)
+
+    def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(self, judge):
+        finding = judge("host-sync", WORK, records=[self.SITE])
+        assert finding.title == "3.0 reads of values per step would each stop the host on a GPU"
+        assert span(finding) == (0, 0)
+
+    def test_abstains_when_nobody_looked(self, judge):
+        assert isinstance(judge("host-sync", WORK), Abstained)
+
+
+class TestMemoryGrowth:
+    def test_memory_that_rises_all_along_is_told(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        finding = judge("memory-growth", WORK, records=notes)
+        assert finding.severity is Severity.WARNING
+        assert finding.evidence["growth_per_step_bytes"] == 200_000
+
+    def test_a_cache_that_fills_and_stops_is_not_told(self, judge):
+        sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
+        notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
+        assert judge("memory-growth", WORK, records=notes) is None
+
+    def test_a_forward_that_gets_slower_costs_what_it_grew_by(self, judge):
+        forward = [MS + step * 100 * US for step in range(80)]
+        finding = judge("memory-growth", {"forward": forward}, steps=80)
+        assert finding.saving_ns.low == round(0.9 * 3_500_000)
+        assert "forward went from" in finding.title
+
+
+class TestSlowLogging:
+    def test_names_the_logger(self, judge):
+        finding = judge(
+            "slow-logging", {**WORK, "logging": 2 * MS}, parts={"logging/CSVLogger": 2 * MS}
+        )
+        assert "CSVLogger" in finding.title
+        assert span(finding) == (1_600 * US, 2 * MS)
+
+    def test_norms_taken_in_a_hook_belong_to_logging_and_not_to_callbacks(self, judge):
+        options = {
+            "parts": {"other/on_before_optimizer_step": 3 * MS},
+            "trace": {"operators": [op("aten::linalg_vector_norm", 10, MS)]},
+        }
+        finding = judge("slow-logging", {**WORK, "other": 3 * MS}, **options)
+        assert "on_before_optimizer_step" in finding.change
+        assert finding.evidence["logging_ns"] == 3 * MS
+        assert judge("slow-callback", {**WORK, "other": 3 * MS}, **options) == ()
+
+    def test_another_hook_of_the_module_is_a_slow_callback(self, judge):
+        (finding,) = judge(
+            "slow-callback", {**WORK, "other": 3 * MS}, parts={"other/on_train_batch_end": 3 * MS}
+        )
+        assert finding.change.startswith("def on_train_batch_end")
+
+
+class TestSlowCheckpoint:
+    def test_proposes_an_interval_that_keeps_it_at_a_hundredth(self, judge):
+        finding = judge(
+            "slow-checkpoint",
+            {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
+            flags=every(10, StepFlag.CHECKPOINT, first=9),
+        )
+        assert finding.evidence["per_checkpoint_ns"] == 20 * MS
+        assert finding.change == "ModelCheckpoint(..., every_n_train_steps=200)"
+        assert span(finding) == (1_600 * US, 2 * MS)
+
+    def test_is_silent_without_checkpoints(self, judge):
+        assert judge("slow-checkpoint", WORK) is None
+
+
+class TestFrequentValidation:
+    def test_counts_what_one_takes_and_how_many_there_were(self, judge):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(10, 30 * MS, first=9)},
+            flags=every(10, StepFlag.VALIDATION, first=9),
+        )
+        assert finding.evidence["validations_count"] == 10
+        assert finding.change == "Trainer(..., val_check_interval=100)"
+
+
+UPDATES = {**WORK, "optimizer_step": 10 * MS}
+
+
+class TestUnfusedOptimizer:
+    def model(self, **facts):
+        return {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", **facts}]}
+
+    def test_saves_the_loop_over_tensors(self, judge):
+        finding = judge("unfused-optimizer", UPDATES, model=self.model())
+        # 7.5 ms of the 10 are bulk work, of which fused leaves 20 to 60%.
+        assert span(finding) == (10 * MS - 600 * US - 4_500 * US, 10 * MS - 200 * US - 1_500 * US)
+        assert finding.change == "torch.optim.AdamW(self.parameters(), ..., fused=True)"
+
+    def test_is_silent_when_fused_or_without_a_fused_form(self, judge):
+        assert judge("unfused-optimizer", UPDATES, model=self.model(fused=True)) is None
+        other = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Shampoo"}]}
+        assert judge("unfused-optimizer", UPDATES, model=other) is None
+
+    def test_abstains_without_the_facts(self, judge):
+        assert isinstance(judge("unfused-optimizer", UPDATES), Abstained)
+
+
+class TestRetainedGraph:
+    NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+
+    def test_nodes_that_run_more_often_than_their_operators(self, judge):
+        operators = [op(self.NODE, 12, 6 * MS), op("aten::addmm", 4, MS)]
+        finding = judge("retained-graph", WORK, trace={"operators": operators})
+        assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
+        assert finding.evidence["passes_count"] == 3.0
+
+    def test_a_gradient_penalty_is_no_retained_graph(self, judge):
+        operators = [
+            op(self.NODE, 12, 6 * MS),
+            op("aten::addmm", 4, MS),
+            op("TanhBackward0Backward0", 4, MS),
+        ]
+        assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
+    def test_a_backward_that_gets_slower(self, judge):
+        backward = [MS + step * 100 * US for step in range(80)]
+        finding = judge("retained-graph", {"backward": backward}, steps=80)
+        assert "its graph grows" in finding.title
+
+
+class TestRecompilation:
+    def test_compilations_after_the_warm_up_are_spread_over_all_steps(self, judge):
+        finding = judge(
+            "recompilation",
+            {"forward": every(20, 110 * MS, 10 * MS, first=19)},
+            flags=every(20, StepFlag.COMPILED, first=19),
+        )
+        assert finding.evidence["compiled_steps_count"] == 5
+        assert span(finding) == (4 * MS, 5 * MS)
+
+    def test_two_are_no_habit(self, judge):
+        flags = every(50, StepFlag.COMPILED, first=19)
+        assert judge("recompilation", WORK, flags=flags) is None
+
+
+class TestStepTimeJitter:
+    def test_spikes_at_regular_distances_have_a_cause(self, judge):
+        finding = judge("step-time-jitter", {"forward": every(20, 60 * MS, 10 * MS, first=7)})
+        assert finding.severity is Severity.WARNING
+        assert finding.evidence["steps_between_count"] == 20
+        assert span(finding) == (2_250 * US, 2_500 * US)
+
+    def test_irregular_ones_are_a_fact_at_most(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        assert judge("step-time-jitter", {"forward": forward}).severity is Severity.INFO
+
+    def test_unless_the_garbage_collector_was_seen_in_them(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 11, 80)]
+        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        assert finding.severity is Severity.WARNING
+        assert "gc.freeze()" in finding.change
+
+    def test_waits_and_callbacks_are_other_findings_business(self, judge):
+        callbacks = every(20, 60 * MS, MS, first=7)
+        assert judge("step-time-jitter", {**WORK, "callbacks": callbacks}) is None
+
+
+class TestAnomalyDetection:
+    def test_costs_by_the_nodes_of_the_graph(self, judge):
+        name = "autograd::engine::evaluate_function: TanhBackward0"
+        finding = judge(
+            "anomaly-detection-on",
+            WORK,
+            trace={"operators": [op(name, 40, MS)]},
+            trainer={"detect_anomaly": True},
+        )
+        assert span(finding) == (1_600 * US, 4 * MS)
+        assert finding.change == "Trainer(..., detect_anomaly=False)"
+
+    def test_is_told_by_a_note_too_and_silent_when_off(self, judge):
+        on = judge(
+            "anomaly-detection-on", WORK, records=[Note(step=0, name="anomaly_mode", value=True)]
+        )
+        assert on.severity is not Severity.INFO
+        assert judge("anomaly-detection-on", WORK, trainer={"detect_anomaly": False}) is None
+        assert isinstance(judge("anomaly-detection-on", WORK), Abstained)
