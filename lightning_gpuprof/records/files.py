@@ -10,6 +10,9 @@ PLUGIN_DIR = os.path.join("plugins", "gpuprof")
 """Under the run's log dir; TensorBoard's own convention for what a plugin keeps."""
 TRACE_SUFFIX = ".pt.trace.json.gz"
 ANALYSIS_SUFFIX = ".analysis.json"
+SNAPSHOT_SUFFIX = ".memory.pickle"
+KINDS_SUFFIX = ".kinds.json"
+"""Beside a memory snapshot: the addresses of what is known to be of a kind."""
 _RECORD_NAME = re.compile(r"rank(\d+)\.jsonl")
 
 
@@ -30,6 +33,16 @@ def trace_name(rank: int, session: int, cycle: int) -> str:
     """
     part = f"-session{session}" if session else ""
     return f"rank{rank}{part}-cycle{cycle}{TRACE_SUFFIX}"
+
+
+def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:
+    """Return the file name of a memory snapshot, which begins like the trace files' do.
+
+    >>> snapshot_name(0, 0, 120, "oom"), snapshot_name(1, 2, 5, "window")
+    ('rank0-step120-oom.memory.pickle', 'rank1-session2-step5-window.memory.pickle')
+    """
+    part = f"-session{session}" if session else ""
+    return f"rank{rank}{part}-step{step}-{reason}{SNAPSHOT_SUFFIX}"
 
 
 class FileSystem(Protocol):

@@ -196,6 +196,21 @@ class ProfilerCycle(_Record, tag="cycle"):
     trace_bytes: int | None = None
 
 
+class Snapshot(_Record, tag="snapshot"):
+    """A dump of the allocator's state and history, written beside the record file."""
+
+    step: int
+    reason: str
+    """window, oom or request."""
+    file: str
+    """Relative to the record file's folder; `<file>.kinds.json` beside it names the addresses of
+    parameters, gradients and optimizer state."""
+    file_bytes: int | None = None
+    dump_ns: int | None = None
+    oom: dict[str, int] = {}
+    """On OOM, as the allocator said: requested_bytes, device_total_bytes, device_free_bytes."""
+
+
 class Advice(_Record, tag="advice"):
     """The batch-size suggestion as of a step."""
 
@@ -264,6 +279,7 @@ Record = (
     | Memory
     | Scalars
     | ProfilerCycle
+    | Snapshot
     | Advice
     | SyncSite
     | ProbeDisabled

@@ -39,12 +39,14 @@ class Block:
         requested_bytes: What was asked for, where recorded.
         state: `active_allocated`, `active_pending_free` or `inactive`.
         frames: Stack of the allocation, innermost first; empty where not recorded.
+        address: Where it begins; None in snapshots too old to say.
     """
 
     num_bytes: int
     requested_bytes: int | None
     state: str
     frames: tuple[Frame, ...]
+    address: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,18 @@ class Segment:
 
 @dataclass(frozen=True)
 class AllocatorEvent:
-    """An entry of the allocator's history, such as `alloc`, `free_completed` or `oom`."""
+    """An entry of the allocator's history, such as `alloc`, `free_completed` or `oom`.
+
+    `note` is what the program had set as the allocations' metadata; empty where nothing was.
+    """
 
     device: int
     action: str
     num_bytes: int
     time_us: int | None
     frames: tuple[Frame, ...]
+    address: int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,7 +193,11 @@ def _block(entry: Mapping[str, Any]) -> Block:
         # Snapshots of torch 2.0 and before keep the stack in the block's last history entry.
         frames = entry["history"][-1].get("frames", ())
     return Block(
-        entry["size"], entry.get("requested_size"), entry.get("state", ""), _frames(frames or ())
+        num_bytes=entry["size"],
+        requested_bytes=entry.get("requested_size"),
+        state=entry.get("state", ""),
+        frames=_frames(frames or ()),
+        address=entry.get("address"),
     )
 
 
@@ -197,6 +208,8 @@ def _event(device: int, entry: Mapping[str, Any]) -> AllocatorEvent:
         num_bytes=entry.get("size", 0),
         time_us=entry.get("time_us"),
         frames=_frames(entry.get("frames", ())),
+        address=entry.get("addr"),
+        note=entry.get("user_metadata") or "",
     )
 
 

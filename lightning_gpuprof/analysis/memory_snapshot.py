@@ -1,0 +1,282 @@
+"""What filled a device's memory, from a snapshot of torch's allocator: pure functions.
+
+A storage is followed from its `alloc` to its `free_completed` by its address. Its kind comes from
+the addresses that the run named (parameters, gradients, optimizer state), else from the phase
+it was made in and how long it lived. The phase is the note that the run left with the
+allocation; without one it is read off the stack.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from lightning_gpuprof.traces.memory_snapshot import (
+    AllocatorEvent,
+    Frame,
+    MemorySnapshot,
+    user_frame,
+)
+
+KINDS = ("parameters", "gradients", "optimizer_state", "activations", "other")
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer_step"
+MAX_POINTS = 600
+TOP_SITES = 10
+_QUARTERS = 4
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line that memory was asked for from; None where no Python stack was recorded."""
+
+    frame: Frame | None
+    num_bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class GrowingSite:
+    """A line whose allocations of every part of the history are still alive.
+
+    `bytes_per_step` is None where the history does not tell steps apart.
+    """
+
+    site: Site
+    bytes_per_step: int | None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes in use over the history, by kind; each list has one entry per point.
+
+    Points are at events; between two shown ones, the highest total was kept.
+    """
+
+    time_us: list[int | None]
+    kind_bytes: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class SnapshotAnalysis:
+    """One device's memory in a snapshot. Bytes are as requested, but for `reserved_bytes`."""
+
+    device: int
+    reserved_bytes: int
+    allocated_bytes: int
+    peak_bytes: int
+    peak_time_us: int | None
+    peak_kind_bytes: dict[str, int]
+    peak_sites: tuple[Site, ...]
+    usage: Usage
+    growing: tuple[GrowingSite, ...]
+    steps: int | None
+    """Training steps that began within the history, where they can be told."""
+    ooms: int
+    before_bytes: int
+    """Allocated before the history begins, as of its beginning."""
+
+
+@dataclass
+class _Life:
+    """A block from `start` to `end`, as indexes of events; -1 is before, None is never."""
+
+    address: int | None
+    num_bytes: int
+    start: int
+    frames: tuple[Frame, ...]
+    end: int | None = None
+    kind: str = "other"
+
+
+def analyze_snapshot(
+    snapshot: MemorySnapshot,
+    device: int,
+    *,
+    kinds: Mapping[str, Iterable[int]] | None = None,
+    top: int = TOP_SITES,
+) -> SnapshotAnalysis:
+    """Say what filled one device's memory.
+
+    Args:
+        snapshot: As read from the pickle.
+        device: One of `snapshot.devices`.
+        kinds: Addresses of blocks alive at the end, by kind.
+        top: Number of sites to keep.
+    """
+    events = [event for event in snapshot.events if event.device == device]
+    lives = _lives(snapshot, device, events)
+    phases = _phases(events)
+    _classify(lives, phases, kinds or {})
+    totals = _totals(lives, len(events))
+    peak = max(range(len(totals)), key=totals.__getitem__)
+    at_peak = [life for life in lives if _alive(life, peak)]
+    return SnapshotAnalysis(
+        device=device,
+        reserved_bytes=snapshot.reserved_bytes(device),
+        allocated_bytes=totals[-1],
+        peak_bytes=totals[peak],
+        peak_time_us=events[peak - 1].time_us if peak else None,
+        peak_kind_bytes=_by_kind(at_peak),
+        peak_sites=tuple(_sites(at_peak)[:top]),
+        usage=_usage(lives, events, totals),
+        growing=tuple(_growing(lives, phases)[:top]),
+        steps=_steps(phases),
+        ooms=sum(event.action == "oom" for event in events),
+        before_bytes=totals[0],
+    )
+
+
+def _lives(snapshot: MemorySnapshot, device: int, events: Sequence[AllocatorEvent]) -> list[_Life]:
+    lives: list[_Life] = []
+    live: dict[int, _Life] = {}
+    for index, event in enumerate(events):
+        if event.address is None:
+            continue
+        if event.action == "alloc":
+            life = _Life(event.address, event.num_bytes, index, event.frames)
+            live[event.address] = life
+            lives.append(life)
+        elif event.action == "free_completed":
+            known = live.pop(event.address, None)
+            if known is None:
+                known = _Life(event.address, event.num_bytes, -1, event.frames)
+                lives.append(known)
+            known.end = index
+    for segment in snapshot.segments:
+        for block in segment.blocks if segment.device == device else ():
+            if block.state == "active_allocated" and block.address not in live:
+                size = block.requested_bytes or block.num_bytes
+                lives.append(_Life(block.address, size, -1, block.frames))
+    return lives
+
+
+def _phases(events: Sequence[AllocatorEvent]) -> list[str]:
+    """Return each event's phase; a free keeps the phase of the event before it."""
+    phases: list[str] = []
+    last = ""
+    noted = any(event.note for event in events)
+    for event in events:
+        if noted:
+            last = event.note or last
+        elif event.action == "alloc":
+            last = _phase_of_stack(event.frames)
+        phases.append(last)
+    return phases
+
+
+def _phase_of_stack(frames: tuple[Frame, ...]) -> str:
+    python = [frame for frame in frames if frame.file.endswith(".py")]
+    names = {frame.function for frame in python}
+    if not python or "backward" in names or any("autograd::" in f.function for f in frames):
+        # Autograd's own thread runs no Python, but for an autograd.Function's backward.
+        in_forward = names & {"forward", "training_step"} and "backward" not in names
+        return FORWARD if in_forward else BACKWARD
+    if any(frame.function == "step" and "optim" in frame.file for frame in python):
+        return OPTIMIZER
+    return FORWARD if names & {"forward", "training_step"} else ""
+
+
+def _classify(
+    lives: Iterable[_Life], phases: Sequence[str], kinds: Mapping[str, Iterable[int]]
+) -> None:
+    known = {address: kind for kind, addresses in kinds.items() for address in addresses}
+    next_other = _next_other_phase(phases)
+    for life in lives:
+        if life.end is None and life.address in known:
+            life.kind = known[life.address]
+            continue
+        born = phases[life.start] if life.start >= 0 else ""
+        if born not in (FORWARD, BACKWARD, OPTIMIZER):
+            continue
+        left = next_other[life.start]
+        outlived = left is not None and (life.end is None or life.end > left)
+        if born == FORWARD and outlived:
+            life.kind = "activations"
+        elif born == BACKWARD and outlived:
+            life.kind = "gradients"
+        elif born == OPTIMIZER and outlived and life.end is None:
+            life.kind = "optimizer_state"
+
+
+def _next_other_phase(phases: Sequence[str]) -> list[int | None]:
+    """Return for each event the first later one of another phase."""
+    following: list[int | None] = [None] * len(phases)
+    for index in range(len(phases) - 2, -1, -1):
+        same = phases[index] == phases[index + 1]
+        following[index] = following[index + 1] if same else index + 1
+    return following
+
+
+def _totals(lives: Iterable[_Life], count: int) -> list[int]:
+    """Return bytes in use before the first event and after each: `count + 1` values."""
+    change = [0] * (count + 1)
+    for life in lives:
+        change[life.start + 1] += life.num_bytes
+        if life.end is not None:
+            change[life.end + 1] -= life.num_bytes
+    return list(accumulate(change))
+
+
+def _alive(life: _Life, point: int) -> bool:
+    return life.start + 1 <= point and (life.end is None or life.end + 1 > point)
+
+
+def _by_kind(lives: Iterable[_Life]) -> dict[str, int]:
+    sums = dict.fromkeys(KINDS, 0)
+    for life in lives:
+        sums[life.kind] = sums.get(life.kind, 0) + life.num_bytes
+    return sums
+
+
+def _sites(lives: Iterable[_Life]) -> list[Site]:
+    sums: dict[Frame | None, list[int]] = defaultdict(lambda: [0, 0])
+    for life in lives:
+        entry = sums[user_frame(life.frames)]
+        entry[0] += life.num_bytes
+        entry[1] += 1
+    sites = [Site(frame, size, count) for frame, (size, count) in sums.items()]
+    return sorted(sites, key=lambda site: -site.num_bytes)
+
+
+def _usage(
+    lives: Sequence[_Life], events: Sequence[AllocatorEvent], totals: Sequence[int]
+) -> Usage:
+    width = max(1, -(-len(totals) // MAX_POINTS))
+    points = [
+        max(range(begin, min(begin + width, len(totals))), key=totals.__getitem__)
+        for begin in range(0, len(totals), width)
+    ]
+    columns = {}
+    for kind in KINDS:
+        column = _totals((life for life in lives if life.kind == kind), len(events))
+        columns[kind] = [column[point] for point in points]
+    first = events[0].time_us if events else None
+    times = [events[point - 1].time_us if point else first for point in points]
+    return Usage(times, columns)
+
+
+def _steps(phases: Sequence[str]) -> int | None:
+    starts = sum(
+        phase == FORWARD and (index == 0 or phases[index - 1] != FORWARD)
+        for index, phase in enumerate(phases)
+    )
+    return starts or None
+
+
+def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[GrowingSite]:
+    """Find lines that left something alive in each quarter of the history.
+
+    What only the last quarter left is a step under way; what only the first left is state.
+    """
+    survivors: dict[Frame | None, list[_Life]] = defaultdict(list)
+    for life in lives:
+        if life.end is None and life.start >= 0 and life.kind in ("activations", "other"):
+            survivors[user_frame(life.frames)].append(life)
+    steps = _steps(phases)
+    found = []
+    for frame, left in survivors.items():
+        quarters = {life.start * _QUARTERS // len(phases) for life in left}
+        if frame is not None and len(quarters) == _QUARTERS:
+            site = Site(frame, sum(life.num_bytes for life in left), len(left))
+            found.append(GrowingSite(site, site.num_bytes // steps if steps else None))
+    return sorted(found, key=lambda growing: -growing.site.num_bytes)

@@ -1,0 +1,281 @@
+"""Snapshots of the device allocator: over a window of steps, on OOM and on demand."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.analysis.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.console import say
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.memory_history import (
+    MemoryHistory,
+    kind_addresses,
+    memory_history,
+)
+from lightning_gpuprof.records.files import (
+    KINDS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    plugin_dir,
+    snapshot_name,
+)
+from lightning_gpuprof.records.schema import Note, Snapshot
+
+_OTHER = "between"
+
+
+class MemorySnapshot(Callback):
+    """Writes what fills the device's memory, with the line that asked for each block.
+
+    torch keeps the history: the last `max_entries` allocations with their Python stacks, in host
+    memory. That costs a stack walk per allocation, so leave this callback out of timed runs.
+    Each rank writes its own files, which open at pytorch.org/memory_viz too. An OOM writes one
+    and says what filled the memory; the error itself goes on. On a CPU nothing is recorded.
+
+    Args:
+        steps: First step of a window to record, and the first one after it; the snapshot is
+            written at its end. Steps count training batches of this `fit` from 0.
+        on_oom: Record from the start of training, for a snapshot where an allocation fails.
+        keep: Snapshots kept per rank; the oldest go first.
+        max_entries: Length of the history, in events.
+        history: Gives the allocator's history of a device; tests pass a fake.
+
+    Raises:
+        ConfigError: A number makes no sense, or nothing would be recorded.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: tuple[int, int] | None = None,
+        on_oom: bool = True,
+        keep: int = 3,
+        max_entries: int = 100_000,
+        history: Callable[[torch.device], MemoryHistory | None] = memory_history,
+    ) -> None:
+        _check(steps, on_oom, keep, max_entries)
+        self.steps = steps
+        self.on_oom = on_oom
+        self.keep = keep
+        self.max_entries = max_entries
+        self._make_history = history
+        self._output: RunOutput | None = None
+        self._history: MemoryHistory | None = None
+        self._trained: tuple[Trainer, LightningModule] | None = None
+        self._recording = False
+        self._requested = False
+        self._step = 0
+        self._oom_step: int | None = None
+        self._oom_path: str | None = None
+
+    def request(self) -> None:
+        """Ask for a snapshot at the end of the step that is running."""
+        self._requested = True
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Join the run's output."""
+        self._output = RunOutput.of(trainer)
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin the history, or say that there is none to record."""
+        self._history = self._make_history(trainer.strategy.root_device)
+        self._trained = trainer, pl_module
+        self._step, self._oom_step, self._oom_path = 0, None, None
+        if self._history is None:
+            if self._output is not None:
+                message = "no GPU: no snapshot is written"
+                self._output.write(
+                    Note(step=0, name="memory-snapshot-not-measured", message=message)
+                )
+        elif self.on_oom:
+            self._record(self._history)
+            self._history.listen_for_oom(self._on_failed_allocation)
+
+    @override
+    @guarded
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin the window where it is this step's turn."""
+        if self._history is None:
+            return
+        if self.steps is not None and self._step == self.steps[0]:
+            self._record(self._history)
+        self._note(FORWARD)
+
+    @override
+    @guarded
+    def on_before_backward(
+        self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor
+    ) -> None:
+        """Leave a note with the allocations of backward."""
+        self._note(BACKWARD)
+
+    @override
+    @guarded
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave a note with the allocations of the optimizer's step."""
+        self._note(OPTIMIZER)
+
+    @override
+    @guarded
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Write the window's snapshot at its end, and one that was asked for."""
+        if self._history is None:
+            return
+        self._note(_OTHER)
+        self._step += 1
+        if self.steps is not None and self._step == self.steps[1]:
+            self._dump("window")
+            if not self.on_oom:
+                self._stop()
+        if self._requested:
+            self._requested = False
+            self._dump("request")
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """On OOM, say what filled the memory; torch's own error goes on."""
+        if self._history is not None and self.on_oom and _is_oom(exception):
+            if self._oom_path is None:
+                self._oom_path = self._dump("oom")
+            self._stop()
+            if self._oom_path is not None:
+                _report(self._oom_path)
+        self._release()  # Lightning calls no teardown after an exception
+        if self._output is not None:
+            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
+            self._output.end(status, error=exception)
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """End the history and close the run's output."""
+        self._release()
+        if self._output is not None:
+            self._output.end("finished")
+
+    @guarded
+    def _on_failed_allocation(self, device: int, requested: int, total: int, free: int) -> None:
+        """Write the state as it is when the allocation fails, once a step.
+
+        A failure that the program catches (a search for the batch size) ends up here too.
+        """
+        if self._history is None or self._oom_step == self._step:
+            return
+        self._oom_step = self._step
+        said = {
+            "requested_bytes": requested,
+            "device_total_bytes": total,
+            "device_free_bytes": free,
+        }
+        self._oom_path = self._dump("oom", oom=said)
+
+    def _record(self, history: MemoryHistory) -> None:
+        if not self._recording:
+            history.start(self.max_entries)
+            self._recording = True
+
+    def _note(self, phase: str) -> None:
+        if self._recording and self._history is not None:
+            self._history.note(phase)
+
+    def _dump(self, reason: str, oom: dict[str, int] | None = None) -> str | None:
+        output, history, trained = self._output, self._history, self._trained
+        if output is None or history is None or trained is None:
+            return None
+        began = time.perf_counter_ns()
+        name = snapshot_name(output.rank, output.session, self._step, reason)
+        path = Path(plugin_dir(output.run_dir)) / name
+        history.dump(str(path))
+        trainer, module = trained
+        kinds = kind_addresses(module, trainer.optimizers)
+        Path(f"{path}{KINDS_SUFFIX}").write_text(json.dumps(kinds))
+        output.write(
+            Snapshot(
+                step=self._step,
+                reason=reason,
+                file=name,
+                file_bytes=path.stat().st_size,
+                dump_ns=time.perf_counter_ns() - began,
+                oom=oom or {},
+            )
+        )
+        output.flush()
+        _drop_oldest(path.parent, rank=output.rank, keep=self.keep)
+        return str(path)
+
+    def _stop(self) -> None:
+        if self._recording and self._history is not None:
+            self._recording = False
+            self._history.stop()
+
+    def _release(self) -> None:
+        self._stop()
+        self._history = self._trained = None
+
+
+def _is_oom(exception: BaseException) -> bool:
+    kind = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+    return isinstance(exception, kind)
+
+
+def _report(path: str) -> None:
+    # Here, not above: the reading side is of no use to a run that does not fail.
+    from lightning_gpuprof.views.memory_snapshot import snapshot_lines, snapshot_payload
+
+    payload = snapshot_payload(path)
+    Path(f"{path}.analysis.json").write_text(json.dumps(payload))
+    say("\n".join([f"[PROFILE] out of memory; snapshot: {path}", *snapshot_lines(payload)]))
+
+
+def _drop_oldest(folder: Path, *, rank: int, keep: int) -> None:
+    files = sorted(
+        folder.glob(f"rank{rank}-*{SNAPSHOT_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns
+    )
+    for old in files[:-keep]:
+        for path in (old, Path(f"{old}{KINDS_SUFFIX}"), Path(f"{old}.analysis.json")):
+            path.unlink(missing_ok=True)
+
+
+def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: int) -> None:
+    if steps is not None and (len(steps) != 2 or not 0 <= steps[0] < steps[1]):
+        raise ConfigError(
+            f"MemorySnapshot(steps={steps}) is no window. Pass the first step and the first one "
+            "after it, such as (10, 13) for three steps."
+        )
+    if steps is None and not on_oom:
+        raise ConfigError(
+            "MemorySnapshot(steps=None, on_oom=False) would record nothing. Pass a window of "
+            "steps, or on_oom=True."
+        )
+    if keep < 1:
+        raise ConfigError(
+            f"MemorySnapshot(keep={keep}) would delete every snapshot. Pass 1 or more."
+        )
+    if max_entries < 1:
+        raise ConfigError(
+            f"MemorySnapshot(max_entries={max_entries}) would keep no history. Pass 1 or more; "
+            "100000 is some hundred steps of a transformer."
+        )

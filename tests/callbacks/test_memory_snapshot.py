@@ -1,0 +1,209 @@
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note, Snapshot
+from lightning_gpuprof.views.memory_snapshot import snapshot_payload
+
+
+class FakeHistory:
+    """An allocator's history that writes what the test has put into a snapshot."""
+
+    def __init__(self, snapshot):
+        self.snapshot = snapshot
+        self.calls = []
+        self.notes = []
+        self.listener = None
+
+    def start(self, max_entries):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def dump(self, path):
+        self.calls.append("dump")
+        self.snapshot.dump(path)
+
+    def listen_for_oom(self, listener):
+        self.listener = listener
+        return True
+
+
+@pytest.fixture
+def history(allocator_snapshot):
+    return FakeHistory(allocator_snapshot)
+
+
+def trained(tmp_path, callback, model=None, *, steps=8, fails=None):
+    trainer = Trainer(
+        callbacks=[callback],
+        logger=CSVLogger(tmp_path),
+        max_steps=steps,
+        limit_val_batches=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        accelerator="cpu",
+    )
+    if fails is None:
+        trainer.fit(model or BoringModel())
+    else:
+        with pytest.raises(fails):
+            trainer.fit(model)
+    return trainer.logger.log_dir
+
+
+def snapshots(run):
+    return read_run(run)[0].sessions[0].all(Snapshot)
+
+
+def test_a_window_is_recorded_and_written_at_its_end(tmp_path, history):
+    callback = MemorySnapshot(steps=(2, 4), on_oom=False, history=lambda device: history)
+    run = trained(tmp_path, callback)
+    (snapshot,) = snapshots(run)
+    assert (snapshot.step, snapshot.reason) == (4, "window")
+    assert history.calls == ["start", "dump", "stop"]
+    assert history.notes[:4] == ["forward", "backward", "optimizer_step", "between"]
+    assert len(history.notes) == 8
+    assert snapshot_payload(f"{plugin_dir(run)}/{snapshot.file}")["file"] == snapshot.file
+
+
+def test_addresses_of_the_model_are_written_beside_the_snapshot(tmp_path, history):
+    model = BoringModel()
+    run = trained(tmp_path, MemorySnapshot(steps=(0, 1), history=lambda device: history), model)
+    (path,) = Path(plugin_dir(run)).glob("*.kinds.json")
+    kinds = json.loads(path.read_text())
+    assert model.layer.weight.data_ptr() in kinds["parameters"]
+    assert len(kinds["gradients"]) == 2
+    assert kinds["optimizer_state"] == []
+
+
+def test_a_snapshot_on_demand_is_written_at_the_end_of_the_step(tmp_path, history):
+    class Asks(BoringModel):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 3:
+                callback.request()
+            return super().training_step(batch, batch_idx)
+
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, Asks())
+    assert [(one.step, one.reason) for one in snapshots(run)] == [(4, "request")]
+
+
+def test_only_the_newest_are_kept(tmp_path, history):
+    class Asks(BoringModel):
+        def training_step(self, batch, batch_idx):
+            callback.request()
+            return super().training_step(batch, batch_idx)
+
+    callback = MemorySnapshot(keep=2, history=lambda device: history)
+    run = trained(tmp_path, callback, Asks())
+    names = sorted(path.name for path in Path(plugin_dir(run)).glob("*.memory.*"))
+    assert names == [
+        "rank0-step7-request.memory.pickle",
+        "rank0-step7-request.memory.pickle.kinds.json",
+        "rank0-step8-request.memory.pickle",
+        "rank0-step8-request.memory.pickle.kinds.json",
+    ]
+
+
+class Fails(BoringModel):
+    """Runs out of memory in step 2."""
+
+    error: type[BaseException] = torch.OutOfMemoryError
+    observed = None
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 2:
+            if self.observed is not None:
+                self.observed.listener(0, 512, 1000, 100)
+            raise self.error("CUDA out of memory")
+        return super().training_step(batch, batch_idx)
+
+
+def test_an_oom_writes_the_snapshot_says_what_filled_it_and_goes_on(
+    tmp_path, history, allocator_snapshot, caplog
+):
+    allocator_snapshot.note = "forward"
+    allocator_snapshot.allocate(3 * 2**30, line=41)
+    model = Fails()
+    model.observed = history
+    with caplog.at_level(logging.INFO, "lightning_gpuprof"):
+        run = trained(
+            tmp_path,
+            MemorySnapshot(history=lambda device: history),
+            model,
+            fails=torch.OutOfMemoryError,
+        )
+    (snapshot,) = snapshots(run)
+    assert (snapshot.step, snapshot.reason) == (2, "oom")
+    assert snapshot.oom == {
+        "requested_bytes": 512,
+        "device_total_bytes": 1000,
+        "device_free_bytes": 100,
+    }
+    assert history.calls == ["start", "dump", "stop"]
+    assert "3.00 GiB in 1 blocks: /home/me/train.py:41 in forward" in caplog.text
+
+
+def test_an_oom_that_no_observer_saw_is_still_written(tmp_path, history):
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, Fails(), fails=torch.OutOfMemoryError)
+    assert [one.reason for one in snapshots(run)] == ["oom"]
+
+
+def test_another_error_writes_no_snapshot(tmp_path, history):
+    model = Fails()
+    model.error = ValueError
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=ValueError)
+    assert snapshots(run) == []
+    assert history.calls == ["start", "stop"]
+
+
+def test_a_dump_that_fails_ends_the_history_and_training_goes_on(tmp_path, history):
+    def fail(path):
+        raise OSError("disk full")
+
+    history.dump = fail
+    callback = MemorySnapshot(steps=(1, 2), history=lambda device: history)
+    with pytest.warns(RuntimeWarning, match="MemorySnapshot failed and is off"):
+        run = trained(tmp_path, callback)
+    assert snapshots(run) == []
+    assert history.calls == ["start", "stop"]
+    assert read_run(run)[0].sessions[0].end.steps >= 0
+
+
+def test_on_a_cpu_nothing_is_recorded_and_that_is_said(tmp_path):
+    run = trained(tmp_path, MemorySnapshot(steps=(1, 2)))
+    notes = read_run(run)[0].sessions[0].all(Note)
+    assert "memory-snapshot-not-measured" in {note.name for note in notes}
+    assert list(Path(plugin_dir(run)).glob("*.pickle")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": (4, 4)}, "no window"),
+        ({"on_oom": False}, "would record nothing"),
+        ({"keep": 0}, "would delete every snapshot"),
+        ({"max_entries": 0}, "would keep no history"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        MemorySnapshot(**options)
