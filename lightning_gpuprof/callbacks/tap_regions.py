@@ -30,7 +30,7 @@ class AtBorder(Region):
     @override
     def __enter__(self) -> None:
         self._tell()
-        super().__enter__()
+        Region.__enter__(self)
 
 
 class Batch(Region):
@@ -45,12 +45,12 @@ class Batch(Region):
     @override
     def __enter__(self) -> None:
         self._timeline.run_batch()
-        super().__enter__()
+        Region.__enter__(self)
 
     @override
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         self._timeline.running_batch = False
-        super().__exit__(kind, error, trace)
+        Region.__exit__(self, kind, error, trace)
 
 
 class EpochLoop(Region):
