@@ -33,6 +33,7 @@ class GpuProfConfig:
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
         trace: Whether torch.profiler records at all.
+        keep: Only the last so many traces of a rank stay; null keeps all.
         window: Steps per record, and per `[PROFILE]` line.
         warmup_steps: This many first steps are marked as warm-up and left out of medians.
         console: Whether the `[PROFILE]` lines are shown.
@@ -55,6 +56,7 @@ class GpuProfConfig:
     profile_memory: bool = False
     with_stack: bool = False
     trace: bool = True
+    keep: int | None = None
     window: int = 50
     warmup_steps: int = 5
     console: bool = True

@@ -11,7 +11,7 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.dispatch import forward
-from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_output import RunOutput
@@ -82,7 +82,7 @@ class GpuProfCallback(Callback):
         self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
         self._output.config = self.config.to_dict()
         for part in self.parts:
-            part.setup(trainer, pl_module, stage)
+            self._set_up(part, trainer, pl_module, stage)
 
     @override
     @guarded
@@ -96,6 +96,17 @@ class GpuProfCallback(Callback):
             from lightning_gpuprof.callbacks.run_report import show_report
 
             show_report(trainer, self._output.run_dir)
+
+    def _set_up(
+        self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str
+    ) -> None:
+        try:
+            part.setup(trainer, pl_module, stage)
+        except ConfigError as error:
+            # A window that nobody asked for is no reason to refuse a device that lacks profiling.
+            if not isinstance(part, ProfilerSchedule) or part.explicit:
+                raise
+            disable(part, error)
 
     @override
     def state_dict(self) -> dict[str, Any]:
@@ -127,10 +138,13 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 record_shapes=config.record_shapes,
                 profile_memory=config.profile_memory,
                 with_stack=config.with_stack,
+                keep=config.keep,
                 clock=clock,
             )
         )
     if config.metrics:
         parts.append(DeferredLoss(config.metrics, window=config.window))
-    parts.append(BatchSizeAdvisor(window=config.window, console=config.console))
+    parts.append(
+        BatchSizeAdvisor(window=config.window, warmup=config.warmup_steps, console=config.console)
+    )
     return parts

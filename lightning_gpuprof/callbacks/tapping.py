@@ -67,6 +67,14 @@ class Tapping:
         for optimizer in [*strategy.optimizers, *wrapped]:
             self._calls.add(optimizer, "zero_grad", region(Phase.ZERO_GRAD))
 
+    def begin_count(self) -> None:
+        """Count the regions that are opened from now on, up to `end_count`."""
+        self.tap.begin_count()
+
+    def end_count(self) -> int:
+        """Return the number of regions opened since `begin_count`."""
+        return self.tap.end_count()
+
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
         self._calls.restore()
@@ -109,10 +117,11 @@ def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
 
 
 def own_callback_names(trainer: Trainer) -> list[str]:
-    """Return the names of this package's callbacks in a Trainer."""
+    """Return the names of this package's callbacks in a Trainer, and of their parts."""
     callbacks: list[Any] = getattr(trainer, "callbacks", [])
-    return [
-        callback_name(callbacks, callback.state_key)[0]
-        for callback in callbacks
-        if type(callback).__module__.startswith("lightning_gpuprof.")
-    ]
+    names = []
+    for callback in callbacks:
+        if type(callback).__module__.startswith("lightning_gpuprof."):
+            names.append(callback_name(callbacks, callback.state_key)[0])
+            names.extend(type(part).__name__ for part in getattr(callback, "parts", ()))
+    return names

@@ -10,6 +10,7 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.console import profile_line, say
+from lightning_gpuprof.callbacks.hook_timing import HOOK_PHASES, HookTiming
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timed_calls import untimed
@@ -54,9 +55,15 @@ class TimingRun:
         self._own_names = own_callback_names(trainer)
         self._trainer = trainer
         self.timeline.start(output.started_ns)
-        self.tapping = Tapping(trainer, self.timeline, evaluating=self.evaluating)
-        output.timer = "tap"
-        output.phases = [p.value for p in (EVALUATION_PHASES if self.evaluating else Phase)]
+        self.tapping: Tapping | HookTiming
+        phases = EVALUATION_PHASES if self.evaluating else tuple(Phase)
+        try:
+            self.tapping = Tapping(trainer, self.timeline, evaluating=self.evaluating)
+            output.timer = "tap"
+        except AttributeError:
+            self.tapping = HookTiming(trainer, self.timeline)
+            output.timer, phases = "hooks", HOOK_PHASES
+        output.phases = [phase.value for phase in phases]
         output.count_steps(lambda: self.timeline.step)
 
     def begin_training(self, trainer: Trainer) -> None:
@@ -82,11 +89,11 @@ class TimingRun:
             timeline.flags |= StepFlag.COMPILED
         if self._counting:
             self._counting = False
-            self._regions_per_step = self.tapping.tap.end_count()
+            self._regions_per_step = self.tapping.end_count()
         if timeline.rows.count >= self._window:
             self._write_window()
             self._counting = True
-            self.tapping.tap.begin_count()
+            self.tapping.begin_count()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""

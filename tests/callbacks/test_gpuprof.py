@@ -1,6 +1,7 @@
 import copy
 import pickle
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import ProfilerCycle
 
 
 @pytest.fixture
@@ -144,6 +146,37 @@ def test_it_can_be_copied_and_pickled(fit):
     for again in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
         assert again.config == callback.config
         assert fit(again).state.finished
+
+
+def test_a_default_window_is_recorded_and_analysed(fit, caplog):
+    callback = GpuProfCallback(console=False)
+
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        trainer = fit(callback, limit_train_batches=20)
+
+    (cycle,) = read_run(trainer.log_dir)[0].sessions[0].all(ProfilerCycle)
+    folder = Path(trainer.log_dir) / "plugins" / "gpuprof"
+    assert (folder / cycle.trace_file).exists()
+    assert (folder / f"{cycle.trace_file}.analysis.json").exists()
+
+
+def test_a_device_that_cannot_be_profiled_is_refused_only_where_asked_for(fit, monkeypatch):
+    def refuse(device_type):
+        raise ConfigError("cannot record on this device")
+
+    module = "lightning_gpuprof.callbacks.profiler_schedule.refuse_device"
+    monkeypatch.setattr(module, refuse)
+
+    with pytest.warns(RuntimeWarning, match="cannot record on this device"):
+        trainer = fit(GpuProfCallback(report=False))
+    assert read_run(trainer.log_dir)[0].sessions[0].steps == 12
+    with pytest.raises(ConfigError, match="cannot record"):
+        fit(GpuProfCallback(active=1, wait=1))
+
+
+def test_a_run_too_short_for_the_schedule_is_refused_with_what_would_do(fit):
+    with pytest.raises(ConfigError, match=r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs"):
+        fit(GpuProfCallback(unit="epoch", wait=3, warmup=1, active=3, repeat=1), max_epochs=4)
 
 
 def test_parts_keep_their_state_across_a_resume(fit, tmp_path):
