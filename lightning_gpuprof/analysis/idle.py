@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.intervals import Spans, gaps
@@ -51,7 +52,8 @@ class Gap:
         next_name: Name of the event that ended it.
         operator: Innermost operator around that event's launch.
         region: Innermost annotation around that launch.
-        row: Host row of the launch, -1 where unknown; for looking up its line.
+        row: Host row of the launch, -1 where unknown.
+        place: The user's own function that launched it, where stacks were read.
     """
 
     start_ns: int
@@ -61,6 +63,7 @@ class Gap:
     operator: str | None
     region: str | None
     row: int = field(compare=False)
+    place: Place | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,11 @@ class IdleReport:
 
 
 def idle_causes(
-    timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
+    timeline: Timeline,
+    spans: DeviceSpans,
+    nesting: Nesting,
+    launches: Launches,
+    places: CodePlaces | None = None,
 ) -> IdleReport:
     """Attribute each gap of a device."""
     between = gaps(spans.busy)
@@ -88,7 +95,7 @@ def idle_causes(
     )
     return IdleReport(
         causes=_totals(parts),
-        longest=_longest(timeline, between, next_row, parts, nesting, launches),
+        longest=_longest(timeline, between, next_row, parts, nesting, launches, places),
         gap_count=len(between),
     )
 
@@ -154,6 +161,7 @@ def _longest(
     parts: Int64,
     nesting: Nesting,
     launches: Launches,
+    places: CodePlaces | None,
 ) -> tuple[Gap, ...]:
     length = between.end - between.start
     found = []
@@ -168,6 +176,7 @@ def _longest(
                 operator=enclosing(timeline, nesting, row, "cpu_op"),
                 region=enclosing(timeline, nesting, row, "user_annotation"),
                 row=row,
+                place=places.at(timeline, row) if places else None,
             )
         )
     return tuple(found)

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.code_places import (
+    PlaceStats,
+    code_places,
+    device_time_by_place,
+)
 from lightning_gpuprof.analysis.copies import CopyStats, copy_table
 from lightning_gpuprof.analysis.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.kernels import KernelTable, kernel_table
@@ -27,7 +32,10 @@ class DeviceReport:
 
 @dataclass(frozen=True)
 class TraceAnalysis:
-    """Everything that is found out about a trace; `devices` is empty on a CPU-only one."""
+    """Everything that is found out about a trace.
+
+    `devices` is empty on a CPU-only trace, `modules` and `lines` where no stacks were read.
+    """
 
     devices: tuple[DeviceReport, ...]
     kernels: KernelTable
@@ -37,23 +45,36 @@ class TraceAnalysis:
     syncs: SyncReport
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
+    modules: tuple[PlaceStats, ...]
+    lines: tuple[PlaceStats, ...]
 
 
 def analyze_timeline(timeline: Timeline) -> TraceAnalysis:
     """Run every analysis."""
     nesting = nest(timeline.host)
     launches = join_launches(timeline)
+    places = code_places(timeline, nesting)
     spans = device_spans(timeline)
     return TraceAnalysis(
         devices=tuple(
-            DeviceReport(one.device, split_time(one), idle_causes(timeline, one, nesting, launches))
+            DeviceReport(
+                one.device,
+                split_time(one),
+                idle_causes(timeline, one, nesting, launches, places),
+            )
             for one in spans
         ),
         kernels=kernel_table(timeline),
         operators=operator_table(timeline, nesting, launches),
         launches=launch_stats(timeline, launches),
         copies=copy_table(timeline),
-        syncs=sync_calls(timeline, nesting, launches),
+        syncs=sync_calls(timeline, nesting, launches, places),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=trace_quality(timeline, launches),
+        modules=device_time_by_place(timeline, launches, places.module, modules=True)
+        if places
+        else (),
+        lines=device_time_by_place(timeline, launches, places.frame, modules=False)
+        if places
+        else (),
     )

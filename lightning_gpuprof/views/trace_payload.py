@@ -35,7 +35,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
         "idle": [_values(cause) for cause in found.devices[0].idle.causes] if gpus else [],
-        "gaps": [_without_row(gap) for gap in found.devices[0].idle.longest] if gpus else [],
+        "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
         "kernels": [_values(row) for row in found.kernels.kernels],
         "categories": [_values(row) for row in found.kernels.categories],
         "thin_kernels": _values(found.kernels.thin) if found.kernels.thin else None,
@@ -43,9 +43,11 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "operators": [_values(row) for row in found.operators],
         "launches": asdict(found.launches),
         "copies": [_values(row) for row in found.copies],
-        "syncs": [_without_row(call) for call in found.syncs.calls],
+        "syncs": [_placed(call) for call in found.syncs.calls],
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,
+        "modules": [_placed(row) for row in found.modules],
+        "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,
         "steps": [_step(step) for step in found.steps],
         "roofline": [],
@@ -61,8 +63,10 @@ def _values(row: object) -> dict[str, Any]:
     return {name: value for name, value in vars(row).items() if name != "notes"}
 
 
-def _without_row(row: object) -> dict[str, Any]:
-    return {name: value for name, value in vars(row).items() if name != "row"}
+def _placed(row: Any) -> dict[str, Any]:
+    """Lay out a row that may know its source line, as `where`."""
+    values = {name: value for name, value in vars(row).items() if name not in ("row", "place")}
+    return {**values, "where": vars(row.place) if row.place else None}
 
 
 def _split(split: TimeSplit) -> dict[str, Any]:

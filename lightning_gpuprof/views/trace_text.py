@@ -59,6 +59,9 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
     yield from _table(
         "Copies", document["copies"][:top], ("kind", "memory", "count", "bytes", "bytes_per_s")
     )
+    columns = ("name", "count", "total_ns")
+    yield from _table("Device time by module", document["modules"][:top], columns)
+    yield from _table("Device time by source line", document["lines"][:top], columns)
     if document["sync_count"]:
         yield ""
         yield (
@@ -107,5 +110,5 @@ def _cell(column: str, value: Any) -> str:
         return percent(value)
     if column in ("bytes", "bytes_per_s"):
         return size(value) + ("/s" if column.endswith("_per_s") else "")
-    text = str(value)
+    text = f"{value['file']}:{value['line']}" if column == "where" else str(value)
     return text if len(text) <= NAME_WIDTH else text[: NAME_WIDTH - 3] + "..."
