@@ -31,6 +31,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "schema_version": SCHEMA_VERSION,
         "source": timeline.source,
         "file": path,
+        "window": vars(found.window) if found.window else None,
         "quality": _values(found.quality),
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
