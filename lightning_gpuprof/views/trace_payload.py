@@ -3,22 +3,57 @@
 from dataclasses import asdict
 from typing import Any
 
-from lightning_gpuprof.analysis.time_split import TimeSplit
+from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
+from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 
 SCHEMA_VERSION = 1
 
 
-def analyze_file(path: str, options: ReadOptions | None = None) -> dict[str, Any]:
+def analyze_file(
+    path: str,
+    options: ReadOptions | None = None,
+    *,
+    step: int | None = None,
+    steady: bool = False,
+) -> dict[str, Any]:
     """Read a trace file of any known kind and return the whole document.
 
+    Args:
+        path: The file.
+        options: What to read beyond the events themselves.
+        step: Analyse only `ProfilerStep#step`.
+        steady: Analyse all steps but the first.
+
     Raises:
-        TraceError: The file cannot be read, or is of no known kind.
+        TraceError: The file cannot be read, is of no known kind, or has no such step.
     """
     timeline = open_timeline(path, options)
-    return trace_payload(path, timeline, analyze_timeline(timeline))
+    window = choose_window(timeline, step=step, steady=steady)
+    return trace_payload(path, timeline, analyze_timeline(timeline, window))
+
+
+def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Window | None:
+    """Return the part of a trace that was asked for; None for the whole."""
+    if step is not None:
+        return step_window(timeline, step)
+    return steady_window(timeline) if steady else None
+
+
+def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[str, Any]:
+    """Return the start of the document: what costs next to nothing once a file is read."""
+    spans = device_spans(timeline)
+    if window is not None:
+        spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
+    return {
+        "source": timeline.source,
+        "file": path,
+        "window": vars(window) if window else None,
+        "device": _device(timeline, len(spans)),
+        "gpus": [{"device": one.device, **_split(split_time(one))} for one in spans],
+    }
 
 
 def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[str, Any]:
