@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
-from lightning_gpuprof.analysis.intervals import Spans, gaps
+from lightning_gpuprof.analysis.intervals import Spans, complement
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.time_split import DeviceSpans
@@ -23,8 +24,13 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
+_CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
+_NO_STREAM = -(2**62)
+SLOW_CALL_NS = 100_000
+"""A launch takes 2 to 20 us. One that takes longer than this does something else as well, such as
+loading the kernel's module, and its time counts as the host's."""
 KERNEL_GAP_NS = 10_000
 """A device needs 1 to 3 us (NVIDIA) or up to about 10 us (AMD) from one queued kernel of a
 stream to the next. A longer wait of queued work has another reason: an event of another stream,
@@ -48,19 +54,21 @@ class Gap:
         start_ns: When the device ran dry.
         dur_ns: For how long.
         cause: The cause with the largest part.
-        next_name: Name of the event that ended it.
+        next_name: Name of the event that ended it; None where the window did.
         operator: Innermost operator around that event's launch.
         region: Innermost annotation around that launch.
-        row: Host row of the launch, -1 where unknown; for looking up its line.
+        row: Host row of the launch, -1 where unknown.
+        place: The user's own function that launched it, where stacks were read.
     """
 
     start_ns: int
     dur_ns: int
     cause: str
-    next_name: str
+    next_name: str | None
     operator: str | None
     region: str | None
     row: int = field(compare=False)
+    place: Place | None
 
 
 @dataclass(frozen=True)
@@ -73,69 +81,84 @@ class IdleReport:
 
 
 def idle_causes(
-    timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
+    timeline: Timeline,
+    spans: DeviceSpans,
+    nesting: Nesting,
+    launches: Launches,
+    places: CodePlaces | None = None,
 ) -> IdleReport:
-    """Attribute each gap of a device."""
-    between = gaps(spans.busy)
+    """Attribute each gap of a device between the borders of its spans."""
+    between = complement(spans.busy, spans.start_ns, spans.end_ns)
     if not len(between):
         return IdleReport((), (), 0)
     device = timeline.device
     rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
-    # The table is sorted by start, and a gap ends where some event starts.
-    next_row = rows[np.searchsorted(device.start_ns[rows], between.end)]
-    parts = _parts(
-        timeline, between, next_row, _previous_streams(timeline, rows, between), nesting, launches
-    )
+    # The table is sorted by start, and a gap ends where some event starts, or with the window.
+    following = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], between.end)]
+    parts = _parts(timeline, between, _Launched(timeline, launches, rows, following), nesting)
     return IdleReport(
         causes=_totals(parts),
-        longest=_longest(timeline, between, next_row, parts, nesting, launches),
+        longest=_longest(timeline, between, following, parts, nesting, launches, places),
         gap_count=len(between),
     )
 
 
-def _previous_streams(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
-    """Return the stream of the event that ended last before each gap."""
-    device = timeline.device
-    ends = device.end_ns[rows]
-    order = np.argsort(ends, kind="stable")
-    last = order[np.searchsorted(ends[order], between.start, side="right") - 1]
-    streams: Int64 = device.stream[rows[last]]
-    return streams
+class _Launched:
+    """For each gap, the launching call of the event that ends it."""
+
+    def __init__(
+        self, timeline: Timeline, launches: Launches, rows: Int64, following: Int64
+    ) -> None:
+        host, device = timeline.host, timeline.device
+        self.device_rows = rows
+        self.call = np.where(following >= 0, launches.call[following], -1)
+        self.known = self.call >= 0
+        self.stream = device.stream[following]
+        at = np.maximum(self.call, 0)
+        nothing = np.zeros_like(self.call)
+        self.start = host.start_ns[at] if len(host) else nothing
+        self.end = host.end_ns[at] if len(host) else nothing
+        self.thread = host.thread[at] if len(host) else nothing
 
 
-def _parts(
-    timeline: Timeline,
-    between: Spans,
-    next_row: Int64,
-    previous_stream: Int64,
-    nesting: Nesting,
-    launches: Launches,
-) -> Int64:
+def _parts(timeline: Timeline, between: Spans, launched: _Launched, nesting: Nesting) -> Int64:
     """Divide each gap (columns) among the causes (rows)."""
-    host = timeline.host
     parts = np.zeros((len(CAUSES), len(between)), dtype=np.int64)
     length = between.end - between.start
-    call = launches.call[next_row]
-    known = call >= 0
-    launched = np.where(known, host.start_ns[np.maximum(call, 0)] if len(host) else 0, 0)
-    late = known & (launched >= between.start)
-    queued = known & ~late
-    same_stream = timeline.device.stream[next_row] == previous_stream
-    short = same_stream & (length < KERNEL_GAP_NS)
-    parts[_UNKNOWN, ~known] = length[~known]
-    parts[_KERNEL_GAP, queued & short] = length[queued & short]
-    parts[_DEPENDENCY, queued & ~short] = length[queued & ~short]
+    late = launched.known & (launched.start >= between.start)
+    queued = launched.known & ~late
+    parts[_UNKNOWN] = np.where(launched.known, 0, length)
     # A launch that seems to come after its kernel is a clock error: the host was late, at most
     # until the kernel started.
-    until = np.minimum(launched, between.end)
-    parts[_LATENCY, late] = (between.end - until)[late]
-    threads = host.thread[np.maximum(call, 0)] if len(host) else np.zeros_like(call)
+    until = np.minimum(launched.start, between.end)
+    since = np.where(late, until, between.start)
+    slow = launched.known & (launched.end - launched.start >= SLOW_CALL_NS)
+    in_call = np.where(slow, np.minimum(launched.end, between.end) - since, 0)
+    in_call = np.maximum(in_call, 0)
+    rest = between.end - since - in_call
+    short = (launched.stream == _previous_streams(timeline, launched, between)) & (
+        length < KERNEL_GAP_NS
+    )
+    parts[_CALL] = in_call
+    parts[_LATENCY, late] = rest[late]
+    parts[_KERNEL_GAP, queued & short] = rest[queued & short]
+    parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
     own = activities(timeline, nesting)
-    for thread in used(threads[late]):
-        mine = late & (threads == thread)
+    for thread in used(launched.thread[late]):
+        mine = late & (launched.thread == thread)
         windows = Spans(between.start[mine], until[mine])
-        parts[: len(HOST_CAUSES), mine] = activity_within(timeline, nesting, own, thread, windows)
+        parts[: len(HOST_CAUSES), mine] += activity_within(timeline, nesting, own, thread, windows)
     return parts
+
+
+def _previous_streams(timeline: Timeline, launched: _Launched, between: Spans) -> Int64:
+    """Return the stream of the event that ended last before each gap; none is a number below 0."""
+    device, rows = timeline.device, launched.device_rows
+    ends = device.end_ns[rows]
+    order = np.argsort(ends, kind="stable")
+    last = np.searchsorted(ends[order], between.start, side="right") - 1
+    streams: Int64 = np.where(last >= 0, device.stream[rows[order[last]]], _NO_STREAM)
+    return streams
 
 
 def _totals(parts: Int64) -> tuple[IdleCause, ...]:
@@ -154,20 +177,23 @@ def _longest(
     parts: Int64,
     nesting: Nesting,
     launches: Launches,
+    places: CodePlaces | None,
 ) -> tuple[Gap, ...]:
     length = between.end - between.start
     found = []
     for i in np.lexsort((between.start, -length))[:LONGEST].tolist():
-        row = int(launches.call[next_row[i]])
+        event = int(next_row[i])
+        row = int(launches.call[event]) if event >= 0 else -1
         found.append(
             Gap(
                 start_ns=int(between.start[i]),
                 dur_ns=int(length[i]),
                 cause=CAUSES[int(parts[:, i].argmax())],
-                next_name=timeline.names[timeline.device.name[next_row[i]]],
+                next_name=timeline.names[timeline.device.name[event]] if event >= 0 else None,
                 operator=enclosing(timeline, nesting, row, "cpu_op"),
                 region=enclosing(timeline, nesting, row, "user_annotation"),
                 row=row,
+                place=places.at(timeline, row) if places else None,
             )
         )
     return tuple(found)

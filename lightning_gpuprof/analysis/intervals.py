@@ -44,14 +44,17 @@ def union(start: Int64, end: Int64) -> Spans:
     return Spans(start[first], reach[last])
 
 
-def gaps(spans: Spans) -> Spans:
-    """Return what lies between spans.
+def complement(spans: Spans, start: int, end: int) -> Spans:
+    """Return what of a window is not covered.
 
-    >>> between = gaps(union(np.array([0, 5]), np.array([2, 7])))
-    >>> between.start.tolist(), between.end.tolist()
-    ([2], [5])
+    >>> free = complement(union(np.array([0, 5]), np.array([2, 7])), 1, 9)
+    >>> free.start.tolist(), free.end.tolist()
+    ([2, 7], [5, 9])
     """
-    return Spans(spans.end[:-1], spans.start[1:])
+    begins = np.clip(np.append(start, spans.end), start, end).astype(np.int64)
+    stops = np.clip(np.append(spans.start, end), start, end).astype(np.int64)
+    keep = stops > begins
+    return Spans(begins[keep], stops[keep])
 
 
 def covered_until(spans: Spans, at: Int64) -> Int64:

@@ -19,12 +19,15 @@ CATEGORIES = (
 # The first pattern that matches decides, so the more telling words stand first: a fused
 # attention kernel holds "gemm" in its template arguments, an optimizer's kernel "elementwise".
 _PATTERNS: tuple[tuple[str, str], ...] = (
-    ("communication", r"nccl|rccl|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"),
-    ("communication", r"cross_device_reduce|sendrecv|broadcast_kernel"),
+    (
+        "communication",
+        r"nccl|rccl|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"
+        r"|cross_device_reduce|sendrecv|broadcast_kernel",
+    ),
     (
         "attention",
         r"flash_?(?:fwd|bwd|attn|attention)|fmha|attn_fwd|attn_bwd|attention|mha_?(?:fwd|bwd)"
-        r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq)|aiter::f?mha",
+        r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq)",
     ),
     (
         "optimizer",
@@ -32,34 +35,33 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         "conv",
-        r"convolve|conv2d|conv3d|conv1d|conv_|_conv|conv[A-Z]|scudnn|cudnn.*(?:dgrad|wgrad|fprop)"
-        r"|implicit_?gemm|implicit_convolve|dgrad|wgrad|fprop|winograd|nchwToNhwc|nhwcToNchw"
-        r"|depthwise|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col|computeOffsetsKernel",
+        r"convolve|conv[123]d|conv_|_conv|conv[A-Z]|scudnn|cudnn.*(?:dgrad|wgrad|fprop|fft2d)"
+        r"|fft2d.*cudnn|implicit_?gemm|dgrad|wgrad|fprop|winograd|nchwToNhwc|nhwcToNchw|depthwise"
+        r"|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col|computeOffsetsKernel",
     ),
     (
         "normalisation",
-        r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|cudnn::bn|Norm",
+        r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|Norm|GammaBeta",
     ),
     (
         "gemm",
-        r"gemm|Cijk_|cutlass.*(?:Kernel|gemm)|cublas|gemv|dot_kernel|splitK|xmma|wgmma|nvjet"
-        r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|s\d{3,5}(?:16|8)?gemm|rocblas|tensile",
+        r"(?<!fb)gemm|Cijk_|cutlass.*Kernel|cublas|gemv|dot_kernel|splitK|xmma|wgmma|nvjet"
+        r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|rocblas|tensile",
     ),
     (
         "copy",
-        r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|direct_copy|FillBuffer|fillBuffer",
+        r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|[Ff]illBuffer|batched_transpose",
     ),
     (
         "reduction",
-        r"reduce|softmax|SoftMax|argmax|argmin|cumsum|scan|\bsum|mean_|logsumexp|topk|[Nn]ll_?[Ll]oss"
-        r"|[Ss]ort|histogram",
+        r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|Scan|\bsum|mean_|logsumexp"
+        r"|[Nn]ll_?[Ll]oss|_pool_|Pool(?:ing|For|Back)|triton_(?:red|per)_",
     ),
     (
         "elementwise",
         r"elementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
-        r"|where_kernel|masked_fill|clamp",
+        r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel",
     ),
-    ("reduction", r"triton_(?:red|per)_"),
 )
 _COMPILED = tuple((category, re.compile(pattern)) for category, pattern in _PATTERNS)
 _TENSOR_CORE = re.compile(

@@ -8,7 +8,10 @@ from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_calls import call_kind
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.trace_steps import step_events
-from lightning_gpuprof.traces.timeline import Timeline, of_category
+from lightning_gpuprof.traces.timeline import HostEvents, Timeline, of_category
+
+ROUNDING_NS = 1_000
+"""Files with whole microseconds may show an event ending this much after the one around it."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class TraceQuality:
         orphan_kernels: Device events whose launch is not in the trace.
         kernels_before_launch: Device events that start before their launching call does.
         overlapping_steps: Profiler steps that begin before the one before has ended.
-        cut_steps: Steps that reach beyond the trace's other events, at either end.
+        cut_steps: Steps with a border inside an operator or region that goes on beyond it.
         notes: The same in sentences; empty for a sound trace.
     """
 
@@ -50,8 +53,25 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     early = int((device.start_ns[joined] < host.start_ns[launches.call[joined]]).sum())
     steps = step_events(timeline)
     overlapping = int((steps.start_ns[1:] < steps.end_ns[:-1]).sum())
-    faults = TraceQuality(len(rows), lost, orphans, early, overlapping, 0, ())
+    faults = TraceQuality(
+        len(rows), lost, orphans, early, overlapping, _cut_steps(timeline, steps), ()
+    )
     return TraceQuality(**{**vars(faults), "notes": tuple(_notes(faults, len(device)))})
+
+
+def _cut_steps(timeline: Timeline, steps: HostEvents) -> int:
+    """Count steps that end while something that began inside them still runs on their thread."""
+    host = timeline.host
+    work = of_category(host, "cpu_op", "user_annotation")
+    count = 0
+    for start, end, thread in zip(
+        steps.start_ns.tolist(), steps.end_ns.tolist(), steps.thread.tolist(), strict=True
+    ):
+        low, high = np.searchsorted(host.start_ns, (start + 1, end))
+        inside = work[low:high] & (host.thread[low:high] == thread)
+        beyond = host.start_ns[low:high] + host.dur_ns[low:high] > end + ROUNDING_NS
+        count += bool((inside & beyond).any())
+    return count
 
 
 def _notes(faults: TraceQuality, device_events: int) -> list[str]:
@@ -73,4 +93,9 @@ def _notes(faults: TraceQuality, device_events: int) -> list[str]:
         )
     if faults.overlapping_steps:
         notes.append(f"{faults.overlapping_steps} profiler steps overlap the one before.")
+    if faults.cut_steps:
+        notes.append(
+            f"{faults.cut_steps} profiler steps end inside an operator or region: work of one "
+            "step counts to the next. Call the profiler's step() between iterations."
+        )
     return notes

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.idle import enclosing
@@ -25,7 +26,8 @@ class SyncCall:
         blocked_ns: How long the call took.
         operator: Innermost operator around it, such as `aten::_local_scalar_dense`.
         region: Innermost annotation around it.
-        row: Its host row, for looking up its line.
+        row: Its host row.
+        place: The user's own function that it was called from, where stacks were read.
     """
 
     name: str
@@ -35,6 +37,7 @@ class SyncCall:
     operator: str | None
     region: str | None
     row: int = field(compare=False)
+    place: Place | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ class SyncReport:
     calls: tuple[SyncCall, ...]
 
 
-def sync_calls(timeline: Timeline, nesting: Nesting, launches: Launches) -> SyncReport:
+def sync_calls(
+    timeline: Timeline, nesting: Nesting, launches: Launches, places: CodePlaces | None = None
+) -> SyncReport:
     """Find synchronizing calls, longest first.
 
     A copy counts where its call is of the blocking kind, or returned only after the copy had
@@ -69,7 +74,7 @@ def sync_calls(timeline: Timeline, nesting: Nesting, launches: Launches) -> Sync
         count=len(rows),
         total_ns=int(dur.sum()),
         calls=tuple(
-            _call(timeline, nesting, int(rows[i]), "sync" if kind[i] == 1 else "copy")
+            _call(timeline, nesting, places, int(rows[i]), "sync" if kind[i] == 1 else "copy")
             for i in longest.tolist()
         ),
     )
@@ -84,7 +89,9 @@ def _waited_copies(timeline: Timeline, launches: Launches) -> Int64:
     return rows
 
 
-def _call(timeline: Timeline, nesting: Nesting, row: int, kind: str) -> SyncCall:
+def _call(
+    timeline: Timeline, nesting: Nesting, places: CodePlaces | None, row: int, kind: str
+) -> SyncCall:
     host = timeline.host
     return SyncCall(
         name=timeline.names[host.name[row]],
@@ -94,4 +101,5 @@ def _call(timeline: Timeline, nesting: Nesting, row: int, kind: str) -> SyncCall
         operator=enclosing(timeline, nesting, row, "cpu_op"),
         region=enclosing(timeline, nesting, row, "user_annotation"),
         row=row,
+        place=places.at(timeline, row) if places else None,
     )

@@ -1,6 +1,6 @@
 """How a device's time divides into compute, exposed communication, exposed copies and idle."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +100,11 @@ def _spans(timeline: Timeline, events: DeviceEvents, device: int) -> DeviceSpans
         start_ns=int(start.min()),
         end_ns=int(end.max()),
     )
+
+
+def cut(spans: DeviceSpans, start_ns: int, end_ns: int) -> DeviceSpans:
+    """Return the same spans with a window's borders; `split_time` then splits the window."""
+    return replace(spans, start_ns=start_ns, end_ns=end_ns)
 
 
 def split_time(spans: DeviceSpans) -> TimeSplit:

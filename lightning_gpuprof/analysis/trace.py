@@ -2,17 +2,24 @@
 
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.code_places import (
+    CodePlaces,
+    PlaceStats,
+    code_places,
+    device_time_by_place,
+)
 from lightning_gpuprof.analysis.copies import CopyStats, copy_table
 from lightning_gpuprof.analysis.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.kernels import KernelTable, kernel_table
-from lightning_gpuprof.analysis.launch_join import join_launches
+from lightning_gpuprof.analysis.launch_join import Launches, join_launches
 from lightning_gpuprof.analysis.launches import LaunchStats, launch_stats
 from lightning_gpuprof.analysis.nesting import nest
 from lightning_gpuprof.analysis.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.syncs import SyncReport, sync_calls
-from lightning_gpuprof.analysis.time_split import TimeSplit, device_spans, split_time
+from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace_steps import TraceStep, trace_steps
+from lightning_gpuprof.analysis.trace_window import Window, within
 from lightning_gpuprof.traces.timeline import Timeline
 
 
@@ -27,8 +34,12 @@ class DeviceReport:
 
 @dataclass(frozen=True)
 class TraceAnalysis:
-    """Everything that is found out about a trace; `devices` is empty on a CPU-only one."""
+    """Everything that is found out about a trace.
 
+    `devices` is empty on a CPU-only trace, `modules` and `lines` where no stacks were read.
+    """
+
+    window: Window | None
     devices: tuple[DeviceReport, ...]
     kernels: KernelTable
     operators: tuple[OperatorStats, ...]
@@ -37,23 +48,52 @@ class TraceAnalysis:
     syncs: SyncReport
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
+    modules: tuple[PlaceStats, ...]
+    lines: tuple[PlaceStats, ...]
 
 
-def analyze_timeline(timeline: Timeline) -> TraceAnalysis:
-    """Run every analysis."""
+def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceAnalysis:
+    """Run every analysis, on the whole trace or on what was launched in a window of it.
+
+    A window's time split cuts device events at its borders; its tables count what the host
+    began in it, and the device events launched by that.
+    """
     nesting = nest(timeline.host)
     launches = join_launches(timeline)
+    places = code_places(timeline, nesting)
     spans = device_spans(timeline)
+    quality = trace_quality(timeline, launches)
+    if window is not None:
+        spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
+    devices = tuple(
+        DeviceReport(
+            one.device, split_time(one), idle_causes(timeline, one, nesting, launches, places)
+        )
+        for one in spans
+    )
+    if window is not None:
+        timeline = within(timeline, launches, window)
+        nesting, launches = nest(timeline.host), join_launches(timeline)
+        places = code_places(timeline, nesting)
     return TraceAnalysis(
-        devices=tuple(
-            DeviceReport(one.device, split_time(one), idle_causes(timeline, one, nesting, launches))
-            for one in spans
-        ),
+        window=window,
+        devices=devices,
         kernels=kernel_table(timeline),
         operators=operator_table(timeline, nesting, launches),
         launches=launch_stats(timeline, launches),
         copies=copy_table(timeline),
-        syncs=sync_calls(timeline, nesting, launches),
+        syncs=sync_calls(timeline, nesting, launches, places),
         steps=trace_steps(timeline, spans[0] if spans else None),
-        quality=trace_quality(timeline, launches),
+        quality=quality,
+        modules=_by_place(timeline, launches, places, modules=True),
+        lines=_by_place(timeline, launches, places, modules=False),
     )
+
+
+def _by_place(
+    timeline: Timeline, launches: Launches, places: CodePlaces | None, *, modules: bool
+) -> tuple[PlaceStats, ...]:
+    if places is None:
+        return ()
+    rows = places.module if modules else places.frame
+    return device_time_by_place(timeline, launches, rows, modules=modules)

@@ -2,12 +2,22 @@
 
 import argparse
 import sys
+import time
 
 import msgspec
 
-from lightning_gpuprof.traces import ReadOptions
-from lightning_gpuprof.views.trace_payload import analyze_file
+from lightning_gpuprof.analysis.trace import analyze_timeline
+from lightning_gpuprof.traces import ReadOptions, open_timeline
+from lightning_gpuprof.views.trace_payload import (
+    analyze_file,
+    choose_window,
+    split_payload,
+    trace_payload,
+)
 from lightning_gpuprof.views.trace_text import render_rest, render_split
+
+_PROGRESS_AFTER_S = 1.0
+_BAR_WIDTH = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="trace files; their kind is found from content"
     )
     parser.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--step", type=int, metavar="N", help="analyse ProfilerStep#N alone")
+    part.add_argument(
+        "--steady", action="store_true", help="analyse all steps but the first of the trace"
+    )
     parser.add_argument(
         "--stacks", action="store_true", help="read Python stacks too, to name source lines"
     )
@@ -26,15 +41,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Analyse each file and print it."""
-    options = ReadOptions(stacks=args.stacks)
+    options = ReadOptions(stacks=args.stacks, progress=_Progress() if _interactive() else None)
     if args.json:
-        documents = [analyze_file(path, options) for path in args.files]
+        documents = [
+            analyze_file(path, options, step=args.step, steady=args.steady) for path in args.files
+        ]
         whole = documents[0] if len(documents) == 1 else documents
         text = msgspec.json.format(msgspec.json.encode(whole), indent=2)
         sys.stdout.write(text.decode() + "\n")
         return 0
     for path in args.files:
-        document = analyze_file(path, options)
-        print(render_split(document), end="", flush=True)
+        timeline = open_timeline(path, options)
+        window = choose_window(timeline, step=args.step, steady=args.steady)
+        # Before the other analyses: on a large trace they take a while.
+        print(render_split(split_payload(path, timeline, window)), end="", flush=True)
+        document = trace_payload(path, timeline, analyze_timeline(timeline, window))
         print(render_rest(document, top=args.top))
     return 0
+
+
+def _interactive() -> bool:
+    return sys.stderr.isatty()
+
+
+class _Progress:
+    """A bar on stderr, shown only where reading takes more than a second."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._shown = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        filled = _BAR_WIDTH * done // total if total else _BAR_WIDTH
+        if time.monotonic() - self._begun < _PROGRESS_AFTER_S or filled == self._shown:
+            return
+        self._shown = filled
+        bar = "#" * filled + "." * (_BAR_WIDTH - filled)
+        end = "\r" if filled < _BAR_WIDTH else "\r\033[K"
+        print(f"reading [{bar}]", end=end, file=sys.stderr, flush=True)

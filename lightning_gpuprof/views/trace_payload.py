@@ -3,22 +3,57 @@
 from dataclasses import asdict
 from typing import Any
 
-from lightning_gpuprof.analysis.time_split import TimeSplit
+from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
+from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 
 SCHEMA_VERSION = 1
 
 
-def analyze_file(path: str, options: ReadOptions | None = None) -> dict[str, Any]:
+def analyze_file(
+    path: str,
+    options: ReadOptions | None = None,
+    *,
+    step: int | None = None,
+    steady: bool = False,
+) -> dict[str, Any]:
     """Read a trace file of any known kind and return the whole document.
 
+    Args:
+        path: The file.
+        options: What to read beyond the events themselves.
+        step: Analyse only `ProfilerStep#step`.
+        steady: Analyse all steps but the first.
+
     Raises:
-        TraceError: The file cannot be read, or is of no known kind.
+        TraceError: The file cannot be read, is of no known kind, or has no such step.
     """
     timeline = open_timeline(path, options)
-    return trace_payload(path, timeline, analyze_timeline(timeline))
+    window = choose_window(timeline, step=step, steady=steady)
+    return trace_payload(path, timeline, analyze_timeline(timeline, window))
+
+
+def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Window | None:
+    """Return the part of a trace that was asked for; None for the whole."""
+    if step is not None:
+        return step_window(timeline, step)
+    return steady_window(timeline) if steady else None
+
+
+def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[str, Any]:
+    """Return the start of the document: what costs next to nothing once a file is read."""
+    spans = device_spans(timeline)
+    if window is not None:
+        spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
+    return {
+        "source": timeline.source,
+        "file": path,
+        "window": vars(window) if window else None,
+        "device": _device(timeline, len(spans)),
+        "gpus": [{"device": one.device, **_split(split_time(one))} for one in spans],
+    }
 
 
 def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[str, Any]:
@@ -31,11 +66,12 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "schema_version": SCHEMA_VERSION,
         "source": timeline.source,
         "file": path,
+        "window": vars(found.window) if found.window else None,
         "quality": _values(found.quality),
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
         "idle": [_values(cause) for cause in found.devices[0].idle.causes] if gpus else [],
-        "gaps": [_without_row(gap) for gap in found.devices[0].idle.longest] if gpus else [],
+        "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
         "kernels": [_values(row) for row in found.kernels.kernels],
         "categories": [_values(row) for row in found.kernels.categories],
         "thin_kernels": _values(found.kernels.thin) if found.kernels.thin else None,
@@ -43,9 +79,11 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "operators": [_values(row) for row in found.operators],
         "launches": asdict(found.launches),
         "copies": [_values(row) for row in found.copies],
-        "syncs": [_without_row(call) for call in found.syncs.calls],
+        "syncs": [_placed(call) for call in found.syncs.calls],
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,
+        "modules": [_placed(row) for row in found.modules],
+        "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,
         "steps": [_step(step) for step in found.steps],
         "roofline": [],
@@ -61,8 +99,10 @@ def _values(row: object) -> dict[str, Any]:
     return {name: value for name, value in vars(row).items() if name != "notes"}
 
 
-def _without_row(row: object) -> dict[str, Any]:
-    return {name: value for name, value in vars(row).items() if name != "row"}
+def _placed(row: Any) -> dict[str, Any]:
+    """Lay out a row that may know its source line, as `where`."""
+    values = {name: value for name, value in vars(row).items() if name not in ("row", "place")}
+    return {**values, "where": vars(row.place) if row.place else None}
 
 
 def _split(split: TimeSplit) -> dict[str, Any]:

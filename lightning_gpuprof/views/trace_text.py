@@ -1,4 +1,4 @@
-"""A trace's analysis as text for a terminal: what is wrong with it, then where time goes."""
+"""A trace's analysis as text for a terminal: where time goes, and what is wrong with it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,47 +7,54 @@ from lightning_gpuprof.units import duration, percent, size
 
 Document = dict[str, Any]
 NAME_WIDTH = 60
+_PARTS = (
+    ("compute", "compute_ns"),
+    ("exposed communication", "exposed_comm_ns"),
+    ("exposed copies", "exposed_copy_ns"),
+    ("idle", "idle_ns"),
+)
 
 
 def render_split(document: Document) -> str:
-    """Return the trace's faults and each device's time split: cheap to have, so printed first."""
+    """Return each device's time split: cheap to have, so printed first."""
     return "\n".join(_split_lines(document)) + "\n"
 
 
 def render_rest(document: Document, *, top: int) -> str:
-    """Return all tables after the time split, `top` rows each."""
+    """Return the trace's faults, then all tables after the time split, `top` rows each."""
     return "\n".join(_rest_lines(document, top)) + "\n"
 
 
 def _split_lines(document: Document) -> Iterator[str]:
-    yield f"{document['file']} ({document['source']})"
-    for warning in document["warnings"]:
-        yield f"! {warning}"
+    part = f", {document['window']['name']}" if document["window"] else ""
+    yield f"{document['file']} ({document['source']}{part})"
     device = document["device"]
     if device is None:
         yield "No device events: host time only."
         return
     yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
-    for gpu in document.get("gpus", [document["gpu"]]):
+    for gpu in document["gpus"]:
         yield ""
         yield f"Device {gpu['device']}: {duration(gpu['span_ns'])} from first to last event"
-        yield from _parts(gpu)
+        for name, key in _PARTS:
+            yield _share(name, gpu[key], gpu["span_ns"])
 
 
-def _parts(gpu: Document) -> Iterator[str]:
-    rows = [
-        ("compute", gpu["compute_ns"]),
-        ("exposed communication", gpu["exposed_comm_ns"]),
-        ("exposed copies", gpu["exposed_copy_ns"]),
-        ("idle", gpu["idle_ns"]),
-    ]
-    rows += [(f"  {cause['cause']}", cause["total_ns"]) for cause in gpu["idle"]]
-    for name, ns in rows:
-        share = percent(ns / gpu["span_ns"]) if gpu["span_ns"] else ""
-        yield f"  {name:<28}{duration(ns):>12}{share:>9}"
+def _share(name: str, ns: int, whole_ns: int) -> str:
+    share = percent(ns / whole_ns) if whole_ns else ""
+    return f"  {name:<28}{duration(ns):>12}{share:>9}"
 
 
 def _rest_lines(document: Document, top: int) -> Iterator[str]:
+    for warning in document["warnings"]:
+        yield ""
+        yield f"! {warning}"
+    for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
+        if gpu["idle"]:
+            yield ""
+            yield f"Device {gpu['device']} was idle because of"
+        for cause in gpu["idle"]:
+            yield _share(cause["cause"], cause["total_ns"], gpu["span_ns"])
     if document["categories"]:
         yield from _table("Kernels by kind", document["categories"], ("category", "count", "frac"))
     yield from _table("Kernels", document["kernels"][:top], ("name", "count", "frac"))
@@ -56,6 +63,9 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
         document["operators"][:top],
         ("name", "count", "self_ns", "device_total_ns"),
     )
+    columns = ("name", "count", "total_ns")
+    yield from _table("Device time by module", document["modules"][:top], columns)
+    yield from _table("Device time by source line", document["lines"][:top], columns)
     yield from _table(
         "Copies", document["copies"][:top], ("kind", "memory", "count", "bytes", "bytes_per_s")
     )
@@ -66,8 +76,7 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
             f"{duration(document['sync_ns'])}; the longest:"
         )
         yield from _rows(document["syncs"][:top], ("name", "operator", "where", "blocked_ns"))
-    calls = document["launches"]["calls"][:top]
-    yield from _table("Runtime calls", calls, ("name", "count", "total_ns"))
+    yield from _table("Runtime calls", document["launches"]["calls"][:top], columns)
     if document["steps"]:
         yield ""
         yield f"{len(document['steps'])} steps:"
@@ -107,5 +116,5 @@ def _cell(column: str, value: Any) -> str:
         return percent(value)
     if column in ("bytes", "bytes_per_s"):
         return size(value) + ("/s" if column.endswith("_per_s") else "")
-    text = str(value)
+    text = f"{value['file']}:{value['line']}" if column == "where" else str(value)
     return text if len(text) <= NAME_WIDTH else text[: NAME_WIDTH - 3] + "..."
