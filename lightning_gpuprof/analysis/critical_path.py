@@ -7,7 +7,6 @@ a synchronizing call returned. So each nanosecond of the span lies in exactly on
 shortening anything that is not on the path saves nothing.
 """
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,17 +14,14 @@ from enum import Enum
 
 import numpy as np
 
-from lightning_gpuprof.analysis.device_waits import stream_waits
+from lightning_gpuprof.analysis.blocking import waits
+from lightning_gpuprof.analysis.device_waits import previous_on_stream, stream_waits
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES
-from lightning_gpuprof.analysis.host_calls import blocks_as_copy
 from lightning_gpuprof.analysis.host_control import HostControl
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
-_SYNC = ACTIVITIES.index("sync")
-_FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
-"""These wait for the device before they give memory back."""
 _UNRECORDED = "nothing recorded"
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for
@@ -184,12 +180,14 @@ class _Walk:
         self._category: list[int] = device.category.tolist()
         self._stream: list[int] = device.stream.tolist()
         self._call: list[int] = launches.call.tolist()
-        self._previous = _previous_on_stream(timeline)
+        self._previous = previous_on_stream(timeline)
         self._waits = stream_waits(timeline, launches)
         order = np.argsort(device.end_ns, kind="stable")
         self._by_end: list[int] = order.tolist()
         self._ends: list[int] = device.end_ns[order].tolist()
-        self._copy_of_call = {call: row for row, call in enumerate(self._call) if call >= 0}
+        self._waited_for = {
+            wait.row: wait.device_row for wait in waits(timeline, nesting, launches)
+        }
         self._begin = min(
             (int(table.start_ns[0]) for table in (host, device) if len(table)), default=0
         )
@@ -266,32 +264,10 @@ class _Walk:
             return
         name = self._names[self._host_name[row]]
         activity = self._control.activity[row]
-        waited = self._waited_for(row, name, activity)
-        if waited >= 0:
+        waited = self._waited_for.get(row, -1)
+        # The walk may come into a call from its middle, by another thread's launch.
+        if waited >= 0 and self._host_start[row] < self._end[waited] <= self.time:
             self._add(PathKind.SYNC, self._end[waited], name, ACTIVITIES[activity], row)
             self._device_row = waited
             return
         self._add(PathKind.HOST, since, name, ACTIVITIES[activity], row)
-
-    def _waited_for(self, row: int, name: str, activity: int) -> int:
-        """Return the device event whose end let a blocking call return; -1 for none."""
-        begun = self._host_start[row]
-        if activity == _SYNC or _FREE.match(name):
-            last = self._last_ended(self.time)
-            return last if last >= 0 and self._end[last] > max(begun, self._start[last]) else -1
-        copy = self._copy_of_call.get(row, -1)
-        if copy < 0 or not max(begun, self._start[copy]) < self._end[copy] <= self.time:
-            return -1
-        is_copy = CATEGORIES[self._category[copy]] == "gpu_memcpy"
-        return copy if is_copy or blocks_as_copy(name) else -1
-
-
-def _previous_on_stream(timeline: Timeline) -> list[int]:
-    """Return, for each device event, the one before it on its stream; -1 for none."""
-    device = timeline.device
-    previous = np.full(len(device), -1, dtype=np.int64)
-    order = np.lexsort((device.start_ns, device.stream, device.device))
-    same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
-    previous[order[1:][same]] = order[:-1][same]
-    result: list[int] = previous.tolist()
-    return result

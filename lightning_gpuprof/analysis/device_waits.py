@@ -1,4 +1,4 @@
-"""Which device events were told to wait for an event of another stream."""
+"""What device events wait for: the event before on their stream, and events of other streams."""
 
 from collections import defaultdict
 
@@ -8,6 +8,17 @@ from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.traces.timeline import MISSING, Timeline
 
 _WAIT = "Stream Wait Event"
+
+
+def previous_on_stream(timeline: Timeline) -> list[int]:
+    """Return, for each device event, the row before it on its stream; -1 for none."""
+    device = timeline.device
+    previous = np.full(len(device), -1, dtype=np.int64)
+    order = np.lexsort((device.start_ns, device.stream, device.device))
+    same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
+    previous[order[1:][same]] = order[:-1][same]
+    result: list[int] = previous.tolist()
+    return result
 
 
 def stream_waits(timeline: Timeline, launches: Launches) -> dict[int, list[int]]:

@@ -56,6 +56,7 @@ class TimelineBuilder:
         self._device: list[tuple[int, ...]] = []
         self._syncs: list[tuple[int, ...]] = []
         self._annotations: list[tuple[int, ...]] = []
+        self._chunks: dict[str, list[dict[str, Int64]]] = {"host": [], "device": []}
         self._cut = 0
 
     def name(self, text: str) -> int:
@@ -117,6 +118,35 @@ class TimelineBuilder:
             )
         )
 
+    def extend_host(
+        self, start: Int64, end: Int64, name: Int64, category: Int64, thread: Int64, ids: Int64
+    ) -> None:
+        """Add many events of host threads at once; categories are indexes, `ids` correlations."""
+        columns = dict(zip(_HOST, (start, end - start, name, category, thread, ids), strict=True))
+        self._extend("host", columns)
+
+    def extend_device(
+        self,
+        start: Int64,
+        end: Int64,
+        name: Int64,
+        category: str,
+        device: Int64,
+        stream: Int64,
+        ids: Int64,
+        graph: Int64,
+    ) -> None:
+        """Add many events of one category of a device at once; `ids` are correlations."""
+        fixed = (np.full(len(start), value) for value in (CATEGORY_ID[category], MISSING))
+        kind, no_bytes = fixed
+        values = (start, end - start, name, kind, device, stream, ids, no_bytes, graph)
+        self._extend("device", dict(zip(_DEVICE, values, strict=True)))
+
+    def _extend(self, table: str, columns: dict[str, Int64]) -> None:
+        whole = columns["dur_ns"] >= 0
+        self._cut += int((~whole).sum())
+        self._chunks[table].append({name: values[whole] for name, values in columns.items()})
+
     def build(
         self,
         *,
@@ -124,9 +154,17 @@ class TimelineBuilder:
         metadata: Mapping[str, object] | None = None,
     ) -> Timeline:
         """Make the timeline, with its origin at the earliest start."""
-        tables = (self._host, self._device, self._syncs, self._annotations)
-        origin = min((row[0] for rows in tables for row in rows), default=0)
-        device = make_table(DeviceEvents, **_columns(self._device, _DEVICE, origin))
+        tables = {
+            "host": _columns(self._host, _HOST, self._chunks["host"]),
+            "device": _columns(self._device, _DEVICE, self._chunks["device"]),
+            "syncs": _columns(self._syncs, _DEVICE),
+            "annotations": _columns(self._annotations, _DEVICE),
+        }
+        starts = [columns["start_ns"] for columns in tables.values()]
+        origin = min((int(start.min()) for start in starts if len(start)), default=0)
+        for start in starts:
+            start -= origin
+        device = make_table(DeviceEvents, **tables["device"])
         threads = [
             Thread(pid, tid, self._thread_names.get(index))
             for (pid, tid), index in self._threads.items()
@@ -135,12 +173,10 @@ class TimelineBuilder:
             source=self._source,
             origin_ns=origin,
             names=tuple(self._names),
-            host=make_table(HostEvents, **_columns(self._host, _HOST, origin)),
+            host=make_table(HostEvents, **tables["host"]),
             device=device,
-            device_annotations=make_table(
-                DeviceEvents, **_columns(self._annotations, _DEVICE, origin)
-            ),
-            syncs=make_table(SyncEvents, **_columns(self._syncs, _DEVICE, origin)),
+            device_annotations=make_table(DeviceEvents, **tables["annotations"]),
+            syncs=make_table(SyncEvents, **tables["syncs"]),
             memory=make_table(MemoryEvents),
             flows=make_table(Flows),
             threads=threads,
@@ -172,15 +208,14 @@ def _id(value: int | None) -> int:
     return value if value <= _INT64_MAX else value - 2**64
 
 
-def _columns(rows: list[tuple[int, ...]], names: tuple[str, ...], origin: int) -> dict[str, Int64]:
-    if not rows:
-        return {name: np.zeros(0, dtype=np.int64) for name in names}
-    columns = {
-        name: np.array(values, dtype=np.int64)
-        for name, values in zip(names, zip(*rows, strict=True), strict=True)
+def _columns(
+    rows: list[tuple[int, ...]], names: tuple[str, ...], chunks: Sequence[dict[str, Int64]] = ()
+) -> dict[str, Int64]:
+    by_row = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return {
+        name: np.concatenate([np.array(values, dtype=np.int64), *(chunk[name] for chunk in chunks)])
+        for name, values in zip(names, by_row, strict=True)
     }
-    columns["start_ns"] -= origin
-    return columns
 
 
 def _all_devices(described: Sequence[DeviceInfo], events: DeviceEvents) -> list[DeviceInfo]:

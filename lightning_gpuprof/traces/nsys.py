@@ -7,12 +7,16 @@ start. `globalTid` packs process and thread into one number. Events of operating
 """
 
 import re
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.sqlite import Database, has_tables
-from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, DeviceInfo, Int64, Timeline
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _COPIES = {
@@ -56,23 +60,22 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    ids: dict[tuple[int | None, int | None], int] = {}
     where = ("deviceId", "streamId", "correlationId")
-    for start, end, long, short, device, stream, correlation, graph in database.rows(
-        _CUPTI + "KERNEL", "start", "end", "demangledName", "shortName", *where, "graphId"
+    # A version that has only one of the two names gives -1 for the other.
+    names = _Lookup(lambda key: builder.name(strings.get(key, "unnamed kernel")))
+    long_names = database.has(_CUPTI + "KERNEL", "demangledName")
+    name_column = "demangledName" if long_names else "shortName"
+    for start, end, name, device, stream, ids, graph in database.columns(
+        _CUPTI + "KERNEL", "start", "end", name_column, *where, "graphId"
     ):
-        name = ids.get((long, short))
-        if name is None:
-            name = builder.name(strings.get(long) or strings.get(short) or "unnamed kernel")
-            ids[long, short] = name
-        builder.device(start, end, name, "kernel", device, stream, correlation, graph=graph)
+        builder.extend_device(start, end, names.of(name), "kernel", device, stream, ids, graph)
     graphs = 0
-    for start, end, graph, device, stream, correlation in database.rows(
+    for begun, ended, number, device_id, stream_id, call in database.rows(
         _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where
     ):
         graphs += 1
-        name = builder.name(f"CUDA graph {graph}")
-        builder.device(start, end, name, "kernel", device, stream, correlation, graph=graph)
+        whole = builder.name(f"CUDA graph {number}")
+        builder.device(begun, ended, whole, "kernel", device_id, stream_id, call, graph=number)
     if graphs:
         builder.warnings.append(
             f"{graphs} CUDA graph launches were recorded as a whole, so their kernels are not "
@@ -96,15 +99,37 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    for start, end, name_id, thread, correlation in database.rows(
+    names = _Lookup(lambda key: builder.name(_call_name(strings, key)))
+    categories = _Lookup(lambda key: CATEGORY_ID[_call_category(_call_name(strings, key))])
+    threads = _Lookup(lambda packed: _thread(builder, packed))
+    for start, end, name, thread, ids in database.columns(
         _CUPTI + "RUNTIME", "start", "end", "nameId", "globalTid", "correlationId"
     ):
-        text = _VERSION.sub("", strings.get(name_id, "unnamed call"))
-        driver = text.startswith("cu") and not text.startswith("cuda")
-        category = "cuda_driver" if driver else "cuda_runtime"
-        builder.host(
-            start, end, builder.name(text), category, _thread(builder, thread), correlation
+        builder.extend_host(
+            start, end, names.of(name), categories.of(name), threads.of(thread), ids
         )
+
+
+def _call_name(strings: dict[int, str], key: int) -> str:
+    return _VERSION.sub("", strings.get(key, "unnamed call"))
+
+
+def _call_category(name: str) -> str:
+    driver = name.startswith("cu") and not name.startswith("cuda")
+    return "cuda_driver" if driver else "cuda_runtime"
+
+
+class _Lookup:
+    """Maps a column of keys, each distinct key once."""
+
+    def __init__(self, find: Callable[[int], int]) -> None:
+        self._find = cache(find)
+
+    def of(self, keys: Int64) -> Int64:
+        distinct, place = np.unique(keys, return_inverse=True)
+        found = np.array([self._find(key) for key in distinct.tolist()], dtype=np.int64)
+        result: Int64 = found[place.reshape(-1)]
+        return result
 
 
 def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
@@ -161,6 +186,6 @@ def _devices(database: Database) -> list[DeviceInfo]:
 
 
 def _thread(builder: TimelineBuilder, packed: int | None) -> int:
-    if packed is None:
+    if packed is None or packed == MISSING:
         return builder.thread(0, 0)
     return builder.thread((packed >> 24) & 0xFFFFFF, packed & 0xFFFFFF)

@@ -1,14 +1,23 @@
 """Reads profilers' SQLite files: tables and columns that may be missing, files that end early."""
 
+import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.timeline import MISSING, Int64
 
 MAGIC = b"SQLite format 3\x00"
+_HEADER_BYTES = 100
+_BATCH_ROWS = 1 << 16
 
 
 class Database:
@@ -22,7 +31,9 @@ class Database:
     def __init__(self, path: str, warnings: list[str] | None = None) -> None:
         self._path = path
         self._warnings = warnings if warnings is not None else []
-        self._connection = sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)
+        self._copy = _copy_of_whole_pages(path, self._warnings)
+        opened = quote(self._copy or path)
+        self._connection = sqlite3.connect(f"file:{opened}?immutable=1", uri=True)
         self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
 
     def __enter__(self) -> "Database":
@@ -30,6 +41,8 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+        if self._copy:
+            os.unlink(self._copy)
 
     @cached_property
     def tables(self) -> dict[str, list[str]]:
@@ -69,6 +82,32 @@ class Database:
                 "damaged or ends early."
             )
 
+    def columns(self, table: str, *columns: str) -> Iterator[tuple[Int64, ...]]:
+        """Yield columns of integers in batches; what is missing comes as -1.
+
+        A damaged table gives the rows before the damage, as `rows` does.
+        """
+        if table not in self.tables:
+            return
+        present = self.tables[table]
+        picked = ", ".join(
+            f'COALESCE("{c}", {MISSING})' if c in present else str(MISSING) for c in columns
+        )
+        done = 0
+        try:
+            cursor = self._connection.execute(f'SELECT {picked} FROM "{table}"')
+            while batch := cursor.fetchmany(_BATCH_ROWS):
+                done += len(batch)
+                yield tuple(np.array(batch, dtype=np.int64).T)
+        except sqlite3.Error:
+            # The batch was lost with its damaged row: read it again, row by row.
+            rest = [
+                tuple(MISSING if value is None else value for value in row)
+                for row in islice(self.rows(table, *columns), done, None)
+            ]
+            if rest:
+                yield tuple(np.array(rest, dtype=np.int64).T)
+
     def _columns(self, table: str) -> list[str]:
         try:
             found = self._connection.execute(f'PRAGMA table_info("{table}")').fetchall()
@@ -76,6 +115,30 @@ class Database:
             # A view over a table that is missing: as good as not there.
             return []
         return [row[1] for row in found]
+
+
+def _copy_of_whole_pages(path: str, warnings: list[str]) -> str | None:
+    """Return a readable copy of a file that ends early; None where the file is whole.
+
+    SQLite refuses a file that is shorter than its header says. In the copy the header says how
+    long it is, so that all tables can be read whose pages are there.
+    """
+    with open(path, "rb") as file:
+        header = file.read(_HEADER_BYTES)
+        page_bytes = int.from_bytes(header[16:18], "big") or 1
+        page_bytes = 65536 if page_bytes == 1 else page_bytes
+        promised = int.from_bytes(header[28:32], "big")
+        pages = os.path.getsize(path) // page_bytes
+        if len(header) < _HEADER_BYTES or pages >= promised or not pages:
+            return None
+        warnings.append(f"The file ends early: {pages} of its {promised} pages are there.")
+        file.seek(0)
+        with tempfile.NamedTemporaryFile(delete=False, suffix=".sqlite") as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+            copy.truncate(pages * page_bytes)
+            copy.seek(28)
+            copy.write(pages.to_bytes(4, "big"))
+        return copy.name
 
 
 def has_tables(path: str, head: bytes, *any_of: str) -> bool:

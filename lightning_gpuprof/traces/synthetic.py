@@ -240,7 +240,7 @@ def _bursts(spec: SyntheticSpec) -> int:
 def _events_per_step(spec: SyntheticSpec) -> int:
     """Count what one device's step writes; a launch is five events, its two arrow ends included."""
     launches = _bursts(spec) * spec.kernels_per_burst + 1 + bool(spec.comm_ns)
-    visible = {"data_wait", "region", "sync", "allocator"} & set(spec.gaps_ns) | {"data_wait"}
+    visible = {"data_wait", "region", "sync", "allocator"} & set(spec.gaps_ns)
     return 5 * launches + len(visible) + 1 + spec.stack_depth
 
 
@@ -280,7 +280,7 @@ class _Writer:
         self._tid = 4000 + device
         self._stream = 7
         self._id = 1 + device * 10**9
-        start = spec.origin_ns + spec.gaps_ns.get("data_wait", 10_000)
+        start = spec.origin_ns + spec.gaps_ns.get("data_wait", spec.launch_latency_ns)
         self._device_free = start
         """When the device will have finished what was laid out so far."""
         self._host_free = spec.origin_ns
@@ -296,7 +296,8 @@ class _Writer:
     def step(self, number: int) -> Iterator[str]:
         spec, begun = self._spec, self._host_free
         gap = spec.gaps_ns.get("data_wait", 0) if number else 0
-        yield from self._cause("data_wait", launch_at=self._first_launch(gap))
+        if "data_wait" in spec.gaps_ns:
+            yield from self._cause("data_wait", launch_at=self._first_launch(gap))
         yield from self._copy(self._device_free + gap)
         yield from self._burst(self._device_free, first=True)
         rest = [cause for cause in spec.causes if cause != "data_wait"]

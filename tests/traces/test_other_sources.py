@@ -1,5 +1,6 @@
 import gzip
 import shutil
+import sqlite3
 
 import pytest
 
@@ -158,3 +159,37 @@ def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, tmp_path):
 
     assert len(timeline.device) == 1
     assert "1 CSV rows" in timeline.warnings[0]
+
+
+def test_a_real_database_that_ends_early_gives_its_whole_pages(shared_traces, tmp_path):
+    whole = (shared_traces / "nsys" / "h100_2gpu_1s.sqlite").read_bytes()
+    cut = tmp_path / "cut.sqlite"
+    cut.write_bytes(whole[: len(whole) // 5])
+
+    timeline = open_timeline(str(cut))
+
+    assert 1000 < len(timeline.device) < 4368
+    assert "ends early" in timeline.warnings[0]
+    assert any("could be read only up to row" in text for text in timeline.warnings)
+
+
+def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(tmp_path):
+    path = tmp_path / "graphs.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE "
+            '(start, "end", graphId, deviceId, streamId, correlationId)'
+        )
+        connection.execute(
+            'CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", globalTid, nameId)'
+        )
+        connection.execute(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (10, 30, 5, 0, 7, 1)"
+        )
+    connection.close()
+
+    timeline = open_timeline(str(path))
+
+    assert [timeline.names[i] for i in timeline.device.name] == ["CUDA graph 5"]
+    assert timeline.device.graph.tolist() == [5]
+    assert "--cuda-graph-trace=node" in timeline.warnings[0]
