@@ -10,10 +10,21 @@ COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
 """Where a user's own operators are; the optimizer's have a finding of their own."""
 THIN_NS = 10_000
 """An operator below this is about as long as dispatching it from Python: "thin"."""
-CALLS_PER_TENSOR = 30
-"""Thin calls, forward and backward, that a model makes per parameter tensor when nothing is
-repeated (docs/adr/0031): what is above comes from loops."""
+CALLS_PER_TENSOR = 20
+"""Calls that compute something, forward and backward, per parameter tensor of a model in which
+nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes from loops."""
+UPDATE_CALLS = 10
+"""The same of an optimizer that updates one tensor at a time."""
 READS = ("aten::item", "aten::_local_scalar_dense")
+_FREE = frozenset(
+    f"aten::{name}"
+    for name in """as_strided transpose t view view_as _unsafe_view reshape _reshape_alias expand
+    expand_as slice select unsqueeze squeeze permute detach alias empty empty_like empty_strided
+    resize_ narrow split chunk unbind contiguous to _to_copy linear matmul flatten unflatten movedim
+    result_type lift_fresh new_empty new_zeros zeros zeros_like ones ones_like scalar_tensor
+    resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
+) | {"detach"}
+"""Calls that move no data, or hand on to another call that is counted."""
 _OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
 
 
@@ -25,11 +36,11 @@ class HostWork:
     heavy_ns: int
     """Self time of operators that take `THIN_NS` or more per call."""
     calls: int
-    """Calls per step of all operators."""
+    """Calls per step that compute something."""
     thin_calls: int
-    """Calls per step of thin ones."""
+    """Calls per step of thin operators, of any kind."""
     usual_calls: int | None
-    """Thin calls to expect of the model's size; None where that is unknown."""
+    """`calls` to expect of the model's size; None where that is unknown."""
     reads: int
     """Values read one by one (`.item()`) per step, without the optimizer's own."""
     read_ns: int
@@ -44,8 +55,8 @@ class HostWork:
 
     @property
     def repeated_ns(self) -> int:
-        """The overhead of the thin calls above the usual number."""
-        above = max(0, self.thin_calls - (self.usual_calls or 0))
+        """The overhead's share of the calls above the usual number."""
+        above = max(0, self.calls - (self.usual_calls or 0))
         return round(self.overhead_ns * above / max(1, self.calls))
 
 
@@ -62,13 +73,13 @@ def host_work(run: RunResults) -> HostWork | None:
     reads = read.calls if read else 0.0
     if tensors is not None and optimizer_reads(run):
         reads = max(0.0, reads - tensors)
-    worst = max(thin, key=lambda op: op.calls, default=None)
+    worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
     return HostWork(
         compute_ns=sum(stats.mean_ns for stats in per_step),
         heavy_ns=round(sum(op.self_ns for op in used if op not in thin)),
-        calls=round(sum(op.calls for op in used)),
+        calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
-        usual_calls=None if tensors is None else CALLS_PER_TENSOR * tensors,
+        usual_calls=None if tensors is None else _usual(run) * tensors,
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
@@ -88,6 +99,15 @@ def optimizer_reads(run: RunResults) -> bool:
     """Tell whether an optimizer updates one tensor at a time, reading its step count with each."""
     optimizers = run.start.model.get("optimizers") or []
     return any(not (one.get("fused") or one.get("foreach")) for one in optimizers)
+
+
+def _usual(run: RunResults) -> int:
+    return CALLS_PER_TENSOR + (UPDATE_CALLS if optimizer_reads(run) else 0)
+
+
+def _computes(op: Operator) -> bool:
+    # The engine's mark around each node would count the node twice.
+    return op.name not in _FREE and not op.name.startswith("autograd::engine")
 
 
 def _of_optimizer(op: Operator) -> bool:

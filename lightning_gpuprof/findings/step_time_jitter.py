@@ -15,8 +15,9 @@ or a file written every n steps. Irregular ones come from other work on the mach
 
 ## Thresholds
 `SPIKE_FRAC`, `REGULAR`: see `analysis/spikes.py`. Irregular spikes without a recorded cause are
-told as `info` whatever they cost: they are more often the machine's than the program's. `LOW_FRAC`:
-of regular ones, chance adds a tenth. Severity: the common scale (`findings/grade.py`).
+told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
+more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run import RunResults
@@ -36,6 +37,7 @@ from lightning_gpuprof.units import duration
 ID = "step-time-jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 LOW_FRAC = 0.9
+MIN_TOLD_FRAC = 0.02
 GC_SHARE = 0.5
 """Where the collector took half of the spikes' time, it is their cause."""
 
@@ -50,7 +52,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     by_collector = seen.gc_ns is not None and seen.gc_ns >= GC_SHARE * seen.excess_ns
     known = by_collector or seen.every_steps is not None
     high = seen.excess_per_step_ns
-    saving = Range(low=round(LOW_FRAC * high) if known else 0, high=high)
+    # Without a cause there is no change to make, so no saving to promise.
+    saving = Range(low=round(LOW_FRAC * high), high=high) if known else Range(low=0, high=0)
+    if not known and high < MIN_TOLD_FRAC * run.step_ns:
+        return None
     advice, change = _advice(seen, by_collector=by_collector)
     evidence: dict[str, int | float] = {
         "spikes_count": seen.count,
