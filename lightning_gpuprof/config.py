@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import yaml
 
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.schedule import Schedule, chosen_schedule
 
 SECTION = "profiling"
 """The top-level key of a user's own YAML file that is read."""
@@ -78,36 +79,24 @@ class GpuProfConfig:
                 f"overhead_budget={self.overhead_budget} is no share of a step's time. Pass a "
                 "fraction above 0, such as 0.005 for half a percent."
             )
-        self._check_schedule()
-
-    def _check_schedule(self) -> None:
-        given = self.schedule()
-        if given.get("unit", "step") not in ("step", "epoch"):
-            raise ConfigError(f"unit={self.unit!r} is unknown. Pass 'step' or 'epoch'.")
-        for name in ("wait", "warmup", "repeat"):
-            if given.get(name, 0) < 0:
-                raise ConfigError(f"{name}={given[name]} is negative. Pass 0 or more.")
-        if given.get("active", 1) < 1:
-            raise ConfigError(
-                f"active={self.active} would never record. Pass 1 or more, or trace=False to "
-                "leave torch.profiler out."
-            )
+        self.chosen_schedule()
 
     def schedule(self) -> dict[str, Any]:
         """Return the settings of the torch.profiler window that were given."""
         names = ("unit", "wait", "warmup", "active", "repeat")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def required_units(self) -> int | None:
-        """Return how many steps or epochs a run must hold; None for the default window.
+    def chosen_schedule(self) -> Schedule:
+        """Return the schedule of the torch.profiler window, defaults filled in.
 
-        >>> GpuProfConfig(unit="epoch", wait=3, warmup=1, active=3, repeat=1).required_units()
+        Raises:
+            ConfigError: It would never record.
+
+        >>> config = GpuProfConfig(unit="epoch", wait=3, warmup=1, active=3, repeat=1)
+        >>> config.chosen_schedule().needed()
         11
         """
-        if not self.schedule():
-            return None
-        cycle = (self.warmup or 0) + (self.active or 1)
-        return (self.wait or 0) + cycle * ((self.repeat or 0) + 1)
+        return chosen_schedule(self.unit, self.wait, self.warmup, self.active, self.repeat)[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values."""

@@ -34,7 +34,7 @@ def test_the_documented_section_is_read_and_other_sections_are_the_users(write):
     assert config == GpuProfConfig(
         unit="epoch", wait=3, warmup=1, active=3, repeat=1, profile_memory=True
     )
-    assert config.required_units() == 11
+    assert config.chosen_schedule().needed() == 11
 
 
 def test_yaml_and_config_are_the_same(write):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from lightning_gpuprof.callbacks.schedule import Action, Schedule
+from lightning_gpuprof.schedule import Action, Schedule
 
 
 class Trace(Protocol):

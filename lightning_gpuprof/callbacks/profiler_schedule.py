@@ -18,13 +18,13 @@ from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
 from lightning_gpuprof.callbacks.fit_length import fit_length
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
-from lightning_gpuprof.callbacks.schedule import chosen_schedule, too_short
 from lightning_gpuprof.callbacks.step_borders import StepBorders
 from lightning_gpuprof.callbacks.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.schedule import chosen_schedule, too_short
 
 _INTERRUPTED_WAIT_S = 2.0
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lightning_gpuprof.callbacks.cycles import Cycles
-from lightning_gpuprof.callbacks.schedule import Schedule
+from lightning_gpuprof.schedule import Schedule
 
 
 class FakeTrace:

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from torch.profiler import ProfilerAction
 from torch.profiler import schedule as torch_schedule
 
-from lightning_gpuprof.callbacks.schedule import Action, Schedule
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.schedule import Action, Schedule
 
 IN_TORCH = {
     ProfilerAction.NONE: Action.IDLE,
