@@ -5,18 +5,19 @@ from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.console import say
+from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.console import render_for
 from lightning_gpuprof.views.report import Report, load_report
 
 
 def show_report(trainer: Trainer, run_dir: str) -> None:
-    """Show the report of the session that has just ended, and hand its findings to the loggers.
-
-    Raises:
-        RecordError: Nothing was recorded.
-    """
-    report = load_report(run_dir)
+    """Show the report of the session that has just ended, and hand its findings to the loggers."""
+    try:
+        report = load_report(run_dir)
+    except RecordError as error:  # an unwritable folder, of which the output has warned
+        say(f"[PROFILE] no report: {error}")
+        return
     say(render_for(report, sys.stderr).rstrip())
     _log_findings(trainer, report)
 
