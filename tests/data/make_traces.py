@@ -313,8 +313,8 @@ def rocpd() -> None:
                 ],
             ),
             "kernels": (
-                'name, start, "end", agent_abs_index, stream_id, queue_id, stack_id',
-                [(n, s, e, 1, STREAM, 1, c) for n, s, e, c in KERNELS],
+                'name, start, "end", agent_abs_index, stream_id, queue_id, stack_id, pid',
+                [(n, s, e, 1, STREAM, 1, c, PID) for n, s, e, c in KERNELS],
             ),
             "memory_copies": (
                 'name, start, "end", src_agent_abs_index, dst_agent_abs_index, '

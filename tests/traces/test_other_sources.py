@@ -193,3 +193,33 @@ def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(tmp_path):
     assert [timeline.names[i] for i in timeline.device.name] == ["CUDA graph 5"]
     assert timeline.device.graph.tolist() == [5]
     assert "--cuda-graph-trace=node" in timeline.warnings[0]
+
+
+def test_launches_of_two_processes_with_the_same_ids_stay_apart(tmp_path):
+    path = tmp_path / "two.sqlite"
+    first, second = 41 << 24, 42 << 24
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL "
+            '(start, "end", deviceId, streamId, correlationId, globalPid, shortName)'
+        )
+        connection.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME "
+            '(start, "end", globalTid, correlationId, nameId)'
+        )
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, 7, 1, ?, 0)",
+            [(10, 20, 0, first), (15, 30, 1, second)],
+        )
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, 1, 0)",
+            [(0, 2, first | 5), (7, 9, second | 6)],
+        )
+    connection.close()
+
+    timeline = open_timeline(str(path))
+
+    calls = dict(
+        zip(timeline.host.correlation.tolist(), timeline.host.start_ns.tolist(), strict=True)
+    )
+    assert [calls[c] for c in timeline.device.correlation.tolist()] == [0, 7]
