@@ -73,6 +73,11 @@ class TimelineBuilder:
             self._thread_names[index] = name
         return index
 
+    def name_thread(self, pid: int | str, tid: int | str, name: str) -> None:
+        """Name a thread, where it has events."""
+        if (pid, tid) in self._threads:
+            self._thread_names[self._threads[pid, tid]] = name
+
     def process_offset(self, process: int) -> int:
         """Return what to add to a process's correlation ids to keep them apart from others'.
 

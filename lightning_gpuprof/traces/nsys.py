@@ -55,6 +55,9 @@ def read(path: str, options: ReadOptions) -> Timeline:
         _calls(database, builder, strings)
         _ranges(database, builder, strings)
         _syncs(database, builder)
+        for name_id, packed in database.rows("ThreadNames", "nameId", "globalTid"):
+            if name_id in strings and packed is not None:
+                builder.name_thread(*_pid_tid(packed), strings[name_id])
         metadata = dict(database.rows("META_DATA_EXPORT", "name", "value"))
         return builder.build(devices=_devices(database), metadata=metadata)
 
@@ -206,4 +209,8 @@ def _of_process(builder: TimelineBuilder, correlation: int | None, packed: int |
 def _thread(builder: TimelineBuilder, packed: int | None) -> int:
     if packed is None or packed == MISSING:
         return builder.thread(0, 0)
-    return builder.thread((packed >> 24) & 0xFFFFFF, packed & 0xFFFFFF)
+    return builder.thread(*_pid_tid(packed))
+
+
+def _pid_tid(packed: int) -> tuple[int, int]:
+    return (packed >> 24) & 0xFFFFFF, packed & 0xFFFFFF

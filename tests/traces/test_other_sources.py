@@ -14,6 +14,7 @@ CLONE = " [clone .kd]"
 WHOLE = {
     "nsys.sqlite": "nsys",
     "rocpd.db": "rocpd",
+    "run.rpd": "rpd",
     "rocprof_v1.db": "rocprof",
     "rocprof_v1.json": "rocprof",
     "rocprofv3_results.json.gz": "rocprofv3-json",
@@ -50,7 +51,7 @@ def test_kernels_copies_and_calls_keep_their_distances_and_correlations(tiny_tra
     assert launches == [-10_000, 60_000, 81_000]
 
 
-@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db", "rocprofv3_results.json.gz"])
+@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db", "run.rpd", "jax.xplane.pb"])
 def test_the_bytes_of_a_copy_are_read_where_the_file_has_them(tiny_traces, name):
     timeline = open_timeline(str(tiny_traces / name))
 
