@@ -32,6 +32,8 @@ _DEVICE = (
     "graph",
 )
 _INT64_MAX = 2**63 - 1
+_PROCESS_SHIFT = 40
+"""Correlation ids count from 0 in each process; 2^40 launches are more than a trace holds."""
 
 
 class TimelineBuilder:
@@ -56,6 +58,7 @@ class TimelineBuilder:
         self._device: list[tuple[int, ...]] = []
         self._syncs: list[tuple[int, ...]] = []
         self._annotations: list[tuple[int, ...]] = []
+        self._processes: dict[int, int] = {}
         self._chunks: dict[str, list[dict[str, Int64]]] = {"host": [], "device": []}
         self._cut = 0
 
@@ -69,6 +72,18 @@ class TimelineBuilder:
         if name:
             self._thread_names[index] = name
         return index
+
+    def name_thread(self, pid: int | str, tid: int | str, name: str) -> None:
+        """Name a thread, where it has events."""
+        if (pid, tid) in self._threads:
+            self._thread_names[self._threads[pid, tid]] = name
+
+    def process_offset(self, process: int) -> int:
+        """Return what to add to a process's correlation ids to keep them apart from others'.
+
+        The first process keeps its own.
+        """
+        return self._processes.setdefault(process, len(self._processes)) << _PROCESS_SHIFT
 
     def host(
         self,

@@ -7,7 +7,7 @@ not work. Python calls are read only where stacks are asked for.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lightning_gpuprof.errors import TraceError
@@ -20,7 +20,7 @@ from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 STREAM = re.compile(r"Stream #(\d+)")
 _COPY = re.compile(r"Memcpy(H2D|D2H|D2D|P2P)")
-_SIZE = re.compile(r"\bsize:(\d+)")
+_DETAIL = re.compile(r"(\w+):(\w+)")
 _RUNTIME = re.compile(r"(cuda|hip|hsa_)[A-Za-z_]")
 _DRIVER = re.compile(r"cu[A-Z]")
 _MARKS = (b"/host:", b"/device:", b"Task Environment")
@@ -101,8 +101,9 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
                 )
                 continue
             values = names.values(event)
-            name, category = device_work(text)
-            size = _SIZE.search(str(values.get("memcpy_details", "")))
+            details = dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
+            name, category = device_work(text, details)
+            size = details.get("size")
             builder.device(
                 start,
                 end,
@@ -111,18 +112,21 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
                 device,
                 number,
                 values.get("correlation_id"),
-                int(size[1]) if size else None,
+                int(size) if size else None,
             )
 
 
-def device_work(name: str) -> tuple[str, str]:
-    """Return the name and category of a stream's event.
+def device_work(name: str, details: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return the name and category of a stream's event, with what is known of a copy.
 
-    >>> device_work("MemcpyH2D"), device_work("loop_fusion")
-    (('Memcpy HtoD', 'gpu_memcpy'), ('loop_fusion', 'kernel'))
+    >>> device_work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
+    ('Memcpy HtoD (Pinned -> Device)', 'gpu_memcpy')
+    >>> device_work("loop_fusion")
+    ('loop_fusion', 'kernel')
     """
     if copy := _COPY.match(name):
-        return copy_name(copy[1].replace("2", "to")), "gpu_memcpy"
+        kinds = ((details or {}).get(key, "").capitalize() for key in ("kind_src", "kind_dst"))
+        return copy_name(copy[1].replace("2", "to"), *kinds), "gpu_memcpy"
     return name, "gpu_memset" if name.startswith("Memset") else "kernel"
 
 

@@ -55,6 +55,9 @@ def read(path: str, options: ReadOptions) -> Timeline:
         _calls(database, builder, strings)
         _ranges(database, builder, strings)
         _syncs(database, builder)
+        for name_id, packed in database.rows("ThreadNames", "nameId", "globalTid"):
+            if name_id in strings and packed is not None:
+                builder.name_thread(*_pid_tid(packed), strings[name_id])
         metadata = dict(database.rows("META_DATA_EXPORT", "name", "value"))
         return builder.build(devices=_devices(database), metadata=metadata)
 
@@ -65,14 +68,17 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
     names = _Lookup(lambda key: builder.name(strings.get(key, "unnamed kernel")))
     long_names = database.has(_CUPTI + "KERNEL", "demangledName")
     name_column = "demangledName" if long_names else "shortName"
-    for start, end, name, device, stream, ids, graph in database.columns(
-        _CUPTI + "KERNEL", "start", "end", name_column, *where, "graphId"
+    processes = _Lookup(lambda packed: _process_offset(builder, packed))
+    for start, end, name, device, stream, ids, process, graph in database.columns(
+        _CUPTI + "KERNEL", "start", "end", name_column, *where, "globalPid", "graphId"
     ):
+        ids = ids + processes.of(process)
         builder.extend_device(start, end, names.of(name), "kernel", device, stream, ids, graph)
     graphs = 0
-    for begun, ended, number, device_id, stream_id, call in database.rows(
-        _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where
+    for begun, ended, number, device_id, stream_id, call, packed in database.rows(
+        _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where, "globalPid"
     ):
+        call = _of_process(builder, call, packed)
         graphs += 1
         whole = builder.name(f"CUDA graph {number}")
         builder.device(begun, ended, whole, "kernel", device_id, stream_id, call, graph=number)
@@ -84,29 +90,37 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
 
 
 def _copies(database: Database, builder: TimelineBuilder) -> None:
-    where = ("deviceId", "streamId", "correlationId", "bytes")
-    for start, end, kind, source, target, *rest in database.rows(
+    where = ("deviceId", "streamId", "correlationId", "bytes", "globalPid")
+    for start, end, kind, source, target, device, stream, call, size, process in database.rows(
         _CUPTI + "MEMCPY", "start", "end", "copyKind", "srcKind", "dstKind", *where
     ):
         kinds = (_MEMORY_KINDS.get(source), _MEMORY_KINDS.get(target))
         name = builder.name(copy_name(_COPIES.get(kind, "Unknown"), *kinds))
-        builder.device(start, end, name, "gpu_memcpy", *rest)
-    for start, end, kind, *rest in database.rows(
+        call = _of_process(builder, call, process)
+        builder.device(start, end, name, "gpu_memcpy", device, stream, call, size)
+    for start, end, kind, device, stream, call, size, process in database.rows(
         _CUPTI + "MEMSET", "start", "end", "memKind", *where
     ):
         name = builder.name(f"Memset ({_MEMORY_KINDS.get(kind, 'Unknown')})")
-        builder.device(start, end, name, "gpu_memset", *rest)
+        call = _of_process(builder, call, process)
+        builder.device(start, end, name, "gpu_memset", device, stream, call, size)
 
 
 def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
     names = _Lookup(lambda key: builder.name(_call_name(strings, key)))
     categories = _Lookup(lambda key: CATEGORY_ID[_call_category(_call_name(strings, key))])
     threads = _Lookup(lambda packed: _thread(builder, packed))
+    processes = _Lookup(lambda packed: _process_offset(builder, packed))
     for start, end, name, thread, ids in database.columns(
         _CUPTI + "RUNTIME", "start", "end", "nameId", "globalTid", "correlationId"
     ):
         builder.extend_host(
-            start, end, names.of(name), categories.of(name), threads.of(thread), ids
+            start,
+            end,
+            names.of(name),
+            categories.of(name),
+            threads.of(thread),
+            ids + processes.of(thread),
         )
 
 
@@ -154,18 +168,14 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
 
 
 def _syncs(database: Database, builder: TimelineBuilder) -> None:
-    for start, end, kind, device, stream, correlation in database.rows(
-        _CUPTI + "SYNCHRONIZATION",
-        "start",
-        "end",
-        "syncType",
-        "deviceId",
-        "streamId",
-        "correlationId",
+    where = ("deviceId", "streamId", "correlationId", "globalPid")
+    for start, end, kind, device, stream, call, process in database.rows(
+        _CUPTI + "SYNCHRONIZATION", "start", "end", "syncType", *where
     ):
         name = builder.name(_SYNCS.get(kind, "Unknown Sync"))
         stream = None if stream == _NO_STREAM else stream
-        builder.device(start, end, name, "cuda_sync", device, stream, correlation)
+        call = _of_process(builder, call, process)
+        builder.device(start, end, name, "cuda_sync", device, stream, call)
 
 
 def _devices(database: Database) -> list[DeviceInfo]:
@@ -185,7 +195,22 @@ def _devices(database: Database) -> list[DeviceInfo]:
     return [found[number] for number in sorted(found)]
 
 
+def _process_offset(builder: TimelineBuilder, packed: int | None) -> int:
+    """Return the offset of correlation ids for a packed process, or thread of that process."""
+    if packed is None or packed == MISSING:
+        return 0
+    return builder.process_offset(packed >> 24)
+
+
+def _of_process(builder: TimelineBuilder, correlation: int | None, packed: int | None) -> int:
+    return MISSING if correlation is None else correlation + _process_offset(builder, packed)
+
+
 def _thread(builder: TimelineBuilder, packed: int | None) -> int:
     if packed is None or packed == MISSING:
         return builder.thread(0, 0)
-    return builder.thread((packed >> 24) & 0xFFFFFF, packed & 0xFFFFFF)
+    return builder.thread(*_pid_tid(packed))
+
+
+def _pid_tid(packed: int) -> tuple[int, int]:
+    return (packed >> 24) & 0xFFFFFF, packed & 0xFFFFFF

@@ -38,11 +38,12 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 def _kernels(database: Database, builder: TimelineBuilder) -> None:
     index = _first(database, "kernels", _INDEXES)
-    for name, start, end, device, stream, queue, stack in database.rows(
-        "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id"
+    for name, start, end, device, stream, queue, stack, pid in database.rows(
+        "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id", "pid"
     ):
         on = stream if stream is not None else queue
-        builder.device(start, end, builder.name(name), "kernel", device, on, stack)
+        call = _of_process(builder, stack, pid)
+        builder.device(start, end, builder.name(name), "kernel", device, on, call)
 
 
 def _copies(database: Database, builder: TimelineBuilder) -> None:
@@ -50,21 +51,15 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
         side: _first(database, "memory_copies", [f"{side}_{index}" for index in _INDEXES])
         for side in ("src", "dst")
     }
-    for name, start, end, source, target, stream, stack, size in database.rows(
-        "memory_copies",
-        "name",
-        "start",
-        "end",
-        sides["src"],
-        sides["dst"],
-        "stream_id",
-        "stack_id",
-        "size",
+    where = (sides["src"], sides["dst"], "stream_id", "stack_id", "pid", "size")
+    for name, start, end, source, target, stream, stack, pid, size in database.rows(
+        "memory_copies", "name", "start", "end", *where
     ):
         direction = direction_of(name)
         device = target if direction == "HtoD" else source
         text = builder.name(copy_name(direction))
-        builder.device(start, end, text, "gpu_memcpy", device, stream, stack, size)
+        call = _of_process(builder, stack, pid)
+        builder.device(start, end, text, "gpu_memcpy", device, stream, call, size)
 
 
 def _regions(database: Database, builder: TimelineBuilder) -> None:
@@ -73,7 +68,15 @@ def _regions(database: Database, builder: TimelineBuilder) -> None:
     ):
         thread = builder.thread(pid or 0, tid or 0)
         kind = call_category(category or "")
-        builder.host(start, end, builder.name(name), kind, thread, stack)
+        call = _of_process(builder, stack, pid)
+        builder.host(start, end, builder.name(name), kind, thread, call)
+
+
+def _of_process(builder: TimelineBuilder, stack: int | None, pid: int | None) -> int | None:
+    """Keep the correlation ids of several processes in one file apart."""
+    if stack is None or pid is None:
+        return stack
+    return stack + builder.process_offset(pid)
 
 
 def _devices(database: Database) -> list[DeviceInfo]:

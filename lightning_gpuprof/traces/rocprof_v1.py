@@ -21,7 +21,7 @@ from lightning_gpuprof.traces.timeline import Timeline
 _CSV_COLUMNS = {"KernelName", "BeginNs", "EndNs"}
 _API_TABLES = {"HIP": "cuda_runtime", "HSA": "cuda_driver", "ROCTX": "user_annotation"}
 _WHERE = ("gpu-id", "queue-id", "Index")
-_DIRECTIONS = {
+DIRECTIONS = {
     "CopyHostToDevice": "HtoD",
     "CopyDeviceToHost": "DtoH",
     "CopyDeviceToDevice": "DtoD",
@@ -109,8 +109,8 @@ def _activities(database: Database, table: str, builder: TimelineBuilder) -> Non
 
 def _activity(builder: TimelineBuilder, name: str, *values: object) -> None:
     begin, end, device, queue, index = (integer(str(value)) for value in values)
-    if name in _DIRECTIONS:
-        text, category = builder.name(copy_name(_DIRECTIONS[name])), "gpu_memcpy"
+    if name in DIRECTIONS:
+        text, category = builder.name(copy_name(DIRECTIONS[name])), "gpu_memcpy"
     elif name.startswith("FillBuffer"):
         text, category = builder.name(name), "gpu_memset"
     else:

@@ -135,6 +135,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 def _kernels(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) -> None:
+    offset = builder.process_offset(tool.metadata.pid)
     symbols = {
         symbol.kernel_id: builder.name(symbol.formatted_kernel_name or symbol.kernel_name)
         for symbol in _used_symbols(tool)
@@ -149,7 +150,7 @@ def _kernels(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) -
             "kernel",
             _node(agents, info.agent_id),
             _stream(record.stream_id, info.queue_id),
-            record.correlation_id.internal,
+            record.correlation_id.internal + offset,
         )
 
 
@@ -160,6 +161,7 @@ def _used_symbols(tool: _Tool) -> list[_Symbol]:
 
 
 def _copies(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) -> None:
+    offset = builder.process_offset(tool.metadata.pid)
     for record in tool.buffer_records.memory_copy:
         direction = direction_of(_operation(tool, record))
         on = record.dst_agent_id if direction == "HtoD" else record.src_agent_id
@@ -170,12 +172,13 @@ def _copies(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) ->
             "gpu_memcpy",
             _node(agents, on),
             _stream(record.stream_id, None),
-            record.correlation_id.internal,
+            record.correlation_id.internal + offset,
             record.bytes,
         )
 
 
 def _calls(builder: TimelineBuilder, tool: _Tool) -> None:
+    offset = builder.process_offset(tool.metadata.pid)
     records = tool.buffer_records
     for call in (*records.hip_api, *records.hsa_api, *records.rccl_api):
         kinds = tool.strings.buffer_records
@@ -186,7 +189,7 @@ def _calls(builder: TimelineBuilder, tool: _Tool) -> None:
             builder.name(_operation(tool, call)),
             call_category(domain),
             builder.thread(tool.metadata.pid, call.thread_id),
-            call.correlation_id.internal,
+            call.correlation_id.internal + offset,
         )
 
 

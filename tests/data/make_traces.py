@@ -32,6 +32,7 @@ def main() -> None:
     rocprofv3_csv()
     rocprofv3_json()
     rocpd()
+    rpd()
     jax()
     memory_snapshot()
 
@@ -313,8 +314,8 @@ def rocpd() -> None:
                 ],
             ),
             "kernels": (
-                'name, start, "end", agent_abs_index, stream_id, queue_id, stack_id',
-                [(n, s, e, 1, STREAM, 1, c) for n, s, e, c in KERNELS],
+                'name, start, "end", agent_abs_index, stream_id, queue_id, stack_id, pid',
+                [(n, s, e, 1, STREAM, 1, c, PID) for n, s, e, c in KERNELS],
             ),
             "memory_copies": (
                 'name, start, "end", src_agent_abs_index, dst_agent_abs_index, '
@@ -326,6 +327,25 @@ def rocpd() -> None:
                 [("hipLaunchKernel", "HIP_RUNTIME_API", s, e, PID, TID, c) for s, e, c in LAUNCHES]
                 + [("step", "MARKER_CORE_API", RANGE[1], RANGE[2], PID, TID, 9)],
             ),
+        },
+    )
+
+
+def rpd() -> None:
+    strings = [GEMM, ADD, "KernelExecution", "CopyHostToDevice", "", "hipLaunchKernel"]
+    ops = [(c, s, e, 1, STREAM, i, 2) for i, (_, s, e, c) in enumerate(KERNELS)]
+    ops.append((COPY[2], *COPY[:2], 1, STREAM, 4, 3))
+    database(
+        "run.rpd",
+        {
+            "rocpd_string": ("id, string", list(enumerate(strings))),
+            "rocpd_op": ('id, start, "end", gpuId, queueId, description_id, opType_id', ops),
+            "rocpd_api": (
+                'id, start, "end", pid, tid, apiName_id',
+                [(c, s, e, PID, TID, 5) for s, e, c in LAUNCHES],
+            ),
+            "rocpd_api_ops": ("api_id, op_id", [(c, c) for _, _, c in LAUNCHES]),
+            "rocpd_copyapi": ("api_ptr_id, size", [(COPY[2], COPY[3])]),
         },
     )
 

@@ -14,6 +14,7 @@ CLONE = " [clone .kd]"
 WHOLE = {
     "nsys.sqlite": "nsys",
     "rocpd.db": "rocpd",
+    "run.rpd": "rpd",
     "rocprof_v1.db": "rocprof",
     "rocprof_v1.json": "rocprof",
     "rocprofv3_results.json.gz": "rocprofv3-json",
@@ -50,7 +51,7 @@ def test_kernels_copies_and_calls_keep_their_distances_and_correlations(tiny_tra
     assert launches == [-10_000, 60_000, 81_000]
 
 
-@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db", "rocprofv3_results.json.gz"])
+@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db", "run.rpd", "jax.xplane.pb"])
 def test_the_bytes_of_a_copy_are_read_where_the_file_has_them(tiny_traces, name):
     timeline = open_timeline(str(tiny_traces / name))
 
@@ -193,3 +194,33 @@ def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(tmp_path):
     assert [timeline.names[i] for i in timeline.device.name] == ["CUDA graph 5"]
     assert timeline.device.graph.tolist() == [5]
     assert "--cuda-graph-trace=node" in timeline.warnings[0]
+
+
+def test_launches_of_two_processes_with_the_same_ids_stay_apart(tmp_path):
+    path = tmp_path / "two.sqlite"
+    first, second = 41 << 24, 42 << 24
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL "
+            '(start, "end", deviceId, streamId, correlationId, globalPid, shortName)'
+        )
+        connection.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME "
+            '(start, "end", globalTid, correlationId, nameId)'
+        )
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, 7, 1, ?, 0)",
+            [(10, 20, 0, first), (15, 30, 1, second)],
+        )
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, 1, 0)",
+            [(0, 2, first | 5), (7, 9, second | 6)],
+        )
+    connection.close()
+
+    timeline = open_timeline(str(path))
+
+    calls = dict(
+        zip(timeline.host.correlation.tolist(), timeline.host.start_ns.tolist(), strict=True)
+    )
+    assert [calls[c] for c in timeline.device.correlation.tolist()] == [0, 7]
