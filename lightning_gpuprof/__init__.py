@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lightning_gpuprof.probes.ab_test import ab_test
     from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.probes.latency import benchmark_latency
+    from lightning_gpuprof.views.compare import compare_runs
+    from lightning_gpuprof.views.what_if import what_if
 
 __version__ = "0.1.0"
 
@@ -33,7 +35,9 @@ __all__ = [
     "__version__",
     "ab_test",
     "benchmark_latency",
+    "compare_runs",
     "plan",
+    "what_if",
 ]
 
 _PUBLIC = {
@@ -47,7 +51,9 @@ _PUBLIC = {
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
     "ab_test": "lightning_gpuprof.probes.ab_test",
     "benchmark_latency": "lightning_gpuprof.probes.latency",
+    "compare_runs": "lightning_gpuprof.views.compare",
     "plan": "lightning_gpuprof.callbacks.plan",
+    "what_if": "lightning_gpuprof.views.what_if",
 }
 """Each public name and the module that defines it."""
 

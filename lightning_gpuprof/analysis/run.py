@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
+from lightning_gpuprof.analysis.distribution import Int64
 from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
 from lightning_gpuprof.analysis.growth import Growth, MemoryGrowth, memory_growth, phase_growth
 from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
@@ -34,6 +35,7 @@ from lightning_gpuprof.records.schema import (
     ProfilerCycle,
     RunEnd,
     RunStart,
+    Scalars,
     SyncSite,
 )
 
@@ -82,6 +84,11 @@ class RunResults:
     traces: tuple[TraceView, ...]
     sync_sites: tuple[SyncSite, ...]
     advice: Advice | None
+    scalars: tuple[Scalars, ...]
+    steady_dur_ns: Int64
+    """Duration of each steady step, in step order."""
+    batch_size: float | None
+    """Mean samples per steady step, where every one of them said."""
     notes: tuple[Note, ...]
     probe_failures: tuple[ProbeDisabled, ...]
     warnings: tuple[str, ...]
@@ -173,6 +180,9 @@ def analyze_run(
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
         advice=advice[-1] if advice else None,
+        scalars=tuple(chosen.all(Scalars)),
+        steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
+        batch_size=_batch_size(chosen, steady),
         notes=tuple(chosen.all(Note)),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
@@ -180,6 +190,13 @@ def analyze_run(
         warnings=tuple(warning for records in ranks.values() for warning in records.warnings)
         + chosen.warnings,
     )
+
+
+def _batch_size(session: Session, steady: Mask) -> float | None:
+    samples = session.columns.get("samples")
+    if samples is None or not steady.any() or (samples[steady] <= 0).any():
+        return None
+    return float(samples[steady].mean())
 
 
 def _steady(session: Session) -> Mask:

@@ -36,6 +36,7 @@ COMMANDS: dict[str, Command] = {
         "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
     ),
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
+    "compare": Command("lightning_gpuprof.cli.compare", "say what changed between two runs"),
     "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
 }
 """Imported only when asked for, so that a quick command stays quick."""

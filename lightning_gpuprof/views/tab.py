@@ -8,6 +8,7 @@ from lightning_gpuprof.views.query import Query
 from lightning_gpuprof.views.run_header import run_view
 from lightning_gpuprof.views.steps import steps_view
 from lightning_gpuprof.views.traces import operators_view, traces_view
+from lightning_gpuprof.views.what_if import what_if_view
 
 View = Callable[[LoadedRun, Query], dict[str, Any]]
 
@@ -23,4 +24,5 @@ VIEWS: dict[str, View] = {
     "steps": steps_view,
     "traces": traces_view,
     "operators": operators_view,
+    "what_if": what_if_view,
 }

@@ -1,0 +1,58 @@
+"""What else differs between two runs: machine, versions, settings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lightning_gpuprof.records.schema import RunStart
+
+_VERSIONS = ("python", "torch", "lightning", "cuda", "hip")
+_TRAINER = ("precision", "strategy", "accumulate_grad_batches", "num_devices", "detect_anomaly")
+_MODEL = ("class", "parameters", "compiled")
+_LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact that is not the same; `kind` is machine, versions, model or settings.
+
+    Another machine, version or model makes a difference in time that the change of interest
+    did not; settings may be that change.
+    """
+
+    kind: str
+    name: str
+    base: Any
+    new: Any
+
+
+def differences(base: RunStart, new: RunStart) -> tuple[Difference, ...]:
+    """List the facts on which two runs differ; what either does not know is left out."""
+    found = [
+        Difference(kind, name, a, b)
+        for kind, name, a, b in _facts(base, new)
+        if a is not None and b is not None and a != b
+    ]
+    return tuple(found)
+
+
+def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]:
+    yield "machine", "host", base.host or None, new.host or None
+    yield "machine", "cpu_count", base.cpu_count, new.cpu_count
+    for name in ("type", "name", "total_bytes"):
+        yield (
+            "machine",
+            f"device {name}",
+            getattr(base.device, name, None),
+            getattr(new.device, name, None),
+        )
+    yield "settings", "world_size", base.world_size, new.world_size
+    for name in _VERSIONS:
+        yield "versions", name, base.versions.get(name), new.versions.get(name)
+    for name in _MODEL:
+        kind = "settings" if name == "compiled" else "model"
+        yield kind, name, base.model.get(name), new.model.get(name)
+    for name in _TRAINER:
+        yield "settings", name, base.trainer.get(name), new.trainer.get(name)
+    for name in _LOADER:
+        yield "settings", name, getattr(base.loader, name, None), getattr(new.loader, name, None)

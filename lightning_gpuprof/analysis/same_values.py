@@ -1,0 +1,94 @@
+"""Do two runs compute the same: their recorded values (losses, metrics) step by step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from lightning_gpuprof.records.schema import Scalars
+
+
+@dataclass(frozen=True)
+class ValueCheck:
+    """One value of both runs, at the steps that both recorded.
+
+    Args:
+        name: As recorded.
+        count: Steps compared; 0 where they have none in common.
+        max_diff: Largest difference, relative to the base's value.
+        first_step: First step beyond the tolerance; None where there is none.
+        last_base: The base's value at the last common step.
+        last_new: The new run's value there.
+    """
+
+    name: str
+    count: int
+    max_diff: float
+    first_step: int | None
+    last_base: float | None
+    last_new: float | None
+
+    @property
+    def same(self) -> bool | None:
+        """Whether all lie within the tolerance; None where nothing could be compared."""
+        return None if not self.count else self.first_step is None
+
+
+def check_values(
+    base: Sequence[Scalars], new: Sequence[Scalars], *, tolerance: float
+) -> tuple[ValueCheck, ...]:
+    """Compare every value that both runs recorded.
+
+    A value differs where the two are further apart than `tolerance` times the base's, or than
+    `tolerance` itself near zero. A step at which one run has a number and the other has none
+    differs too: on disk, NaN is no number.
+
+    >>> one = Scalars(steps=[0, 1], values={"loss": [2.0, 1.0]})
+    >>> two = Scalars(steps=[0, 1], values={"loss": [2.0, 1.5]})
+    >>> check_values([one], [two], tolerance=0.01)[0].first_step
+    1
+    """
+    left, right = _series(base), _series(new)
+    return tuple(_check(name, left[name], right[name], tolerance) for name in left if name in right)
+
+
+def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:
+    found: dict[str, dict[int, float | None]] = {}
+    for record in records:
+        for name, values in record.values.items():
+            kept = found.setdefault(name, {})
+            for step, value in zip(record.steps, values, strict=False):
+                kept[step] = value
+    return found
+
+
+def _check(
+    name: str,
+    base: dict[int, float | None],
+    new: dict[int, float | None],
+    tolerance: float,
+) -> ValueCheck:
+    both = sorted(base.keys() & new.keys())
+    steps = [step for step in both if base[step] is not None or new[step] is not None]
+    first, largest = None, 0.0
+    for step in steps:
+        diff = _difference(base[step], new[step])
+        largest = max(largest, diff)
+        if first is None and diff > tolerance:
+            first = step
+    return ValueCheck(
+        name=name,
+        count=len(steps),
+        max_diff=largest,
+        first_step=first,
+        last_base=base[steps[-1]] if steps else None,
+        last_new=new[steps[-1]] if steps else None,
+    )
+
+
+def _difference(a: float | None, b: float | None) -> float:
+    if a is None or b is None or a != a or b != b:
+        return inf
+    if a == b:
+        return 0.0
+    absolute = abs(a - b)
+    return min(absolute, absolute / abs(a)) if a else absolute

@@ -1,0 +1,86 @@
+import json
+
+import numpy as np
+import pytest
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.records.schema import Loader, Scalars
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def two_runs(make_session, write_run):
+    """Write a base run and one whose forward takes `factor` times as long."""
+
+    def write(factor, losses=(1.0, 0.5), **options):
+        forward = 10 * MS + np.arange(100) % 7 * 100_000
+        base = make_session(
+            {"forward": forward, "data_wait": 2 * MS},
+            records=[Scalars(steps=[0, 1], values={"loss": [1.0, 0.5]})],
+            loader=Loader(num_workers=0),
+        )
+        new = make_session(
+            {"forward": (forward * factor).astype(int)},
+            records=[Scalars(steps=[0, 1], values={"loss": list(losses)})],
+            loader=Loader(num_workers=1),
+            **options,
+        )
+        return write_run(base, name="base"), write_run(new, name="new")
+
+    return write
+
+
+def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
+    base, new = two_runs(0.8)
+    assert main(["compare", base, new]) == 0
+    out = capsys.readouterr().out
+    assert "The new run is faster by 33 % (" in out
+    assert "FINDINGS GONE\n  [warning] data-wait" in out
+    assert "changed: num_workers 0 -> 1" in out
+    assert "loss: the same in 2 steps" in out
+
+
+def test_the_exit_status_is_for_ci(two_runs):
+    base, new = two_runs(1.5)
+    assert main(["compare", base, new]) == 0
+    assert main(["compare", base, new, "--fail-if-slower", "5%"]) == 1
+    assert main(["compare", base, new, "--fail-if-slower", "0.5"]) == 0
+    assert main(["compare", new, base, "--fail-if-slower", "5%"]) == 0
+
+
+def test_too_few_steps_cannot_pass(make_session, write_run, capsys):
+    run = write_run(make_session({"forward": MS}, steps=4))
+    assert main(["compare", run, run, "--fail-if-slower", "5%"]) == 2
+    assert "too few steps to compare" in capsys.readouterr().out
+
+
+def test_losses_that_differ_can_fail_it(two_runs, capsys):
+    base, new = two_runs(0.8, losses=(1.0, 0.6))
+    assert main(["compare", base, new, "--fail-if-values-differ"]) == 1
+    assert "differs from step 1 on" in capsys.readouterr().out
+    assert main(["compare", base, new, "--fail-if-values-differ", "--tolerance", "50%"]) == 0
+
+
+def test_another_machine_is_warned_of(two_runs, capsys):
+    base, new = two_runs(1.0, cpu_count=64)
+    main(["compare", base, new])
+    assert "! another cpu_count: 4 and 64" in capsys.readouterr().out
+
+
+def test_json_is_the_document_alone(two_runs, capsys):
+    base, new = two_runs(0.8, losses=(1.0, float("nan")))
+    main(["compare", base, new, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "faster"
+    assert document["change_frac"]["low"] <= document["change_frac"]["middle"]
+    assert document["values"][0]["max_diff"] is None
+    assert document["values"][0]["same"] is False
+    assert [one["id"] for one in document["findings_gone"]] == ["data-wait"]
+
+
+@pytest.mark.parametrize("share", ["five", "-3%", "nan"])
+def test_a_share_that_is_none_is_refused(two_runs, share, capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", *two_runs(1.0), f"--fail-if-slower={share}"])
+    assert "is no share: pass 5% or 0.05" in capsys.readouterr().err
