@@ -1,7 +1,7 @@
 """Much of the device's time goes to kernels that wait for its memory.
 
 ## What it measures
-`memory_bound_frac`: the share of kernel time in operators below the ridge point of the roofline, or,
+`memory_bound_frac`: the share of kernel time in operators below the roofline's ridge point, or,
 where no shapes were recorded, in elementwise, normalisation and reduction kernels, whose arithmetic
 intensity is below any GPU's ridge point.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from lightning_gpuprof.analysis.compare import Change
+from lightning_gpuprof.analysis.compare import Change, Verdict
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.units import quantity
 from lightning_gpuprof.views.compare import RunComparison
@@ -23,7 +23,8 @@ def _lines(found: RunComparison) -> Iterator[str]:
     yield f"base  {found.base.run} ({result.base_steps} steady steps)"
     yield f"new   {found.new.run} ({result.new_steps} steady steps)"
     yield ""
-    yield f"The new run is {found.sentence}." if result.change else f"Verdict: {found.sentence}."
+    sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    yield f"The new run is {found.sentence}." if sure else f"Result: {found.sentence}."
     yield from _warnings(found)
     unit = "per sample" if result.per_sample else "per step"
     step = result.steps[0].base or 0.0
