@@ -17,7 +17,7 @@ scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -41,19 +41,20 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     validation, step_ns = run.per_step(Phase.VALIDATION), run.step_ns
     if validation is None or step_ns is None or run.steps is None:
         return Abstained(ID, "no step's validation was measured")
-    if not validation.mean_ns:
+    if not 0 < validation.mean_ns < step_ns:
         return None
     runs = run.flagged_steps.get("validation", 0)
     each_ns = validation.mean_ns * run.steps.dur.count // max(1, runs)
-    every = round(each_ns / (TARGET_FRAC * max(1, step_ns - validation.mean_ns)), -1)
+    every = seldom(
+        run.steps.dur.count, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns))
+    )
     saving = Range(low=round(LOW_FRAC * validation.mean_ns), high=validation.mean_ns)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"Validation takes {duration(validation.mean_ns)} of each step on average "
         f"({percent(validation.mean_ns / step_ns)}), {duration(each_ns)} each time",
-        advice=f"Validate every {max(1, every):,.0f} steps or on fewer batches "
-        f"(limit_val_batches).",
+        advice=f"Validate every {every:,} steps or on fewer batches (limit_val_batches).",
         evidence={
             "validation_ns": validation.mean_ns,
             "validation_frac": validation.mean_ns / step_ns,
@@ -64,5 +65,5 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value),),
-        change=f"Trainer(..., val_check_interval={max(1, every):.0f})",
+        change=f"Trainer(..., val_check_interval={every})",
     )

@@ -1,4 +1,4 @@
-"""The one scale of severity for findings that cost time."""
+"""What several rules share: the scale of severity, and how seldom is seldom enough."""
 
 from lightning_gpuprof.findings.model import Range, Severity
 
@@ -19,3 +19,17 @@ def grade(saving_ns: Range, step_ns: int) -> Severity:
     if frac >= CRITICAL_FRAC:
         return Severity.CRITICAL
     return Severity.WARNING if frac >= WARNING_FRAC else Severity.INFO
+
+
+FEWER = 5
+"""What is done too often is proposed a fifth as often at least: less would not be noticed."""
+
+
+def seldom(steps: int, times: int, wanted: float) -> int:
+    """Return every how many steps to do what was done `times` in `steps`.
+
+    >>> seldom(100, 10, wanted=12.0), seldom(100, 10, wanted=213.0)
+    (50, 210)
+    """
+    every = max(wanted, FEWER * steps / max(1, times))
+    return max(FEWER, int(round(every, -1)))

@@ -18,7 +18,7 @@ scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -42,20 +42,20 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     checkpoint, step_ns = run.per_step(Phase.CHECKPOINT), run.step_ns
     if checkpoint is None or step_ns is None:
         return Abstained(ID, "no step's checkpoints were measured")
-    if not checkpoint.mean_ns:
+    if not 0 < checkpoint.mean_ns < step_ns:
         return None
     saving = Range(low=round(LOW_FRAC * checkpoint.mean_ns), high=checkpoint.mean_ns)
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     each_ns, saves = _each(run, checkpoint.mean_ns)
-    plain_ns = max(1, step_ns - checkpoint.mean_ns)
-    every = max(1, round(each_ns / (TARGET_FRAC * plain_ns), -1))
+    plain_ns = TARGET_FRAC * (step_ns - checkpoint.mean_ns)
+    every = seldom(run.steps.dur.count if run.steps else 0, saves, each_ns / plain_ns)
     name = parts[0].name if parts else "ModelCheckpoint"
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"Checkpoints take {duration(checkpoint.mean_ns)} of each step on average "
         f"({percent(checkpoint.mean_ns / step_ns)}), {duration(each_ns)} each",
-        advice=f"Save every {every:,.0f} steps or by time, in the background where saving must be "
+        advice=f"Save every {every:,} steps or by time, in the background where saving must be "
         "frequent, and weights alone where no resume is needed.",
         evidence={
             "checkpoint_ns": checkpoint.mean_ns,
@@ -67,7 +67,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.CHECKPOINT.value, name=name),),
-        change=f"ModelCheckpoint(..., every_n_train_steps={every:.0f})",
+        change=f"ModelCheckpoint(..., every_n_train_steps={every})",
     )
 
 

@@ -1,9 +1,9 @@
 """Single steps take far longer than the others.
 
 ## What it measures
-`spikes_ns`: what steps half a step or more above the median took above it, in the phases that
-should take the same each time, spread over all steps; with Python's garbage collector's share where
-it was recorded.
+`excess_per_step_ns`: what steps half a step or more above the median took above it, in the phases
+that should take the same each time, spread over all steps; with Python's garbage collector's share
+where it was recorded.
 
 ## Why it matters
 Spikes hide in medians and cost all the same; under DDP every rank waits for each rank's spikes.
@@ -59,8 +59,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     advice, change = _advice(seen, by_collector=by_collector)
     evidence: dict[str, int | float] = {
         "spikes_count": seen.count,
-        "spikes_ns": high,
-        "spike_mean_ns": seen.excess_ns // seen.count,
+        "excess_per_step_ns": high,
+        "excess_per_spike_ns": seen.excess_ns // seen.count,
         "step_ns": run.step_ns,
     }
     if seen.every_steps is not None:

@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.units import duration, percent, quantity, spread
-from lightning_gpuprof.views import console_tables
+from lightning_gpuprof.views import console_plan, console_tables
 from lightning_gpuprof.views.report import Report
 
 WIDTH = 100
@@ -68,10 +69,13 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(console_tables.phase_table(results, bar="█" if unicode else "#"))
         yield _heading("WHAT HOLDS IT BACK (by expected saving)")
         yield from _findings(report, verbose)
+        if (first := focus(run_checks(results))) is not None:
+            yield _indented(Text(f"where to look next: {first.next}", style="italic"))
     yield from console_tables.operator_tables(results)
     yield _heading("THE REST")
     yield _indented(console_tables.rest_table(results))
     if verbose:
+        yield from console_plan.plan_parts(report)
         yield from console_tables.verbose_parts(results, report.abstained, report.silent)
     yield from _next(report)
 

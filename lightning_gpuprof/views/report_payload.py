@@ -13,7 +13,9 @@ import msgspec
 
 from lightning_gpuprof.analysis.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.findings.checks import focus, run_checks, suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Finding
+from lightning_gpuprof.findings.plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir
 
 SCHEMA_VERSION = 1
@@ -41,6 +43,8 @@ def report_payload(
         "findings": [finding_payload(finding, results.step_ns) for finding in findings],
         "abstained": [asdict(one) for one in abstained],
         "silent": list(silent),
+        "plan": [_plan_item(item, results.step_ns) for item in make_plan(findings)],
+        **_checks(results),
         "device": _device(results),
         "ranks": [_plain(asdict(rank)) for rank in results.ranks],
         "sync_sites": [_struct(site) for site in results.sync_sites],
@@ -57,6 +61,22 @@ def finding_payload(finding: Finding, step_ns: int | None) -> dict[str, Any]:
         for place in document["where"]
     ]
     return document
+
+
+def _plan_item(item: PlanItem, step_ns: int | None) -> dict[str, Any]:
+    finding = finding_payload(item.finding, step_ns)
+    kept = ("id", "severity", "title", "advice", "change", "saving_ns", "saving_frac")
+    return {**{key: finding[key] for key in kept}, **_plain(asdict(item.effort))}
+
+
+def _checks(results: RunResults) -> dict[str, Any]:
+    checks = run_checks(results)
+    first = focus(checks)
+    return {
+        "focus": None if first is None else {"id": first.id, "next": first.next},
+        "checks": [_plain(asdict(check)) for check in checks],
+        "suggested_num_workers": suggested_workers(results),
+    }
 
 
 def _run(run: str, results: RunResults) -> dict[str, Any]:

@@ -1,0 +1,97 @@
+import pytest
+
+from lightning_gpuprof.findings.checks import State, focus, run_checks, suggested_workers
+from lightning_gpuprof.findings.model import Horizon
+from lightning_gpuprof.findings.plan import make_plan
+from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
+
+MS = 1_000_000
+GPU = Device(type="cuda")
+
+
+def states(run):
+    return {check.id: check.state for check in run_checks(run)}
+
+
+def traced(**document):
+    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz")
+    gpu = {"span_ns": 100, "busy_ns": 40}
+    document = {"steps": [{}, {}], "gpu": gpu, **document}
+    return {"records": [cycle], "traces": {"t.gz": document}, "device": GPU}
+
+
+@pytest.mark.parametrize(
+    ("phases", "first"),
+    [
+        ({"data_wait": 6 * MS, "forward": 4 * MS}, "data-share"),
+        ({"forward": 6 * MS, "backward": 4 * MS}, "forward-share"),
+        ({"forward": 4 * MS, "backward": 6 * MS}, "backward-share"),
+        ({"data_wait": 3 * MS, "forward": 3 * MS, "backward": 4 * MS}, "balanced"),
+    ],
+)
+def test_the_phase_above_half_says_where_to_look_and_else_that_none_does(analyze, phases, first):
+    assert focus(run_checks(analyze(phases))).id == first
+
+
+def test_without_steps_nothing_is_said_and_every_question_tells_what_it_lacks(analyze):
+    checks = run_checks(analyze({}, steps=0))
+    assert focus(checks) is None
+    assert {check.state for check in checks} == {State.NOT_MEASURED}
+    assert all(check.next for check in checks)
+
+
+def test_the_questions_of_a_gpu_trace_are_answered_from_it(analyze):
+    run = analyze(
+        {"forward": MS},
+        **traced(
+            gemm_frac=0.5,
+            sync_ns=6,
+            idle=[{"cause": "launch_latency", "total_ns": 10, "count": 1}],
+            operators=[
+                {"name": "aten::copy_", "count": 2, "total_ns": 30, "self_ns": 30},
+                {"name": "aten::mm", "count": 2, "total_ns": 70, "self_ns": 70},
+            ],
+            roofline=[{"bound": "memory", "kernel_ns": 8}, {"bound": "compute", "kernel_ns": 2}],
+        ),
+    )
+    found = {check.id: check for check in run_checks(run)}
+    looked_at = {name for name, check in found.items() if check.state is State.LOOK}
+    assert looked_at >= {"gemm-share", "sync-share", "launch-gaps", "transfers", "roofline"}
+    assert found["sync-share"].value == pytest.approx(0.06)
+    assert found["host-over-device"].value == pytest.approx(2.5)
+    assert found["roofline"].value == pytest.approx(0.8)
+
+
+def test_a_sound_gpu_trace_raises_nothing(analyze):
+    run = analyze({"forward": MS}, **traced(gemm_frac=0.9, sync_ns=1, idle=[]))
+    assert states(run)["gemm-share"] is State.OK
+    assert states(run)["sync-share"] is State.OK
+    assert states(run)["launch-gaps"] is State.OK
+
+
+@pytest.mark.parametrize(
+    ("workers", "wait_ms", "cores", "suggested"),
+    [(0, 6, 4, 2), (0, 0.1, 4, 0), (2, 0, 4, 2), (8, 3, 4, 3), (1, 6, 8, 3), (0, 6, 1, 0)],
+)
+def test_fewer_workers_are_suggested_as_well_as_more(analyze, workers, wait_ms, cores, suggested):
+    run = analyze(
+        {"data_wait": int(wait_ms * MS), "forward": 4 * MS},
+        loader=Loader(num_workers=workers),
+        cpu_count=cores,
+    )
+    assert suggested_workers(run) == suggested
+
+
+def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):
+    run = analyze(
+        {"data_wait": 3 * MS, "forward": 3 * MS, "optimizer_step": 4 * MS, "logging": 2 * MS},
+        loader=Loader(num_workers=0),
+        model={"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]},
+    )
+    found = evaluate_rules(run).found
+    plan = make_plan(found)
+    assert {item.finding.id for item in plan} == {finding.id for finding in found}
+    quick = [item.finding for item in plan if item.effort.horizon is Horizon.QUICK]
+    assert quick == [item.finding for item in plan][: len(quick)]
+    assert all(item.effort.difficulty and item.effort.risk for item in plan)
