@@ -17,7 +17,7 @@ Keep values on the device (`loss.detach()`), sum there, and read once in many st
 ## Thresholds
 `SYNC_FRAC`: the 5% of a step in synchronizing calls above which the profiles that this rule is made
 for were called sync-bound. `LOOP_READS`: a loop reads at least tens of values a step. `READ_SHARE`:
-a read with the operators around it, at most 20 calls. Severity: the common scale
+a loop around reads has at most ten operators per read. Severity: the common scale
 (`findings/grade.py`).
 """
 
@@ -42,7 +42,7 @@ ID = "host-sync"
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
 SYNC_FRAC = 0.05
 LOOP_READS = 20
-READ_SHARE = 0.05
+READ_SHARE = 0.10
 MOST_SITES = 5
 LOW_FRAC = 0.6
 """Least part of a reading loop's overhead that one operation over the whole tensor removes."""
@@ -67,7 +67,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def reads_in_a_loop(work: HostWork | None) -> bool:
     """Tell whether single values are read so often that a loop around them must be the cost."""
     return (
-        work is not None and work.reads >= LOOP_READS and work.reads >= READ_SHARE * work.thin_calls
+        work is not None
+        and work.reads >= LOOP_READS
+        and work.reads >= READ_SHARE * (work.calls - (work.usual_calls or 0))
     )
 
 
