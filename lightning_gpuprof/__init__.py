@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
     from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+    from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
     from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+    from lightning_gpuprof.callbacks.graph_watch import GraphWatch
+    from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
     from lightning_gpuprof.callbacks.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -28,8 +31,11 @@ __all__ = [
     "DeferredLoss",
     "DeferredMean",
     "DeferredScalars",
+    "DeviceMonitor",
     "GpuProfCallback",
     "GpuProfConfig",
+    "GraphWatch",
+    "MemorySnapshot",
     "PhaseTimer",
     "ProfilerSchedule",
     "__version__",
@@ -45,8 +51,11 @@ _PUBLIC = {
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
     "DeferredMean": "lightning_gpuprof.probes.deferred",
     "DeferredScalars": "lightning_gpuprof.probes.deferred",
+    "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
     "GpuProfConfig": "lightning_gpuprof.config",
+    "GraphWatch": "lightning_gpuprof.callbacks.graph_watch",
+    "MemorySnapshot": "lightning_gpuprof.callbacks.memory_snapshot",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
     "ab_test": "lightning_gpuprof.probes.ab_test",

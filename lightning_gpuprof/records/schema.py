@@ -196,6 +196,35 @@ class ProfilerCycle(_Record, tag="cycle"):
     trace_bytes: int | None = None
 
 
+class DeviceSample(_Record, tag="device"):
+    """What the driver said of the device since the last such record; see `StatsSummary`.
+
+    Fractions are means over the samples; `throttle_frac` holds the share of samples that each
+    reason was seen in. A field that the driver does not give is absent.
+    """
+
+    step: int
+    start_ns: int
+    end_ns: int
+    samples: int
+    busy_frac: float | None = None
+    """A kernel was running: not how much of the device it filled."""
+    memory_busy_frac: float | None = None
+    power_mw: int | None = None
+    max_power_mw: int | None = None
+    power_limit_mw: int | None = None
+    max_temperature_c: int | None = None
+    min_sm_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle_frac: dict[str, float] | None = None
+    max_used_bytes: int | None = None
+    total_bytes: int | None = None
+    max_others_bytes: int | None = None
+    """Of other processes; absent where processes cannot be told apart (containers)."""
+    max_others_count: int | None = None
+
+
 class Snapshot(_Record, tag="snapshot"):
     """A dump of the allocator's state and history, written beside the record file."""
 
@@ -279,6 +308,7 @@ Record = (
     | Memory
     | Scalars
     | ProfilerCycle
+    | DeviceSample
     | Snapshot
     | Advice
     | SyncSite

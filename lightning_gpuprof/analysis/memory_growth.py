@@ -1,0 +1,110 @@
+"""Whether device memory grows from step to step, and how fast: said only when it is sure.
+
+The slope is the median of the slopes between all pairs of windows (Theil-Sen), which a few odd
+windows do not move; its interval follows from the number of rising pairs (Sen 1968), and whether
+there is a trend at all from the same number (Mann-Kendall).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import Memory
+
+MIN_WINDOWS = 8
+"""Fewer cannot reach the significance asked for by much."""
+MIN_Z = 3.3
+"""One chance in a thousand that a flat run rises so steadily, by the normal approximation."""
+INTERVAL_Z = 1.96
+MIN_RISE_FRAC = 0.01
+"""A rise over the run below this share of the memory in use is left unsaid."""
+MAX_WINDOWS = 1000
+"""More are thinned out: pairs grow with the square."""
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """Memory in use between steps rises steadily.
+
+    `allocated` is read at the end of each window of steps, when activations are gone.
+    """
+
+    bytes_per_step: float
+    low_bytes_per_step: float
+    high_bytes_per_step: float
+    """Between these with 95 % confidence."""
+    first_step: int
+    last_step: int
+    rise_bytes: int
+    """Over these steps, by the slope."""
+    windows: int
+    steps_left: int | None
+    """Until the device is full at this pace, from the last peak; None where its size is unknown."""
+
+
+def memory_growth(session: Session) -> MemoryGrowth | None:
+    """Return the growth of a session's device memory; None where it is flat or not measured.
+
+    The first window is left out: optimizer state, workspaces and caches come to be in it.
+    """
+    records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
+    if len(records) < MIN_WINDOWS:
+        return None
+    records = records[:: -(-len(records) // MAX_WINDOWS)]
+    steps = np.array([record.step for record in records], dtype=np.float64)
+    used = np.array([record.allocated_bytes for record in records], dtype=np.float64)
+    if not _rises(used):
+        return None
+    slope, low, high = theil_sen(steps.tolist(), used.tolist())
+    rise = slope * (steps[-1] - steps[0])
+    if low <= 0 or rise < MIN_RISE_FRAC * used[0]:
+        return None
+    last = records[-1]
+    left = (last.total_bytes - last.peak_reserved_bytes) / slope if last.total_bytes else None
+    return MemoryGrowth(
+        bytes_per_step=slope,
+        low_bytes_per_step=low,
+        high_bytes_per_step=high,
+        first_step=records[0].step,
+        last_step=last.step,
+        rise_bytes=int(rise),
+        windows=len(records),
+        steps_left=None if left is None else max(0, int(left)),
+    )
+
+
+def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median slope of all pairs and its 95 % interval.
+
+    >>> theil_sen([0, 1, 2, 3], [5, 7, 9, 11])
+    (2.0, 2.0, 2.0)
+    """
+    at, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    first, second = np.triu_indices(len(at), 1)
+    apart = at[second] != at[first]
+    first, second = first[apart], second[apart]
+    slopes = np.sort((values[second] - values[first]) / (at[second] - at[first]))
+    margin = INTERVAL_Z * _deviation(len(at))
+    count = len(slopes)
+    low = max(0, int((count - margin) / 2))
+    high = min(count - 1, int((count + margin) / 2))
+    return float(np.median(slopes)), float(slopes[low]), float(slopes[high])
+
+
+def _rises(used: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
+    """Tell a steady rise from noise, and from a run that only wanders."""
+    first, second = np.triu_indices(len(used), 1)
+    score = float(np.sign(used[second] - used[first]).sum())
+    if (score - 1) / _deviation(len(used)) < MIN_Z:
+        return False
+    # What leaks is never given back: the floor of each third lies above the one before.
+    floors = [part.min() for part in np.array_split(used, 3)]
+    return bool(floors[0] < floors[1] < floors[2])
+
+
+def _deviation(count: int) -> float:
+    """Return the standard deviation of Kendall's score of `count` values without a trend."""
+    return sqrt(count * (count - 1) * (2 * count + 5) / 18)

@@ -1,0 +1,153 @@
+"""What the driver says of the device: utilisation, clocks, power, throttling, other processes."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.amd_smi import amd_stats
+from lightning_gpuprof.probes.device_stats import DeviceStats, StatsSampler
+from lightning_gpuprof.probes.nvml import nvml_stats
+from lightning_gpuprof.records.schema import DeviceSample, Note
+
+NOT_MEASURED_NOTE = "device-stats-not-measured"
+
+
+def device_stats(device: torch.device) -> DeviceStats | None:
+    """Return the driver's readings of a device, or None where there are none.
+
+    >>> device_stats(torch.device("cpu")) is None
+    True
+    """
+    return nvml_stats(device) or amd_stats(device)
+
+
+class DeviceMonitor(Callback):
+    """Records what NVML or AMD SMI says of the device, once a window.
+
+    Readings are taken on a thread of its own: the training thread only collects them. They need
+    `nvidia-ml-py` or ROCm's `amdsmi`; without, and on a CPU, a note says that nothing is
+    measured.
+
+    Args:
+        window: Batches per record.
+        interval_s: Time between readings.
+        stats: Gives the readings of a device; tests pass a fake.
+        sampler: Makes the sampler; tests pass one without a thread.
+
+    Raises:
+        ConfigError: A number makes no sense.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = 50,
+        interval_s: float = 1.0,
+        stats: Callable[[torch.device], DeviceStats | None] = device_stats,
+        sampler: Callable[..., StatsSampler] = StatsSampler,
+    ) -> None:
+        if window < 1:
+            raise ConfigError(
+                f"DeviceMonitor(window={window}) would write nothing. Pass 1 or more."
+            )
+        if interval_s < 0.05:
+            raise ConfigError(
+                f"DeviceMonitor(interval_s={interval_s}) asks faster than drivers renew their "
+                "figures. Pass 0.05 or more."
+            )
+        self.window = window
+        self.interval_s = interval_s
+        self._make_stats = stats
+        self._make_sampler = sampler
+        self._output: RunOutput | None = None
+        self._sampler: StatsSampler | None = None
+        self._batches = 0
+        self._since_ns = 0
+        silence_unused(self)
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._output = RunOutput.of(trainer)
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        output = self._output
+        if output is None:
+            return
+        self._batches, self._since_ns = 0, output.clock()
+        stats = self._make_stats(trainer.strategy.root_device)
+        if stats is None:
+            message = "no driver library for this device (nvidia-ml-py, amdsmi)"
+            output.write(Note(step=0, name=NOT_MEASURED_NOTE, message=message))
+            return
+        self._sampler = self._make_sampler(stats, interval_s=self.interval_s)
+        self._sampler.start()
+
+    @override
+    @guarded
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        self._batches += 1
+        if self._sampler is not None and self._batches % self.window == 0:
+            self._write(self._sampler)
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._sampler is not None:
+            self._write(self._sampler)
+        self._release()
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        if self._sampler is not None:
+            self._write(self._sampler)
+        self._release()
+        if self._output is not None:
+            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
+            self._output.end(status, error=exception)
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._release()
+        if self._output is not None:
+            self._output.end("finished")
+
+    def _write(self, sampler: StatsSampler) -> None:
+        output, summary = self._output, sampler.take()
+        if output is None:
+            return
+        now = output.clock()
+        if summary is not None:
+            begun, self._since_ns = self._since_ns, now
+            step = max(0, self._batches - 1)
+            output.write(DeviceSample(step=step, start_ns=begun, end_ns=now, **asdict(summary)))
+        if sampler.error is not None:
+            output.write(Note(step=output.step, name="device-stats-ended", message=sampler.error))
+            sampler.error = None
+        output.flush()
+
+    def _release(self) -> None:
+        sampler, self._sampler = self._sampler, None
+        if sampler is not None:
+            sampler.close()

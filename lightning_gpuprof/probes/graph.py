@@ -1,0 +1,41 @@
+"""Tells whether a backward pass freed the graph it went through."""
+
+from collections import deque
+from typing import Any
+
+MAX_NODES = 200
+_RAW = "_raw_saved_"
+
+
+def graph_is_kept(node: Any) -> bool | None:
+    """Tell, after backward, whether the graph still holds what it saved.
+
+    Backward frees each node's saved tensors, unless it ran with `retain_graph=True`; a freed node
+    refuses to show them. One tensor is looked at; nothing is copied, unless hooks of the user's
+    own (`saved_tensors_hooks`) do so where they unpack it.
+
+    Args:
+        node: The loss's `grad_fn`, fetched before backward.
+
+    Returns:
+        None where none of the first `MAX_NODES` nodes saves a tensor.
+    """
+    queue, seen = deque([node]), {node}
+    while queue and len(seen) <= MAX_NODES:
+        node = queue.popleft()
+        for name in dir(node):
+            if name.startswith(_RAW):
+                return _shows(node, name.replace(_RAW, "_saved_", 1))
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(following)
+    return None
+
+
+def _shows(node: Any, name: str) -> bool:
+    try:
+        getattr(node, name)
+    except RuntimeError:
+        return False
+    return True

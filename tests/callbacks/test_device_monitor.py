@@ -1,0 +1,97 @@
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.device_stats import StatsReading, StatsSampler
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import DeviceSample, Note
+
+
+class FakeStats:
+    closed = False
+
+    def read(self):
+        return StatsReading(busy_frac=0.5, temperature_c=70)
+
+    def close(self):
+        self.closed = True
+
+
+class Inline(StatsSampler):
+    """Takes one reading each time it is asked, and has no thread."""
+
+    def start(self):
+        pass
+
+    def take(self):
+        self._readings = [self._stats.read()]
+        return super().take()
+
+
+def records(tmp_path, callback, model=None):
+    trainer = Trainer(
+        callbacks=[callback],
+        logger=CSVLogger(tmp_path),
+        max_epochs=1,
+        limit_train_batches=10,
+        limit_val_batches=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        accelerator="cpu",
+    )
+    try:
+        trainer.fit(model or BoringModel())
+    except ValueError:
+        pass
+    return read_run(trainer.logger.log_dir)[0].sessions[0]
+
+
+def test_one_record_is_written_per_window_and_one_at_the_end(tmp_path):
+    stats = FakeStats()
+    callback = DeviceMonitor(window=4, stats=lambda device: stats, sampler=Inline)
+    samples = records(tmp_path, callback).all(DeviceSample)
+    assert [sample.step for sample in samples] == [3, 7, 9]
+    assert {sample.busy_frac for sample in samples} == {0.5}
+    assert samples[0].power_mw is None
+    assert samples[1].start_ns == samples[0].end_ns
+    assert stats.closed
+
+
+def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path):
+    session = records(tmp_path, DeviceMonitor())
+    assert session.all(DeviceSample) == []
+    assert [note.name for note in session.all(Note)] == ["device-stats-not-measured"]
+
+
+def test_a_sampler_that_ended_is_noted_once(tmp_path):
+    class Ended(Inline):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.error = "RuntimeError: GPU is lost"
+
+        def take(self):
+            return None
+
+    callback = DeviceMonitor(window=2, stats=lambda device: FakeStats(), sampler=Ended)
+    session = records(tmp_path, callback)
+    assert [note.message for note in session.all(Note)] == ["RuntimeError: GPU is lost"]
+
+
+def test_the_thread_is_ended_when_training_fails(tmp_path):
+    class Fails(BoringModel):
+        def training_step(self, batch, batch_idx):
+            raise ValueError
+
+    stats = FakeStats()
+    records(tmp_path, DeviceMonitor(stats=lambda device: stats), Fails())
+    assert stats.closed
+
+
+@pytest.mark.parametrize("options", [{"window": 0}, {"interval_s": 0.001}])
+def test_settings_that_cannot_work_are_refused(options):
+    with pytest.raises(ConfigError, match="DeviceMonitor"):
+        DeviceMonitor(**options)

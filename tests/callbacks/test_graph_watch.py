@@ -1,0 +1,75 @@
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof.callbacks.graph_watch import GraphWatch
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note
+
+
+def notes(tmp_path, model, *, every=1, **options):
+    trainer = Trainer(
+        callbacks=[GraphWatch(every=every)],
+        logger=CSVLogger(tmp_path),
+        max_epochs=1,
+        limit_train_batches=6,
+        limit_val_batches=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        accelerator="cpu",
+        **options,
+    )
+    trainer.fit(model)
+    found = read_run(trainer.logger.log_dir)[0].sessions[0].all(Note)
+    return [(note.name, note.value) for note in found]
+
+
+class Retains(BoringModel):
+    def backward(self, loss, *args, **kwargs):
+        loss.backward(retain_graph=True)
+
+
+class ByHand(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        loss = self.step(batch)
+        self.manual_backward(loss, retain_graph=batch_idx == 3)
+
+
+def test_a_plain_run_notes_nothing(tmp_path):
+    assert notes(tmp_path, BoringModel()) == []
+
+
+def test_a_kept_graph_is_noted_once(tmp_path):
+    assert notes(tmp_path, Retains()) == [("retained_graph", True)]
+
+
+def test_a_graph_kept_by_hand_in_one_step_is_noted_where_that_step_is_looked_at(tmp_path):
+    assert notes(tmp_path, ByHand()) == [("retained_graph", True)]
+    assert notes(tmp_path, ByHand(), every=5) == []
+
+
+def test_anomaly_mode_is_noted_from_the_trainer_and_from_torch(tmp_path):
+    assert notes(tmp_path, BoringModel(), detect_anomaly=True) == [("anomaly_mode", True)]
+
+    class Own(BoringModel):
+        def training_step(self, batch, batch_idx):
+            torch.autograd.set_detect_anomaly(True)
+            return super().training_step(batch, batch_idx)
+
+    try:
+        assert notes(tmp_path, Own()) == [("anomaly_mode", True)]
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+
+
+def test_looking_never_is_refused():
+    with pytest.raises(ConfigError, match="would never look"):
+        GraphWatch(every=0)

@@ -1,0 +1,29 @@
+import torch
+
+from lightning_gpuprof.probes.graph import graph_is_kept
+
+
+def test_a_freed_graph_is_told_from_a_kept_one():
+    weight = torch.ones(4, requires_grad=True)
+    loss = (weight * weight).exp().sum()
+    assert graph_is_kept(loss.grad_fn)
+    loss.backward(retain_graph=True)
+    assert graph_is_kept(loss.grad_fn)
+    loss.backward()
+    assert graph_is_kept(loss.grad_fn) is False
+
+
+def test_a_graph_that_saves_nothing_tells_nothing():
+    weight = torch.ones(4, requires_grad=True)
+    loss = (weight + 1).sum()
+    loss.backward()
+    assert graph_is_kept(loss.grad_fn) is None
+
+
+def test_looking_leaves_the_gradients_alone():
+    weight = torch.ones(4, requires_grad=True)
+    loss = weight.exp().sum()
+    node = loss.grad_fn
+    loss.backward()
+    graph_is_kept(node)
+    assert torch.equal(weight.grad, torch.ones(4).exp())
