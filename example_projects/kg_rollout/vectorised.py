@@ -26,6 +26,8 @@ class VectorisedRollouts(IterableDataset[Experience]):
         found = np.zeros(self.walks, dtype=np.float32)
         rows = []
         for hop in range(HOPS):
+            if not len(walking):
+                break
             at = entity[walking]
             relation = self.ask(at, answer[walking], hop)
             rows.append((walking, at, answer[walking], np.full(len(walking), hop), relation))
