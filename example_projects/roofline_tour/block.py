@@ -30,9 +30,7 @@ def operations() -> list[Operation]:
     return [
         Operation("scale", lambda: torch.mul(x, scale, out=out), one, 2 * size),
         Operation("shift", lambda: torch.add(x, shift, out=out), one, 2 * size),
-        Operation(
-            "gate (sigmoid)", lambda: torch.sigmoid(gate, out=out), FLOPS["gate"] * one, 2 * size
-        ),
+        Operation("gate (sigmoid)", lambda: torch.sigmoid(gate, out=out), gate_flops, 2 * size),
         Operation("multiply", lambda: torch.mul(x, gate, out=out), one, 3 * size),
         Operation("add residual", lambda: torch.add(x, residual, out=out), one, 3 * size),
     ]
