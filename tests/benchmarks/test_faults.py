@@ -1,0 +1,189 @@
+from functools import partial
+
+import pytest
+
+MS = 1_000_000
+
+
+def finding(name, low=0, high=0, severity="warning", **more):
+    saving = {"low": low, "high": high}
+    return {
+        "id": name,
+        "severity": severity,
+        "title": f"{name} it is",
+        "advice": "Change it.",
+        "saving_ns": saving,
+        "confidence": 0.9,
+        **more,
+    }
+
+
+@pytest.fixture
+def judged(fault_suite):
+    """Return a function that judges findings of a cause whose fix saves 4 ms of 10 ms."""
+    from causes import CAUSES
+    from score import judge
+
+    def judged(name, *said):
+        return judge(
+            CAUSES[name],
+            wanted_frac=0.4,
+            knob=1.0,
+            said=said,
+            faulty_ns=[10 * MS, 11 * MS, 10 * MS],
+            fixed_ns=[6 * MS, 7 * MS, 5 * MS],
+        )
+
+    return judged
+
+
+def test_the_suite_has_the_causes_and_controls_it_promises(fault_suite):
+    from causes import CAUSES
+    from controls import CONTROLS
+
+    assert len(CAUSES) >= 20
+    assert len(CONTROLS) == 10
+    assert all(cause.name == name for name, cause in CAUSES.items())
+    assert not set(CAUSES) & set(CONTROLS)
+
+
+def test_every_cause_gives_a_faulty_and_a_fixed_run_of_equal_length(fault_suite):
+    from causes import CAUSES
+
+    for cause in CAUSES.values():
+        faulty, fixed = cause.faulty(cause.guess), cause.fixed(cause.guess)
+        assert faulty.timed_steps == fixed.timed_steps
+        assert faulty.epoch_steps == fixed.epoch_steps
+
+
+def test_the_right_finding_first_with_the_saving_inside(judged):
+    verdict = judged("slow_callback", finding("slow-callback", 3 * MS, 5 * MS), finding("other"))
+
+    assert verdict.first
+    assert verdict.saved_ns == 4 * MS
+    assert verdict.inside is True
+    assert verdict.middle_error_frac == 0
+
+
+def test_the_right_finding_second_is_not_first(judged):
+    verdict = judged("slow_callback", finding("data-wait"), finding("slow-callback", 0, 1 * MS))
+
+    assert not verdict.first
+    assert verdict.rank == 1
+    assert verdict.inside is False
+
+
+def test_another_rightful_name_of_the_cause_is_accepted(judged):
+    assert judged("python_loop", finding("host-bound", 0, MS)).first
+
+
+def test_silence_is_neither_right_nor_a_prediction(judged):
+    verdict = judged("slow_callback")
+
+    assert (verdict.first, verdict.rank, verdict.inside) == (False, None, None)
+
+
+def test_the_right_name_with_advice_that_makes_it_worse_is_not_right(judged):
+    more = finding("data-wait", 0, MS, change="DataLoader(..., num_workers=8)")
+    none = finding("data-wait", 0, MS, change="DataLoader(..., num_workers=0)")
+
+    assert not judged("too_many_workers", more).first
+    assert judged("too_many_workers", none).first
+
+
+def test_a_proposed_number_of_workers_is_the_fix_that_gets_measured(fault_suite):
+    from causes import CAUSES
+
+    cause = CAUSES["slow_getitem"]
+    proposed = cause.remedy({"change": "DataLoader(..., num_workers=2)"}, 10.0)
+
+    assert proposed.loader["num_workers"] == 2
+    assert cause.remedy({"change": None}, 10.0).loader == {}
+    assert cause.remedy(None, 10.0).dataset.func is cause.fixed(10.0).dataset.func
+
+
+def test_only_warnings_and_worse_count_as_false_alarms(fault_suite):
+    from score import false_alarms
+
+    said = [finding("unused-vram", severity="info"), finding("data-wait", severity="critical")]
+
+    assert false_alarms(said) == ["data-wait"]
+
+
+def test_the_summary_counts_what_the_suite_is_judged_by(judged, fault_suite):
+    from score import summary
+    from table import markdown
+
+    right = judged("slow_callback", finding("slow-callback", 3 * MS, 5 * MS))
+    off = judged("slow_callback", finding("slow-callback", 8 * MS, 9 * MS))
+    controls = {"clean": [], "noisy": [finding("data-wait")]}
+    totals = summary([right, off, judged("slow_callback")], controls)
+
+    assert totals == {
+        "case_count": 3,
+        "first_count": 2,
+        "named_count": 2,
+        "inside_count": 1,
+        "near_count": 1,
+        "control_count": 2,
+        "false_alarm_count": 1,
+    }
+    text = markdown([right, off], controls, totals)
+    assert (
+        "| slow_callback | 40% | 10.00 | slow-callback | yes | 3.00 to 5.00 | 4.00 | yes |" in text
+    )
+
+
+def test_calibration_finds_the_knob_of_a_cost_in_proportion(fault_suite):
+    from calibrate import calibrate
+    from cause import Cause
+    from workload import Setup
+
+    made = {}
+
+    def run(slow, knob):
+        setup = Setup()
+        made[id(setup)] = (setup, 10 * MS + slow * (50_000 + knob * 1_000))
+        return setup
+
+    cause = Cause(
+        name="made_up",
+        finding="host-bound",
+        fix="none",
+        faulty=partial(run, True),
+        fixed=partial(run, False),
+        knob="thousands of ns",
+        guess=10.0,
+        full_length=True,
+    )
+    found = calibrate(cause, 0.2, lambda setup: made[id(setup)][1], cause.guess)
+
+    assert found.frac == pytest.approx(0.2, rel=0.2)
+
+
+def test_calibration_gives_up_with_the_best_knob_where_the_least_costs_too_much(fault_suite):
+    from calibrate import calibrate
+    from cause import Cause
+    from workload import Setup
+
+    times = iter([10 * MS, 30 * MS] * 10)
+    cause = Cause(
+        name="made_up",
+        finding="host-bound",
+        fix="none",
+        faulty=lambda knob: Setup(),
+        fixed=lambda knob: Setup(),
+        knob="pieces",
+        guess=1,
+        whole=True,
+    )
+    found = calibrate(cause, 0.05, lambda setup: next(times), cause.guess)
+
+    assert (found.knob, found.frac) == (1.0, pytest.approx(2 / 3))
+
+
+def test_a_peer_is_credited_for_the_place_in_its_own_words(fault_suite):
+    from credit import credited
+
+    assert credited("data-wait", (), "INPUT-BOUND: Input wait is 54% of the typical step.")
+    assert not credited("frequent-validation", (), "COMPUTE-BOUND: backward is the largest phase.")
