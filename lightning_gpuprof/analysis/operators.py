@@ -92,18 +92,10 @@ def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
         of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
     )
     length = nesting.end_ns[rows] - host.start_ns[rows]
-    around = _outside_python(timeline, nesting, nesting.parent[rows])
+    around = nesting.parent[rows]
     inside = (around >= 0) & is_op[around]
     whole = summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
     return whole - summed(host.name[around[inside]], length[inside], names)
-
-
-def _outside_python(timeline: Timeline, nesting: Nesting, rows: Int32) -> Int32:
-    """Replace Python calls by what is around them: recording stacks must not change a figure."""
-    python = timeline.host.category == CATEGORY_ID["python_function"]
-    while (inside := (rows >= 0) & python[rows]).any():
-        rows = np.where(inside, nesting.parent[rows], rows)
-    return rows
 
 
 def _device_time(
