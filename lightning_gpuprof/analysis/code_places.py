@@ -8,7 +8,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.grouping import summed, used
 from lightning_gpuprof.analysis.launch_join import Launches
-from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.analysis.nesting import nest
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
 
 _FRAME = re.compile(r"^(?P<file>[^<].*)\((?P<line>\d+)\): (?P<function>.*)$")
@@ -62,7 +62,7 @@ class CodePlaces:
         return parse_frame(timeline.names[int(timeline.host.name[frame])]) if frame >= 0 else None
 
 
-def code_places(timeline: Timeline, nesting: Nesting) -> CodePlaces | None:
+def code_places(timeline: Timeline) -> CodePlaces | None:
     """Find frames and modules around all host work; None where no stacks were read."""
     host = timeline.host
     calls = host.category == CATEGORY_ID["python_function"]
@@ -75,6 +75,7 @@ def code_places(timeline: Timeline, nesting: Nesting) -> CodePlaces | None:
         is_own[name] = is_own_code(text)
         is_module[name] = text.startswith(_MODULE)
     rows = np.arange(len(host))
+    nesting = nest(host, python=True)
     frame = nesting.inherited(np.where(calls & is_own[host.name], rows, -1))
     module = nesting.inherited(np.where(calls & is_module[host.name], rows, -1))
     forward = nesting.inherited(_forward_rows(timeline))

@@ -14,6 +14,7 @@ ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "regi
 """From the most telling to the least; `region` is a named annotation outside any operator,
 `python` a thread on which nothing but a step was recorded."""
 BATCH_EVENTS = 1 << 17
+_PYTHON_CALL = CATEGORIES.index("python_function")
 _DATA_WAIT = re.compile(
     r"enumerate\(DataLoader\)|DataLoaderIter|train_dataloader_next|val_dataloader_next"
     r"|_next_data|DataPipe.*__next__|dataloader.*next",
@@ -34,8 +35,9 @@ def activity_within(
         thread: Index of the thread.
         windows: Disjoint and sorted; some may be empty.
     """
-    rows = np.flatnonzero(timeline.host.thread == thread)
-    starts = timeline.host.start_ns[rows]
+    host = timeline.host
+    rows = np.flatnonzero((host.thread == thread) & (host.category != _PYTHON_CALL))
+    starts = host.start_ns[rows]
     # In batches, for the memory's sake: a batch holds about so many events.
     low = np.searchsorted(starts, windows.start)
     high = np.searchsorted(starts, windows.end)
@@ -123,7 +125,7 @@ def activities(timeline: Timeline, nesting: Nesting) -> Int8:
     by_name = np.array([_of_name(name) for name in timeline.names] or [-1], dtype=np.int8)
     named: Int8 = by_name[host.name]
     own = np.where(named >= 0, named, own)
-    if (named == _DATA).any():
+    if (own == _DATA).any():
         inside = nesting.inherited(np.where(own == _DATA, _DATA, -1))
         own = np.where(inside == _DATA, _DATA, own).astype(np.int8)
     return own

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.traces.timeline import HostEvents, Int32, Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int32, Int64
 
 _CHUNK = 1 << 14
 _FOREVER = 1 << 63
@@ -58,8 +58,14 @@ class Nesting:
         return np.split(order, np.cumsum(np.bincount(self.depth))[:-1])
 
 
-def nest(host: HostEvents) -> Nesting:
+def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     """Find the parents of host events, thread by thread.
+
+    Args:
+        host: The events.
+        python: Nest Python calls among the others. Without, they stand apart: a region that
+            begins in one call (`__enter__`) and ends in another would be cut to the first, and
+            recording stacks would change other figures.
 
     >>> from lightning_gpuprof.traces.timeline import HostEvents, make_table
     >>> host = make_table(HostEvents, start_ns=[0, 1, 5], dur_ns=[9, 3, 1], thread=[0, 0, 0])
@@ -71,6 +77,8 @@ def nest(host: HostEvents) -> Nesting:
     depth = np.zeros(rows, dtype=np.int32)
     end = host.end_ns
     for part in rows_by_thread(host):
+        if not python:
+            part = part[host.category[part] != CATEGORY_ID["python_function"]]
         _nest_thread(part, host.start_ns[part], parent, depth, end)
     return Nesting(parent, depth, end)
 

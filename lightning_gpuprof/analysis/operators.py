@@ -24,7 +24,8 @@ class OperatorStats:
         count: Calls.
         total_ns: Host time, operators called inside included; a call inside one of the same
             name is not counted twice.
-        self_ns: Host time outside operators called inside; runtime calls count as its own.
+        self_ns: Host time outside the operators, regions and runtime calls inside, as torch's
+            own tables have it.
         device_total_ns: Device time of all that was launched inside; None on a trace
             without device events.
         device_self_ns: Device time of what was launched with no operator in between.
@@ -85,9 +86,11 @@ def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
 
 
 def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
-    """Return by name the time of operators less that of the operators and regions in them."""
+    """Return by name the time of operators less that of what is recorded right inside them."""
     host, names = timeline.host, len(timeline.names)
-    rows = np.flatnonzero(of_category(host, "cpu_op", "user_annotation"))
+    rows = np.flatnonzero(
+        of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
+    )
     length = nesting.end_ns[rows] - host.start_ns[rows]
     around = nesting.parent[rows]
     inside = (around >= 0) & is_op[around]

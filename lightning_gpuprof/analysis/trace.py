@@ -60,7 +60,7 @@ def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceA
     """
     nesting = nest(timeline.host)
     launches = join_launches(timeline)
-    places = code_places(timeline, nesting)
+    places = code_places(timeline)
     spans = device_spans(timeline)
     quality = trace_quality(timeline, launches)
     if window is not None:
@@ -74,7 +74,7 @@ def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceA
     if window is not None:
         timeline = within(timeline, launches, window)
         nesting, launches = nest(timeline.host), join_launches(timeline)
-        places = code_places(timeline, nesting)
+        places = code_places(timeline)
     return TraceAnalysis(
         window=window,
         devices=devices,

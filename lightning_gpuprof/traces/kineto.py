@@ -23,12 +23,14 @@ from lightning_gpuprof.traces.kineto_times import exact_ns
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
     DeviceEvents,
     DeviceInfo,
     Flows,
     HostEvents,
     MemoryEvents,
     SyncEvents,
+    Table,
     Timeline,
 )
 
@@ -124,15 +126,14 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     syncs = collector.syncs.table(SyncEvents)
     memory = collector.memory.table(MemoryEvents)
     flows = collector.flows.table(Flows)
-    tables = [t for t in (host, device, annotations, syncs, memory, flows) if len(t)]
+    tables: list[Table] = [t for t in (host, device, annotations, syncs, memory, flows) if len(t)]
     negative = 0
     for table in tables:
         negative += int((table.dur_ns < 0).sum())
         np.maximum(table.dur_ns, 0, out=table.dur_ns)
     if negative:
         warnings.append(f"{negative} events have a negative duration and count as 0 ns long.")
-    starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
-    origin = min(starts or [int(table.start_ns[0]) for table in tables], default=0)
+    origin = _origin(host, device, tables)
     for table in tables:
         np.subtract(table.start_ns, origin, out=table.start_ns)
     properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
@@ -156,6 +157,13 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
         metadata=header,
         warnings=tuple(warnings),
     )
+
+
+def _origin(host: HostEvents, device: DeviceEvents, tables: list[Table]) -> int:
+    """Return the first start of host or device work, the same whether stacks are read or not."""
+    calls = host.start_ns[host.category != CATEGORY_ID["python_function"]]
+    starts = [int(column[0]) for column in (calls, device.start_ns) if len(column)]
+    return min(starts or [int(table.start_ns[0]) for table in tables], default=0)
 
 
 def _devices(

@@ -42,7 +42,7 @@ DEVICE_KINDS = {
 }
 _PYTHON = (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)
 _FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
-_NO_ARGS = Args()
+_NO_ARGS = FullArgs()
 _OLD_DEVICE_PID = "CUDA functions"
 """The process that torch's own exporter of 2020 put kernels under; it wrote no `cat`."""
 

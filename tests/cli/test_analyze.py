@@ -1,0 +1,122 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A made-up trace and its known answers."""
+    path = tmp_path / "trace.json.gz"
+    return str(path), write_synthetic(path, SyntheticSpec(steps=3, devices=2, stack_depth=1))
+
+
+def test_json_holds_every_key_of_its_documentation(trace, capsys):
+    path, known = trace
+
+    assert main(["analyze", "--json", path]) == 0
+
+    document = json.loads(capsys.readouterr().out)
+    assert {
+        "schema_version", "source", "file", "device", "gpu", "gpus", "idle", "kernels", "operators",
+        "launches", "copies", "syncs", "gemm_frac", "steps", "roofline", "findings", "warnings",
+    } <= set(document)  # fmt: skip
+    assert document["gpu"]["span_ns"] == known.span_ns
+    assert document["gpu"]["busy_ns"] == known.busy_ns
+    assert document["device"] == {
+        "name": "NVIDIA A100-SXM4-80GB", "vendor": "nvidia", "count": 2,
+    }  # fmt: skip
+    assert sum(row["total_ns"] for row in document["idle"]) == document["gpu"]["idle_ns"]
+    assert len(document["gpus"]) == 2
+
+
+def test_the_text_starts_with_the_time_split_and_adds_up(trace, capsys):
+    path, _ = trace
+
+    assert main(["analyze", path]) == 0
+
+    text = capsys.readouterr().out
+    assert text.index("Device 0:") < text.index("idle because of") < text.index("Kernels by kind")
+    assert "host_data_wait" in text
+    assert "ProfilerStep#0" in text
+
+
+def test_several_files_give_a_list(trace, capsys):
+    path, _ = trace
+
+    assert main(["analyze", "--json", path, path]) == 0
+
+    assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [path, path]
+
+
+def test_a_step_and_the_steady_state_can_be_chosen(trace, capsys):
+    path, _ = trace
+
+    assert main(["analyze", "--json", "--step", "1", path]) == 0
+    step = json.loads(capsys.readouterr().out)
+    assert main(["analyze", "--json", "--steady", path]) == 0
+    steady = json.loads(capsys.readouterr().out)
+
+    assert step["window"]["name"] == "ProfilerStep#1"
+    assert len(step["steps"]) == 2  # one mark on each device's thread
+    assert steady["gpu"]["span_ns"] > step["gpu"]["span_ns"]
+
+
+def test_a_step_that_is_not_there_exits_with_what_there_is(trace, capsys):
+    path, _ = trace
+
+    assert main(["analyze", "--step", "99", path]) == 2
+    assert "ProfilerStep#0" in capsys.readouterr().err
+
+
+def test_stacks_are_read_when_asked_for(trace, capsys):
+    path, _ = trace
+
+    main(["analyze", "--json", "--stacks", path])
+
+    (line,) = json.loads(capsys.readouterr().out)["lines"]
+    assert line["where"]["file"] == "train.py"
+
+
+def test_a_file_of_no_known_kind_exits_with_a_message(tmp_path, capsys):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+
+    assert main(["analyze", str(path)]) == 2
+    assert "no kind that can be read" in capsys.readouterr().err
+
+
+def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
+    path = tmp_path / "cpu.json"
+    path.write_text(json.dumps({"traceEvents": [event]}))
+
+    main(["analyze", str(path)])
+    text = capsys.readouterr().out
+    main(["analyze", "--json", str(path)])
+    document = json.loads(capsys.readouterr().out)
+
+    assert "No device events" in text
+    assert (document["device"], document["gpu"], document["gemm_frac"]) == (None, None, None)
+    assert document["operators"][0]["self_ns"] == 5_000
+    assert document["operators"][0]["device_total_ns"] is None
+
+
+def test_the_command_imports_nothing_heavy(trace):
+    path, _ = trace
+    program = (
+        "import sys; from lightning_gpuprof.cli import main; "
+        f"main(['analyze', '--json', {path!r}]); "
+        "heavy = {'torch', 'lightning', 'pandas', 'plotly', 'rich', 'numpy.ma'} & set(sys.modules);"
+        "print(sorted(heavy), file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+
+    assert done.stderr.strip() == "[]"
