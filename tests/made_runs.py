@@ -32,6 +32,9 @@ from lightning_gpuprof.records.schema import (
     StepsWindow,
 )
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+from lightning_gpuprof.views.timeline_tiles import write_tiles
+from lightning_gpuprof.views.trace_payload import analyze_file
 
 MS = 1_000_000
 STARTED_UNIX_NS = 1_795_000_000 * 10**9
@@ -307,6 +310,37 @@ def gpu_run(
     )
 
 
+def traced_run(
+    folder: Path, source: Path | None = None, *, steps: int = 3, prepared: bool = True
+) -> Path:
+    """A run whose one cycle is a real trace file, or a generated one with known answers."""
+    name = trace_name(0, 0, 0)
+    target = Path(plugin_dir(str(folder)))
+    target.mkdir(parents=True, exist_ok=True)
+    trace = target / name
+    if source is None:
+        write_synthetic(trace, SyntheticSpec(steps=steps, stack_depth=3))
+    elif source.suffix == ".gz":
+        trace.write_bytes(source.read_bytes())
+    else:
+        trace.write_bytes(gzip.compress(source.read_bytes(), 1))
+    if prepared:
+        document = json.dumps(analyze_file(str(trace)))
+        (target / (name + ANALYSIS_SUFFIX)).write_text(document)
+        write_tiles(str(trace))
+    cycle = ProfilerCycle(
+        cycle=0,
+        first_step=4,
+        last_step=3 + steps,
+        trace_file=name,
+        trace_bytes=trace.stat().st_size,
+    )
+    device = Device(type="cuda", index=0, count=1)
+    return write_run(
+        folder, [run_start(device=device), cycle, *windows(200, DEMO_PHASES_MS), run_end(200)]
+    )
+
+
 def two_rank_run(folder: Path) -> Path:
     """Two ranks, the second of which waits for its data."""
     gpu_run(folder, rank=0, world_size=2)
@@ -368,6 +402,7 @@ def all_runs(root: Path) -> Path:
     demo_run(root / "char_lm" / "version_1", steps=5_000)
     gpu_run(root / "gpu")
     two_rank_run(root / "two_ranks")
+    traced_run(root / "traced")
     live_run(root / "live")
     killed_run(root / "killed")
     bare_run(root / "bare")

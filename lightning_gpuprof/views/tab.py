@@ -3,13 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
+from lightning_gpuprof.views.device_summary import device_view
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query
 from lightning_gpuprof.views.run_header import run_view
 from lightning_gpuprof.views.steps import steps_view
+from lightning_gpuprof.views.timeline import (
+    timeline_cut_view,
+    timeline_event_view,
+    timeline_search_view,
+    timeline_view,
+)
 from lightning_gpuprof.views.traces import operators_view, traces_view
 
-View = Callable[[LoadedRun, Query], dict[str, Any]]
+View = Callable[[LoadedRun, Query], dict[str, Any] | bytes]
+"""Bytes are columns for a browser's typed arrays."""
 
 
 def report_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -23,4 +31,9 @@ VIEWS: dict[str, View] = {
     "steps": steps_view,
     "traces": traces_view,
     "operators": operators_view,
+    "device": device_view,
+    "timeline": timeline_view,
+    "timeline_cut": timeline_cut_view,
+    "timeline_event": timeline_event_view,
+    "timeline_search": timeline_search_view,
 }

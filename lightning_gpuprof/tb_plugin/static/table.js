@@ -31,9 +31,10 @@ const FIRST_ROWS = 20;
  * @param {string} [spec.sort] Column first sorted by, largest first; as given where left out.
  * @param {(row: Row) => void} [spec.open] Makes each name a button that calls this.
  * @param {boolean} [spec.searchable]
+ * @param {number} [spec.first] Rows shown until all are asked for.
  */
 export function table(spec) {
-  const { columns, rows, state } = spec;
+  const { columns, rows, state, first = FIRST_ROWS } = spec;
   state.sort ??= spec.sort;
   const body = h("tbody");
   const heads = columns.map((column) => headCell(column, state, () => draw()));
@@ -52,11 +53,11 @@ export function table(spec) {
 
   function draw() {
     const shown = arrange(rows, columns, state);
-    const part = state.all ? shown : shown.slice(0, FIRST_ROWS);
+    const part = state.all ? shown : shown.slice(0, first);
     body.replaceChildren(...part.map((row) => line(row, columns, largest, spec.open)));
     heads.forEach((head, index) => markSort(head, columns[index], state));
-    more.hidden = shown.length <= FIRST_ROWS;
-    more.textContent = state.all ? `Show the first ${FIRST_ROWS}` : `Show all ${shown.length}`;
+    more.hidden = shown.length <= first;
+    more.textContent = state.all ? `Show the first ${first}` : `Show all ${shown.length}`;
     found.textContent = state.search ? `${shown.length} of ${rows.length} rows` : "";
   }
   draw();

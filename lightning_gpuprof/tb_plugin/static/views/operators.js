@@ -3,6 +3,7 @@
 import { card, h } from "../dom.js";
 import { count, duration, percent } from "../format.js";
 import { table } from "../table.js";
+import { absent, cyclePicker } from "./cycles.js";
 
 /** Columns by key, in order; those that no row has are left out. */
 const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
@@ -32,7 +33,7 @@ export const operators = {
       context.get("operators", { trace: context.state.trace }),
       context.get("traces"),
     ]);
-    const why = absent(payload.state);
+    const why = absent(payload);
     return h(
       "div",
       null,
@@ -43,37 +44,6 @@ export const operators = {
     );
   },
 };
-
-/** @param {string} state */
-function absent(state) {
-  if (state === "no-cycle") {
-    return "No profiler cycle has finished: this run has timers only. A cycle needs wait + warmup + active steps.";
-  }
-  if (state === "not-analysed") {
-    return "This cycle's trace is not analysed yet; that happens beside the training, within seconds to minutes.";
-  }
-  return null;
-}
-
-/**
- * @param {import("../app.js").Context} context
- * @param {any[]} cycles
- * @param {string} picked
- */
-export function cyclePicker(context, cycles, picked) {
-  const name = (/** @type {any} */ one) =>
-    `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
-  return h(
-    "label.picker",
-    null,
-    h("span", null, "Profiler cycle"),
-    h(
-      "select",
-      { onchange: (/** @type {any} */ event) => context.go({ trace: cycles[event.target.selectedIndex].trace_file }) },
-      cycles.map((one) => h("option", { selected: one.trace_file === picked }, name(one))),
-    ),
-  );
-}
 
 /**
  * @param {import("../app.js").Context} context

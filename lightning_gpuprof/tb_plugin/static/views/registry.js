@@ -3,6 +3,7 @@
 import { operators } from "./operators.js";
 import { overview } from "./overview.js";
 import { steps } from "./steps.js";
+import { timeline } from "./timeline.js";
 import { traces } from "./traces.js";
 
 /**
@@ -14,4 +15,4 @@ import { traces } from "./traces.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [overview, steps, operators, traces];
+export const VIEWS = [overview, steps, timeline, operators, traces];
