@@ -18,6 +18,7 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, trace_n
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
+    Advice,
     Column,
     Device,
     Loader,
@@ -283,16 +284,28 @@ def gpu_run(
         Phase.CALLBACKS: 0.2,
         Phase.OTHER: 0.2,
     }
-    memory = Memory(
+    memory = [
+        Memory(
+            step=step,
+            allocated_bytes=9 * 2**30,
+            reserved_bytes=12 * 2**30,
+            peak_allocated_bytes=(20 - 4 * (step < 100)) * 2**30,
+            peak_reserved_bytes=22 * 2**30,
+            total_bytes=80 * 2**30,
+            free_bytes=57 * 2**30,
+            samples=32,
+            phase_peak_bytes={"forward": 18 * 2**30, "backward": 20 * 2**30},
+            kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
+        )
+        for step in range(WINDOW - 1, steps, WINDOW)
+    ]
+    advice = Advice(
         step=steps - 1,
-        allocated_bytes=9 * 2**30,
-        reserved_bytes=12 * 2**30,
-        peak_allocated_bytes=20 * 2**30,
-        peak_reserved_bytes=22 * 2**30,
-        total_bytes=80 * 2**30,
-        free_bytes=57 * 2**30,
-        samples=32,
-        kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
+        batch_size=32,
+        suggested_batch_size=120,
+        low=100,
+        high=136,
+        details={"constant_bytes": 9 * 2**30, "per_sample_bytes": 11 * 2**30 // 32},
     )
     device = Device(
         type="cuda", name="NVIDIA H100 80GB HBM3", index=0, count=8, total_bytes=80 * 2**30
@@ -303,7 +316,8 @@ def gpu_run(
             run_start(rank=rank, world_size=world_size, device=device),
             cycle,
             *windows(steps, phases, seed=rank, extra=device_columns),
-            memory,
+            *memory,
+            advice,
             run_end(steps),
         ],
         rank=rank,

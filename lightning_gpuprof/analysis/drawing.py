@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lightning_gpuprof.analysis.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.idle import CAUSES, caused_gaps
 from lightning_gpuprof.analysis.kernel_category import CATEGORIES as KERNEL_KINDS
-from lightning_gpuprof.analysis.kernel_category import categorize_all
+from lightning_gpuprof.analysis.kernel_category import categorize
 from lightning_gpuprof.analysis.launch_join import Launches, join_launches
 from lightning_gpuprof.analysis.nesting import Nesting, nest
 from lightning_gpuprof.analysis.time_split import device_spans
@@ -127,9 +127,9 @@ def make_drawing(timeline: Timeline) -> Drawing:
     event_of = np.full(host_rows + len(timeline.device), -1, dtype=np.int64)
     event_of[row[row >= 0]] = np.flatnonzero(row >= 0)
     none = np.full(len(timeline.device), -1, dtype=np.int64)
-    outer = np.concatenate((nesting.parent, none))
-    other = np.concatenate((_first_launched(launches, host_rows), launches.call))
-    arguments = np.concatenate((timeline.host.arguments.astype(np.int64), none))
+    outer: Int64 = np.concatenate((nesting.parent, none))
+    other: Int64 = np.concatenate((_first_launched(launches, host_rows), launches.call))
+    arguments: Int64 = np.concatenate((timeline.host.arguments.astype(np.int64), none))
     start, dur = _joined(layers, "start_ns")[order], _joined(layers, "dur_ns")[order]
     lane_count = sum(group.lanes for group in groups)
     return Drawing(
@@ -233,7 +233,8 @@ def _idle_layer(timeline: Timeline, nesting: Nesting, launches: Launches) -> Ite
 
 
 def _depths(start: Int64, dur: Int64, group: Int64) -> Int64:
-    return nest(make_table(HostEvents, start_ns=start, dur_ns=dur, thread=group)).depth
+    table = make_table(HostEvents, start_ns=start, dur_ns=dur, thread=group)
+    return nest(table).depth.astype(np.int64)
 
 
 def _host_kinds(timeline: Timeline) -> Int64:
@@ -254,11 +255,10 @@ def _host_kinds(timeline: Timeline) -> Int64:
 
 def _device_kinds(timeline: Timeline) -> Int64:
     device = timeline.device
-    categories = categorize_all(timeline.names, np.unique(device.name).tolist())
     by_name = np.full(len(timeline.names), KIND_ID["kernel_other"], dtype=np.int64)
-    for index, category in categories.items():
-        by_name[index] = KIND_ID[f"kernel_{category}"]
-    kinds: Int64 = by_name[device.name]
+    for index in np.unique(device.name).tolist():
+        by_name[index] = KIND_ID[f"kernel_{categorize(timeline.names[index])}"]
+    kinds = by_name[device.name].astype(np.int64)
     kinds[device.category == CATEGORY_ID["gpu_memcpy"]] = KIND_ID["memcpy"]
     kinds[device.category == CATEGORY_ID["gpu_memset"]] = KIND_ID["memset"]
     return kinds

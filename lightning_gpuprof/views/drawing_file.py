@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.analysis.drawing import Drawing, LaneGroup
+from lightning_gpuprof.analysis.drawing import KINDS, Drawing, LaneGroup
 from lightning_gpuprof.traces.timeline import Int64, MemoryEvents
 
 LAYOUT = 1
@@ -44,6 +44,7 @@ def pack(drawing: Drawing, argument_texts: Sequence[str]) -> bytes:
         described.append([name, dtype, delta, len(bodies[-1])])
     head = {
         "layout": LAYOUT,
+        "kinds": KINDS,
         "span": drawing.span,
         "names": list(drawing.names),
         "groups": [asdict(group) for group in drawing.groups],
@@ -64,6 +65,8 @@ def unpack(content: bytes) -> tuple[Drawing, tuple[str, ...]]:
         head = msgspec.json.decode(line)
         if head["layout"] != LAYOUT:
             raise DrawingFileError(f"of layout {head['layout']}, not {LAYOUT}")
+        if tuple(head["kinds"]) != KINDS:
+            raise DrawingFileError("made by a version that knew other kinds of events")
         columns = _columns(head["columns"], memoryview(body))
         memory = {f.name: columns.pop(f"memory.{f.name}") for f in fields(MemoryEvents)}
         drawing = Drawing(

@@ -5,6 +5,7 @@ from typing import Any
 
 from lightning_gpuprof.views.device_summary import device_view
 from lightning_gpuprof.views.loaded_run import LoadedRun
+from lightning_gpuprof.views.memory import memory_view
 from lightning_gpuprof.views.query import Query
 from lightning_gpuprof.views.run_header import run_view
 from lightning_gpuprof.views.steps import steps_view
@@ -31,6 +32,7 @@ VIEWS: dict[str, View] = {
     "steps": steps_view,
     "traces": traces_view,
     "operators": operators_view,
+    "memory": memory_view,
     "device": device_view,
     "timeline": timeline_view,
     "timeline_cut": timeline_cut_view,

@@ -28,6 +28,7 @@ const KINDS = {
   idle_host_allocator: ["Device allocation", "#b8741a"],
   idle_host_launch_call: ["Launch call", "#53a39b"],
   idle_host_operator: ["Operator on the host", "#6d97f3"],
+  idle_host_region: ["Inside an annotation", "#8f86e8"],
   idle_host_python: ["Python, or nothing recorded", "#98a1ad"],
   idle_launch_latency: ["Launch latency", "#62b8d6"],
   idle_kernel_gap: ["Between queued kernels", "#c3cad6"],

@@ -85,7 +85,7 @@ function causes(summary, open) {
       table({
         label: "Longest gaps",
         columns: [
-          { key: "cause", label: "Longest gaps", text: true, format: (cause) => kindLabel(`idle_${cause}`) },
+          { key: "cause", label: "Longest gaps", text: true, plain: true, format: (cause) => kindLabel(`idle_${cause}`) },
           { key: "next_name", label: "Ended by", text: true, format: (name) => shorten(name ?? "–", 60) },
           { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
           { key: "dur_ns", label: "Time", format: duration, bar: true },
@@ -110,17 +110,22 @@ function syncs(summary, open) {
       label: "Host syncs",
       columns: /** @type {import("../table.js").Column[]} */ ([
         { key: "name", label: "Call", text: true, format: (name) => shorten(name, 40) },
-        { key: "line", label: "Line", text: true, format: (line) => shorten(line ?? "no stack", 60) },
+        { key: "where", label: "Line", text: true, format: place },
         { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
         { key: "region", label: "In", text: true, format: (name) => shorten(name ?? "–", 40) },
         { key: "blocked_ns", label: "Blocked", format: duration, bar: true },
-      ]).filter((column) => column.key !== "line" || summary.syncs.some((/** @type {any} */ one) => one.line)),
+      ]).filter((column) => column.key !== "where" || summary.syncs.some((/** @type {any} */ one) => one.where)),
       rows: summary.syncs,
       state: {},
       first: 8,
       open,
     }),
   );
+}
+
+/** A source line as text. @param {any} where */
+export function place(where) {
+  return where ? shorten(`${where.file}:${where.line} ${where.function ?? ""}`, 80) : "–";
 }
 
 /** @param {any[]} rows */

@@ -1,7 +1,9 @@
 // The views in the order of their tabs.
 
+import { memory } from "./memory.js";
 import { operators } from "./operators.js";
 import { overview } from "./overview.js";
+import { ranks } from "./ranks.js";
 import { steps } from "./steps.js";
 import { timeline } from "./timeline.js";
 import { traces } from "./traces.js";
@@ -15,4 +17,4 @@ import { traces } from "./traces.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [overview, steps, timeline, operators, traces];
+export const VIEWS = [overview, steps, timeline, operators, memory, ranks, traces];

@@ -228,7 +228,7 @@ function results(answer, text, pick) {
         label: "Events found",
         columns: [
           { key: "name", label: "Name", text: true },
-          { key: "kind", label: "Kind", text: true, format: (kind) => kindLabel(kind) },
+          { key: "kind", label: "Kind", text: true, plain: true, format: (kind) => kindLabel(kind) },
           { key: "start_ns", label: "Starts at", format: duration },
           { key: "dur_ns", label: "Takes", format: duration, bar: true },
         ],
