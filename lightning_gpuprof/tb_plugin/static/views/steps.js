@@ -113,7 +113,7 @@ function percentiles(found) {
     ["Slowest", found.max_ns],
   ];
   const largest = Math.max(...rows.map(([, ns]) => ns ?? 0), 1);
-  const apart = found.apart.map((/** @type {any} */ one) => [one, flagLabel(one.kind ?? one.flag ?? one.name)]);
+  const apart = found.apart.map((/** @type {any} */ one) => [one, flagLabel(one.reason)]);
   return card(
     "Step times",
     `Of ${count(found.basis_count)} ${found.basis === "steady" ? "steady " : ""}steps; scatter ${percent(found.jitter_frac)} of the median.`,
