@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lightning_gpuprof.analysis.call_tree import CallTree
 from lightning_gpuprof.analysis.drawing import KINDS, Drawing, LaneGroup
 from lightning_gpuprof.traces.timeline import Int64, MemoryEvents
 
@@ -33,10 +34,11 @@ class DrawingFileError(ValueError):
     """Not a file of this layout, or not whole."""
 
 
-def pack(drawing: Drawing, argument_texts: Sequence[str]) -> bytes:
-    """Return a drawing as a file's content."""
+def pack(drawing: Drawing, argument_texts: Sequence[str], tree: CallTree) -> bytes:
+    """Return a drawing and what is summed up of it as a file's content."""
     columns = {name: getattr(drawing, name) for name in _EVENT_COLUMNS}
     columns |= {f"memory.{f.name}": getattr(drawing.memory, f.name) for f in fields(MemoryEvents)}
+    columns |= {f"tree.{f.name}": getattr(tree, f.name) for f in fields(CallTree)}
     described, bodies = [], []
     for name, values in columns.items():
         dtype, delta, raw = _small(values.astype(np.int64))
@@ -54,8 +56,8 @@ def pack(drawing: Drawing, argument_texts: Sequence[str]) -> bytes:
     return msgspec.json.encode(head) + b"\n" + b"".join(bodies)
 
 
-def unpack(content: bytes) -> tuple[Drawing, tuple[str, ...]]:
-    """Return the drawing and the texts of its operator arguments.
+def unpack(content: bytes) -> tuple[Drawing, tuple[str, ...], CallTree]:
+    """Return the drawing, the texts of its operator arguments and its call tree.
 
     Raises:
         DrawingFileError: The content is of another layout, or torn.
@@ -69,6 +71,7 @@ def unpack(content: bytes) -> tuple[Drawing, tuple[str, ...]]:
             raise DrawingFileError("made by a version that knew other kinds of events")
         columns = _columns(head["columns"], memoryview(body))
         memory = {f.name: columns.pop(f"memory.{f.name}") for f in fields(MemoryEvents)}
+        tree = CallTree(**{f.name: columns.pop(f"tree.{f.name}") for f in fields(CallTree)})
         drawing = Drawing(
             span=tuple(head["span"]),
             names=head["names"],
@@ -76,7 +79,7 @@ def unpack(content: bytes) -> tuple[Drawing, tuple[str, ...]]:
             memory=MemoryEvents(**memory),  # type: ignore[arg-type]
             **columns,
         )
-        return drawing, tuple(head["arguments"])
+        return drawing, tuple(head["arguments"]), tree
     except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, IndexError) as error:
         raise DrawingFileError(f"no whole drawing: {error}") from error
 

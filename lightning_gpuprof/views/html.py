@@ -82,7 +82,7 @@ def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, s
         for name in ("run", "report", "steps"):
             yield name, {"rank": str(rank)}, {"buckets": str(RANK_STEP_BUCKETS)}
     for _, cycle in run.cycles()[-MAX_TRACES:]:
-        for name in ("operators", "timeline"):
+        for name in ("operators", "device", "calls", "roofline", "timeline"):
             yield name, {"trace": cycle.trace_file}, {}
         columns = {"columns": str(TIMELINE_COLUMNS)}
         yield "timeline_cut", {"trace": cycle.trace_file}, columns

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightning_gpuprof.analysis.call_tree import CallTree
 from lightning_gpuprof.analysis.drawing import Drawing
 from lightning_gpuprof.analysis.drawing_cut import DrawingCutter
 
@@ -13,14 +14,16 @@ MEMORY_POINTS = 2_000
 
 
 class LoadedDrawing:
-    """One drawing and its operator arguments.
+    """One drawing with its operator arguments and call tree.
 
     Args:
         drawing: The drawing.
         arguments: Text of each operator argument entry.
+        tree: Who called what.
     """
 
-    def __init__(self, drawing: Drawing, arguments: tuple[str, ...]) -> None:
+    def __init__(self, drawing: Drawing, arguments: tuple[str, ...], tree: CallTree) -> None:
+        self.tree = tree
         self.drawing = drawing
         self.cutter = DrawingCutter(drawing)
         self._arguments = arguments

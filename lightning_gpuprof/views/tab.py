@@ -7,9 +7,11 @@ from lightning_gpuprof.views.device_summary import device_view
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.memory import memory_view
 from lightning_gpuprof.views.query import Query
+from lightning_gpuprof.views.roofline import roofline_view
 from lightning_gpuprof.views.run_header import run_view
 from lightning_gpuprof.views.steps import steps_view
 from lightning_gpuprof.views.timeline import (
+    call_tree_view,
     timeline_cut_view,
     timeline_event_view,
     timeline_search_view,
@@ -34,6 +36,8 @@ VIEWS: dict[str, View] = {
     "operators": operators_view,
     "memory": memory_view,
     "device": device_view,
+    "roofline": roofline_view,
+    "calls": call_tree_view,
     "timeline": timeline_view,
     "timeline_cut": timeline_cut_view,
     "timeline_event": timeline_event_view,

@@ -47,6 +47,29 @@ def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     }
 
 
+def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return who called what in a cycle, as columns with a parent index.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+    loaded = None if wanted is None else _load(run, wanted)
+    if loaded is None:
+        return {"trace": wanted, "state": "no-cycle" if wanted is None else "not-prepared"}
+    tree, names = loaded.tree, loaded.drawing.names
+    return {
+        "trace": wanted,
+        "state": "prepared",
+        "name": [names[i][:NAME_LENGTH] for i in tree.name.tolist()],
+        "kind": [KINDS[i] for i in tree.kind.tolist()],
+        "parent": tree.parent.tolist(),
+        "count": tree.count.tolist(),
+        "host_ns": tree.host_ns.tolist(),
+        "device_ns": tree.device_ns.tolist(),
+    }
+
+
 def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
     """Return the blocks that a range of time shows, in columns; http_api.md has the layout.
 

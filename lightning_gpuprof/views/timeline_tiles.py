@@ -6,6 +6,7 @@
 import os
 import sys
 
+from lightning_gpuprof.analysis.call_tree import call_tree
 from lightning_gpuprof.analysis.drawing import make_drawing
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.files import DRAWING_SUFFIX
@@ -29,7 +30,7 @@ def write_tiles(trace_path: str) -> str:
     path = trace_path + DRAWING_SUFFIX
     part = f"{path}.{os.getpid()}.part"
     with open(part, "wb") as file:
-        file.write(pack(drawing, texts))
+        file.write(pack(drawing, texts, call_tree(drawing)))
     # It takes its name only when it is whole, so that no reader ever sees half of it.
     os.replace(part, path)
     return path

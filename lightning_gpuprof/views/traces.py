@@ -48,6 +48,8 @@ def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "state": "analysed",
         "operators": analysis.get("operators", [])[:MAX_ROWS],
         "kernels": analysis.get("kernels", [])[:MAX_ROWS],
+        "modules": analysis.get("modules", [])[:MAX_ROWS],
+        "lines": analysis.get("lines", [])[:MAX_ROWS],
         "warnings": analysis.get("warnings", []),
     }
 

@@ -8,6 +8,7 @@ from lightning_gpuprof.views.drawing_file import DrawingFileError, pack, unpack
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError
 from lightning_gpuprof.views.timeline import (
+    call_tree_view,
     timeline_cut_view,
     timeline_event_view,
     timeline_search_view,
@@ -43,7 +44,8 @@ def test_a_prepared_cycle_tells_its_lanes(run):
 def test_a_drawing_comes_back_from_its_file_as_it_was(run):
     timeline_view(run, Query({}))
     (loaded,) = run.drawings.values()
-    again, texts = unpack(pack(loaded.drawing, ["float[2]"]))
+    again, texts, tree = unpack(pack(loaded.drawing, ["float[2]"], loaded.tree))
+    assert tree.host_ns.tolist() == loaded.tree.host_ns.tolist()
     assert texts == ("float[2]",)
     assert again.groups == loaded.drawing.groups
     for column in ("start_ns", "dur_ns", "name", "parent", "partner", "lane_first"):
@@ -53,7 +55,8 @@ def test_a_drawing_comes_back_from_its_file_as_it_was(run):
 @pytest.mark.parametrize("cut", [0, 10, 200, -50])
 def test_a_torn_file_is_no_drawing(run, cut):
     timeline_view(run, Query({}))
-    content = pack(next(iter(run.drawings.values())).drawing, [])
+    loaded = next(iter(run.drawings.values()))
+    content = pack(loaded.drawing, [], loaded.tree)
     with pytest.raises(DrawingFileError):
         unpack(content[:cut])
 
@@ -70,6 +73,31 @@ def test_a_cut_is_columns_behind_a_head(run):
     assert sum(head["counts"]) == head["blocks"]
     named = {str(name) for name in columns["name"].tolist() if name >= 0}
     assert named == set(head["names"])
+
+
+def test_the_call_tree_sums_up_host_and_device_time(run):
+    calls = call_tree_view(run, Query({}))
+    top = [i for i, parent in enumerate(calls["parent"]) if parent < 0]
+    streams = [g for g in timeline_view(run, Query({}))["groups"] if g["kind"] == "stream"]
+    assert streams
+    (loaded,) = run.drawings.values()
+    kernels = loaded.drawing.partner[
+        np.concatenate(
+            [np.arange(*loaded.drawing.lane_first[[g["first"], g["first"] + 1]]) for g in streams]
+        )
+    ]
+    assert (kernels >= 0).all()
+    busy = sum(
+        int(
+            loaded.drawing.dur_ns[
+                slice(*loaded.drawing.lane_first[[g["first"], g["first"] + 1]])
+            ].sum()
+        )
+        for g in streams
+    )
+    assert sum(calls["device_ns"][i] for i in top) == busy
+    assert all(parent < i for i, parent in enumerate(calls["parent"]))
+    assert calls["count"][calls["name"].index("ProfilerStep#0")] == 3
 
 
 def test_only_the_asked_groups_are_cut(run):
