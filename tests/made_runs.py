@@ -18,6 +18,7 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, trace_n
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
+    Advice,
     Column,
     Device,
     Loader,
@@ -32,6 +33,9 @@ from lightning_gpuprof.records.schema import (
     StepsWindow,
 )
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+from lightning_gpuprof.views.timeline_tiles import write_tiles
+from lightning_gpuprof.views.trace_payload import analyze_file
 
 MS = 1_000_000
 STARTED_UNIX_NS = 1_795_000_000 * 10**9
@@ -280,16 +284,28 @@ def gpu_run(
         Phase.CALLBACKS: 0.2,
         Phase.OTHER: 0.2,
     }
-    memory = Memory(
+    memory = [
+        Memory(
+            step=step,
+            allocated_bytes=9 * 2**30,
+            reserved_bytes=12 * 2**30,
+            peak_allocated_bytes=(20 - 4 * (step < 100)) * 2**30,
+            peak_reserved_bytes=22 * 2**30,
+            total_bytes=80 * 2**30,
+            free_bytes=57 * 2**30,
+            samples=32,
+            phase_peak_bytes={"forward": 18 * 2**30, "backward": 20 * 2**30},
+            kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
+        )
+        for step in range(WINDOW - 1, steps, WINDOW)
+    ]
+    advice = Advice(
         step=steps - 1,
-        allocated_bytes=9 * 2**30,
-        reserved_bytes=12 * 2**30,
-        peak_allocated_bytes=20 * 2**30,
-        peak_reserved_bytes=22 * 2**30,
-        total_bytes=80 * 2**30,
-        free_bytes=57 * 2**30,
-        samples=32,
-        kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
+        batch_size=32,
+        suggested_batch_size=120,
+        low=100,
+        high=136,
+        details={"constant_bytes": 9 * 2**30, "per_sample_bytes": 11 * 2**30 // 32},
     )
     device = Device(
         type="cuda", name="NVIDIA H100 80GB HBM3", index=0, count=8, total_bytes=80 * 2**30
@@ -300,10 +316,42 @@ def gpu_run(
             run_start(rank=rank, world_size=world_size, device=device),
             cycle,
             *windows(steps, phases, seed=rank, extra=device_columns),
-            memory,
+            *memory,
+            advice,
             run_end(steps),
         ],
         rank=rank,
+    )
+
+
+def traced_run(
+    folder: Path, source: Path | None = None, *, steps: int = 3, prepared: bool = True
+) -> Path:
+    """A run whose one cycle is a real trace file, or a generated one with known answers."""
+    name = trace_name(0, 0, 0)
+    target = Path(plugin_dir(str(folder)))
+    target.mkdir(parents=True, exist_ok=True)
+    trace = target / name
+    if source is None:
+        write_synthetic(trace, SyntheticSpec(steps=steps, stack_depth=3))
+    elif source.suffix == ".gz":
+        trace.write_bytes(source.read_bytes())
+    else:
+        trace.write_bytes(gzip.compress(source.read_bytes(), 1))
+    if prepared:
+        document = json.dumps(analyze_file(str(trace)))
+        (target / (name + ANALYSIS_SUFFIX)).write_text(document)
+        write_tiles(str(trace))
+    cycle = ProfilerCycle(
+        cycle=0,
+        first_step=4,
+        last_step=3 + steps,
+        trace_file=name,
+        trace_bytes=trace.stat().st_size,
+    )
+    device = Device(type="cuda", index=0, count=1)
+    return write_run(
+        folder, [run_start(device=device), cycle, *windows(200, DEMO_PHASES_MS), run_end(200)]
     )
 
 
@@ -368,6 +416,7 @@ def all_runs(root: Path) -> Path:
     demo_run(root / "char_lm" / "version_1", steps=5_000)
     gpu_run(root / "gpu")
     two_rank_run(root / "two_ranks")
+    traced_run(root / "traced")
     live_run(root / "live")
     killed_run(root / "killed")
     bare_run(root / "bare")

@@ -103,6 +103,30 @@ def idle_causes(
     )
 
 
+@dataclass(frozen=True)
+class CausedGaps:
+    """Every gap in order: its largest cause (in `CAUSES`), and the row that ended it or -1."""
+
+    spans: Spans
+    cause: Int64
+    next_row: Int64
+
+
+def caused_gaps(
+    timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
+) -> CausedGaps:
+    """Return each gap of a device with its largest cause, to be drawn one by one."""
+    between = complement(spans.busy, spans.start_ns, spans.end_ns)
+    if not len(between):
+        none = np.zeros(0, dtype=np.int64)
+        return CausedGaps(between, none, none)
+    device = timeline.device
+    rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
+    following = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], between.end)]
+    parts = _parts(timeline, between, _Launched(timeline, launches, rows, following), nesting)
+    return CausedGaps(between, parts.argmax(axis=0), following)
+
+
 class _Launched:
     """For each gap, the launching call of the event that ends it."""
 

@@ -13,8 +13,10 @@ from typing_extensions import override
 from werkzeug import Request, Response
 
 from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.records.files import LOCAL
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.gfile import file_system_for
+from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
 from lightning_gpuprof.tb_plugin.static_files import plotly_gzip, read_static
@@ -45,6 +47,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             functools.partial(marked_runs, context.data_provider, NAME),
         )
         self._runs = RunCache()
+        self._preparer = Preparer()
 
     @override
     def get_plugin_apps(self) -> dict[str, App]:
@@ -114,7 +117,13 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         return _json(request, listed)
 
     def _view(self, view: View, request: Request) -> Response:
-        return _json(request, view(self._run(request), Query(request.args)))
+        run = self._run(request)
+        payload = view(run, Query(request.args))
+        if isinstance(payload, bytes):
+            return _respond(request, payload, "application/octet-stream")
+        if payload.get("state") == "not-prepared" and run.fs is LOCAL:
+            payload |= self._preparer.state(run.trace_path(payload["trace"]))
+        return _json(request, payload)
 
     def _trace(self, request: Request) -> Response:
         run = self._run(request)

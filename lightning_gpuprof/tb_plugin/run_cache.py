@@ -4,11 +4,19 @@ import os
 import threading
 from collections import OrderedDict
 
-from lightning_gpuprof.records.files import FileSystem, plugin_dir
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    DRAWING_SUFFIX,
+    TRACE_SUFFIX,
+    FileSystem,
+    plugin_dir,
+)
 from lightning_gpuprof.views.loaded_run import LoadedRun
 
 KEPT = 4
 """Two runs compared, and the two before them; a million steps take some 150 MB."""
+KINDS = (".jsonl", TRACE_SUFFIX, ANALYSIS_SUFFIX, DRAWING_SUFFIX)
+"""Whole files; those that are only being written have other names."""
 
 
 class RunCache:
@@ -38,4 +46,5 @@ class RunCache:
 
 def _fingerprint(path: str, fs: FileSystem) -> tuple[tuple[str, int], ...]:
     folder = plugin_dir(path)
-    return tuple((name, fs.size(os.path.join(folder, name))) for name in fs.listdir(folder))
+    names = [name for name in fs.listdir(folder) if name.endswith(KINDS)]
+    return tuple((name, fs.size(os.path.join(folder, name))) for name in names)

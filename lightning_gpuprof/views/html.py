@@ -26,6 +26,7 @@ MAX_RANKS = 16
 MAX_TRACES = 4
 """More would make the file grow past what mail takes; the tab has all of them."""
 STEP_BUCKETS = 1000
+TIMELINE_COLUMNS = 3000
 RANK_STEP_BUCKETS = 200
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
@@ -76,19 +77,25 @@ def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, s
     """Yield (view, parameters, parameters that the page does not name) of what it can ask for."""
     ranks = [rank for rank, records in run.ranks.items() if records.sessions]
     for name in VIEWS:
-        yield name, {}, {"buckets": str(STEP_BUCKETS)}
+        yield name, {}, {"buckets": str(STEP_BUCKETS), "columns": str(TIMELINE_COLUMNS)}
     for rank in ranks[:MAX_RANKS] if len(ranks) > 1 else ():
         for name in ("run", "report", "steps"):
             yield name, {"rank": str(rank)}, {"buckets": str(RANK_STEP_BUCKETS)}
     for _, cycle in run.cycles()[-MAX_TRACES:]:
-        yield "operators", {"trace": cycle.trace_file}, {}
+        for name in ("operators", "device", "calls", "roofline", "timeline"):
+            yield name, {"trace": cycle.trace_file}, {}
+        columns = {"columns": str(TIMELINE_COLUMNS)}
+        yield "timeline_cut", {"trace": cycle.trace_file}, columns
 
 
 def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
     try:
-        return VIEWS[name](run, Query(params))
+        payload = VIEWS[name](run, Query(params))
     except GpuProfError as error:
         return {"error": str(error)}
+    if isinstance(payload, bytes):
+        return {"base64": base64.b64encode(payload).decode()}
+    return payload
 
 
 def _keep_one_session(header: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.views.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.query import Query, QueryError
 from lightning_gpuprof.views.report import load_report
 
@@ -30,6 +31,8 @@ class LoadedRun:
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)
         self._reports: dict[int | None, dict[str, Any]] = {}
+        self.drawings: dict[str, LoadedDrawing] = {}
+        """By trace file, those asked for so far."""
 
     @cached_property
     def ranks(self) -> dict[int, RankRecords]:

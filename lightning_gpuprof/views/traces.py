@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from lightning_gpuprof.records.files import TRACE_SUFFIX
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError
 
@@ -37,11 +37,9 @@ def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     Raises:
         QueryError: The run has no such cycle.
     """
-    wanted = query.text("trace") or _latest(run)
+    wanted = pick_cycle(run, query, ANALYSIS_SUFFIX)
     if wanted is None:
         return {"trace": None, "state": "no-cycle", "operators": [], "kernels": []}
-    if wanted not in {cycle.trace_file for _, cycle in run.cycles()}:
-        raise QueryError(f"{run.name} has no trace file {wanted[:80]!r}.")
     analysis = run.analysis(wanted)
     if analysis is None:
         return {"trace": wanted, "state": "not-analysed", "operators": [], "kernels": []}
@@ -50,18 +48,35 @@ def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "state": "analysed",
         "operators": analysis.get("operators", [])[:MAX_ROWS],
         "kernels": analysis.get("kernels", [])[:MAX_ROWS],
+        "modules": analysis.get("modules", [])[:MAX_ROWS],
+        "lines": analysis.get("lines", [])[:MAX_ROWS],
         "warnings": analysis.get("warnings", []),
     }
 
 
-def _latest(run: LoadedRun) -> str | None:
-    """Return the trace of the first rank's last cycle that is analysed, or its last."""
+def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
+    """Return the trace file that a request names by `trace`, None where no cycle has finished.
+
+    The default is the last one of the first rank (or of the asked `rank`) that has a file with
+    `suffix` beside it, else its last one.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
     cycles = run.cycles()
+    if wanted := query.text("trace"):
+        if wanted not in {cycle.trace_file for _, cycle in cycles}:
+            raise QueryError(f"{run.name} has no trace file {wanted[:80]!r}.")
+        return wanted
     if not cycles:
         return None
-    first_rank = min(rank for rank, _ in cycles)
-    names = [cycle.trace_file for rank, cycle in cycles if rank == first_rank]
-    done = [name for name in names if run.analysis(name) is not None]
+    first = min(rank for rank, _ in cycles)
+    asked = query.integer("rank", default=first, low=0, high=2**31)
+    names = [cycle.trace_file for rank, cycle in cycles if rank == asked] or [
+        cycle.trace_file for rank, cycle in cycles if rank == first
+    ]
+    beside = set(run.fs.listdir(run.folder))
+    done = [name for name in names if name + suffix in beside]
     return (done or names)[-1]
 
 

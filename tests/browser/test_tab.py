@@ -15,7 +15,7 @@ def test_the_overview_names_the_bottleneck_the_change_and_the_gain(page):
     assert re.search(r"4\d\.\d ms", hero)
     assert "of each step (23.9 ms) is spent waiting for data" in hero
     assert "worker process" in hero
-    assert re.search(r"25\u201345%", hero)
+    assert re.search(r"25\u201355%", hero)
 
 
 def test_the_tab_is_called_profile_and_is_active(page):
@@ -35,8 +35,8 @@ def test_every_phase_of_a_step_is_listed_with_its_share(page):
 def test_findings_are_cards_with_evidence_change_and_saving(page):
     page.open("char_lm/version_0")
     card = page.wait_for(".finding", "data-wait")
-    assert "num_workers=1" in card
-    assert "saves 11.0\u201319.3 ms per step" in card
+    assert "num_workers=2" in card
+    assert "saves 11.0\u201323.8 ms per step" in card
     assert re.search(r"num workers\s+0", card)
 
 
@@ -61,6 +61,80 @@ def test_operators_can_be_searched_and_sorted(page):
     assert page.rows("table")[0][:2] == ["aten::addmm", "864"]
     page.browser.type("input[type=search]", "softmax")
     assert [row[0] for row in page.rows("table")] == ["aten::_softmax"]
+
+
+def timeline(page, expression):
+    """Ask the drawn timeline something that only its canvas shows."""
+    return page.browser.run(
+        f"const t = document.querySelector('.tl-canvas').timeline; return {expression}"
+    )
+
+
+def test_the_timeline_draws_the_profiled_steps_and_tells_of_a_clicked_event(page):
+    page.open("traced", view="timeline")
+    page.wait_for(".card", "Why the device was idle")
+    page.browser.wait("return document.querySelector('.tl-canvas').timeline.loader.blocks && 1")
+    heads = page.browser.run(
+        "return [...document.querySelectorAll('.tl-head')].map(e => e.innerText)"
+    )
+    assert [head.split()[0] for head in heads] == [
+        "Annotations",
+        "Idle,",
+        "Device",
+        "Device",
+        "Host",
+        "Host",
+        "Host",
+        "Python",
+    ]
+    page.browser.run(CLICK_LONGEST, "stream")
+    detail = page.wait_for(".tl-detail", "launched by")
+    assert "Matrix multiply" in detail
+    assert "20.0 µs" in detail
+    assert "aten::" in page.wait_for(".tl-stack")
+
+
+CLICK_LONGEST = """
+const t = document.querySelector('.tl-canvas').timeline, b = t.loader.blocks;
+const row = t.rows.find(one => one.kind === arguments[0]);
+const [first, last] = b.lanes.get(row.first);
+let best = first;
+for (let i = first; i < last; i++) if (b.count[i] === 1 && b.dur[i] > b.dur[best]) best = i;
+t.show(b.start[best] - 5e4, b.start[best] + 5e4);
+t.draw();
+const box = t.canvas.getBoundingClientRect();
+const x = (b.start[best] + b.dur[best] / 2 - t.from) / (t.to - t.from) * t.width;
+const at = {clientX: box.left + x, clientY: box.top + row.body + 8, pointerId: 1, bubbles: true};
+t.canvas.setPointerCapture = () => {};
+for (const type of ['pointerdown', 'pointerup']) t.canvas.dispatchEvent(new PointerEvent(type, at));
+"""
+
+
+def test_the_timeline_is_searched_zoomed_by_keys_and_its_range_kept_in_the_address(page):
+    page.open("traced", view="timeline")
+    page.browser.type("input[type=search]", "StreamSynchronize\n")
+    page.wait_for("p.muted", "3 events hold \u201cStreamSynchronize\u201d, 297 \u00b5s together")
+    whole = timeline(page, "t.to - t.from")
+    page.browser.type(".tl-canvas", "++")
+    assert timeline(page, "t.to - t.from") == pytest.approx(whole * 0.49)
+    page.browser.wait("return location.hash.includes('p.gpuprof.view_ns=')")
+    page.browser.type(".tl-canvas", "0")
+    assert timeline(page, "t.to - t.from") >= whole
+
+
+def test_the_reason_for_idle_time_is_a_table_too(page):
+    page.open("traced", view="timeline")
+    card = page.wait_for(".card", "Why the device was idle")
+    assert re.search(r"Waiting for data\s+2\s+90.0 µs", card)
+    assert "3 calls made the host wait for the device, 297 \u00b5s" in page.wait_for(
+        ".card", "Host syncs\n"
+    )
+
+
+def test_a_trace_that_nobody_laid_out_is_laid_out_when_asked_for(page, logs, made_runs):
+    made_runs.traced_run(logs / "late", prepared=False)
+    page.open("late", view="timeline")
+    page.browser.wait("return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1")
 
 
 def test_each_cycles_trace_can_be_downloaded_or_opened(page):
@@ -140,7 +214,7 @@ def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensor
 def test_the_page_does_not_scroll_sideways_at_1000_pixels(page):
     page.browser.resize(1000, 900)
     try:
-        for view in ("overview", "steps", "operators", "traces"):
+        for view in ("overview", "steps", "timeline", "operators", "traces"):
             page.open("char_lm/version_0", view=view)
             wide = "return document.documentElement.scrollWidth <= window.innerWidth"
             page.browser.wait(wide)

@@ -54,6 +54,7 @@ def test_every_run_below_the_log_dir_is_listed_with_its_state(client):
         "killed": "stopped",
         "live": "live",
         "newer": "newer-schema",
+        "traced": "finished",
         "two_ranks": "finished",
     }
 

@@ -31,9 +31,12 @@ const STATES = {
  * @property {Record<string, string>} state What the address holds: view, run, rank, session, ...
  * @property {(view: string, params?: import("./source.js").Params) => Promise<any>} get
  *   Fetches a payload of the picked run, rank and session.
+ * @property {(view: string, params?: import("./source.js").Params) => Promise<ArrayBuffer>} getBinary
+ *   Fetches columns of the picked run, rank and session.
  * @property {(key: string) => any} local The view's own state, kept over refreshes.
  * @property {(draw: () => void) => void} onMount Called once the view is on the page.
  * @property {(changes: Record<string, string | undefined>) => void} go Changes the address.
+ * @property {(changes: Record<string, string | undefined>) => void} note Changes the address alone.
  * @property {() => void} refresh Draws the view again.
  */
 
@@ -110,12 +113,17 @@ class App {
 
   /** @param {Record<string, string | undefined>} changes */
   go(changes) {
+    this.note(changes);
+    this.draw();
+  }
+
+  /** @param {Record<string, string | undefined>} changes */
+  note(changes) {
     for (const [key, value] of Object.entries(changes)) {
       if (value === undefined) delete this.state[key];
       else this.state[key] = value;
     }
     writeState(this.state);
-    this.draw();
   }
 
   async draw() {
@@ -165,6 +173,7 @@ class App {
       header,
       state: this.state,
       get: (name, params) => this.source.get(name, { ...this.params(run), ...params }),
+      getBinary: (name, params) => this.source.getBinary(name, { ...this.params(run), ...params }),
       local: (key) => {
         const full = `${view}/${key}`;
         if (!this.locals.has(full)) this.locals.set(full, {});
@@ -172,6 +181,7 @@ class App {
       },
       onMount: (draw) => mounted.push(draw),
       go: (changes) => this.go(changes),
+      note: (changes) => this.note(changes),
       refresh: () => this.draw(),
     };
   }
@@ -205,7 +215,7 @@ class App {
     this.bar.replaceChildren();
     append(this.bar, [
       picker("run", "Run", this.listing.runs.map((one) => [one.name, one.name]), run.name, (name) =>
-        this.go({ run: name, rank: undefined, session: undefined, trace: undefined }),
+        this.go({ run: name, rank: undefined, session: undefined, trace: undefined, view_ns: undefined }),
       ),
       ranks.length > 1 &&
         picker("rank", "Rank", ranks.map((/** @type {any} */ one) => [String(one.rank), String(one.rank)]), String(header?.rank), (rank) =>

@@ -3,7 +3,7 @@
 import { SourceError } from "./source.js";
 
 /** Parameters that a report holds one answer for, whatever they are. */
-const FIXED = ["run", "session", "buckets", "first", "last"];
+const FIXED = ["run", "session", "buckets", "first", "last", "from", "to", "columns", "groups"];
 
 /** @returns {import("./source.js").Source} */
 export function keptSource() {
@@ -24,6 +24,7 @@ export function keptSource() {
     url: () => null,
     live: false,
     plotly: () => unpacked("gp-plotly"),
+    getBinary: async (name, params) => bytes(find(name, params).base64).buffer,
     async get(name, params) {
       const answer = find(name, params);
       return name === "steps" ? part(answer, params ?? {}) : answer;
@@ -51,7 +52,7 @@ async function unpacked(id) {
 }
 
 /** @param {string} base64 */
-export function bytes(base64) {
+function bytes(base64) {
   return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
 }
 

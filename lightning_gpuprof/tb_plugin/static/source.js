@@ -4,6 +4,7 @@
  * @typedef {Record<string, string | number | undefined | null>} Params
  * @typedef {object} Source
  * @property {(name: string, params?: Params) => Promise<any>} get Fetches a view's payload.
+ * @property {(name: string, params?: Params) => Promise<ArrayBuffer>} getBinary Fetches columns.
  * @property {(name: string, params?: Params) => string | null} url Where a file lies, null offline.
  * @property {() => Promise<string>} plotly Where a script that defines Plotly can be loaded from.
  * @property {boolean} live Whether asking again can give a newer answer.
@@ -27,22 +28,35 @@ export function httpSource(base) {
     }
     return full.href;
   };
+  const ask = async (/** @type {string} */ name, /** @type {Params | undefined} */ params) => {
+    try {
+      return await fetch(/** @type {string} */ (url(name, params)));
+    } catch {
+      throw new SourceError("TensorBoard does not answer. Is it still running?");
+    }
+  };
   return {
     url,
     live: true,
     plotly: async () => new URL("plotly.js", base).href,
     async get(name, params) {
-      let answer;
-      try {
-        answer = await fetch(/** @type {string} */ (url(name, params)));
-      } catch {
-        throw new SourceError("TensorBoard does not answer. Is it still running?");
-      }
+      const answer = await ask(name, params);
       const body = await answer.json().catch(() => null);
-      if (!answer.ok || body === null) {
-        throw new SourceError(body?.error ?? `TensorBoard answered ${answer.status}.`);
-      }
+      if (!answer.ok || body === null) throw refusal(answer, body);
       return body;
     },
+    async getBinary(name, params) {
+      const answer = await ask(name, params);
+      if (!answer.ok) throw refusal(answer, await answer.json().catch(() => null));
+      return answer.arrayBuffer();
+    },
   };
+}
+
+/**
+ * @param {Response} answer
+ * @param {any} body
+ */
+function refusal(answer, body) {
+  return new SourceError(body?.error ?? `TensorBoard answered ${answer.status}.`);
 }

@@ -13,6 +13,7 @@ const FIRST_ROWS = 20;
  * @property {string} [title] What the column means.
  * @property {(value: any, row: Row) => import("./dom.js").Child} [format]
  * @property {boolean} [text] Left-aligned text, sorted by alphabet.
+ * @property {boolean} [plain] Text that is no name out of code.
  * @property {boolean} [bar] Shows a bar for the value's share of the column's largest.
  *
  * @typedef {object} TableState
@@ -31,9 +32,10 @@ const FIRST_ROWS = 20;
  * @param {string} [spec.sort] Column first sorted by, largest first; as given where left out.
  * @param {(row: Row) => void} [spec.open] Makes each name a button that calls this.
  * @param {boolean} [spec.searchable]
+ * @param {number} [spec.first] Rows shown until all are asked for.
  */
 export function table(spec) {
-  const { columns, rows, state } = spec;
+  const { columns, rows, state, first = FIRST_ROWS } = spec;
   state.sort ??= spec.sort;
   const body = h("tbody");
   const heads = columns.map((column) => headCell(column, state, () => draw()));
@@ -52,11 +54,11 @@ export function table(spec) {
 
   function draw() {
     const shown = arrange(rows, columns, state);
-    const part = state.all ? shown : shown.slice(0, FIRST_ROWS);
+    const part = state.all ? shown : shown.slice(0, first);
     body.replaceChildren(...part.map((row) => line(row, columns, largest, spec.open)));
     heads.forEach((head, index) => markSort(head, columns[index], state));
-    more.hidden = shown.length <= FIRST_ROWS;
-    more.textContent = state.all ? `Show the first ${FIRST_ROWS}` : `Show all ${shown.length}`;
+    more.hidden = shown.length <= first;
+    more.textContent = state.all ? `Show the first ${first}` : `Show all ${shown.length}`;
     found.textContent = state.search ? `${shown.length} of ${rows.length} rows` : "";
   }
   draw();
@@ -153,7 +155,7 @@ function line(row, columns, largest, open) {
         const text = shown instanceof Node ? shown : shorten(shown, NAME_LENGTH);
         const title = shown instanceof Node ? null : shorten(value ?? "", 2000);
         const name = open && index === 0 ? h("button.link", { onclick: () => open(row) }, text) : text;
-        return h("td.name", { title }, name);
+        return h(column.plain ? "td.plain" : "td.name", { title }, name);
       }
       const share = column.bar && typeof value === "number" ? value / (largest.get(column.key) ?? 1) : 0;
       return h(

@@ -1,25 +1,28 @@
-// The operators and kernels of one profiler cycle, as its trace's analysis has them.
+// Operators, kernels, modules and source lines of one profiler cycle, and who called what.
 
 import { card, h } from "../dom.js";
 import { count, duration, percent } from "../format.js";
 import { table } from "../table.js";
+import { absent, cyclePicker } from "./cycles.js";
+import { place } from "./device_tables.js";
+import { flame } from "./flame.js";
 
 /** Columns by key, in order; those that no row has are left out. */
 const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
   { key: "name", label: "Name", text: true },
-  { key: "category", label: "Kind", text: true },
-  { key: "module", label: "Module", text: true },
+  { key: "category", label: "Kind", text: true, plain: true },
+  { key: "where", label: "Line", text: true, format: place },
   { key: "count", label: "Calls", format: count },
-  { key: "host_self_ns", label: "Host self", format: duration, bar: true, title: "host time not in operators that it called" },
-  { key: "host_total_ns", label: "Host total", format: duration, title: "host time with the operators that it called" },
-  { key: "self_ns", label: "Self", format: duration, bar: true, title: "time not in operators that it called" },
+  { key: "self_ns", label: "Host self", format: duration, bar: true, title: "host time not in operators that it called" },
+  { key: "total_ns", label: "Total", format: duration, bar: true },
   { key: "device_self_ns", label: "Device self", format: duration, bar: true, title: "time of the kernels that it launched itself" },
   { key: "device_total_ns", label: "Device total", format: duration, title: "time of all kernels launched under it" },
-  { key: "total_ns", label: "Total", format: duration, bar: true },
+  { key: "device_count", label: "Launches", format: count, title: "kernels, copies and fills that it launched itself" },
   { key: "mean_ns", label: "Mean", format: duration },
   { key: "min_ns", label: "Min", format: duration },
   { key: "max_ns", label: "Max", format: duration },
   { key: "frac", label: "Share", format: percent },
+  { key: "tensor_cores", label: "Tensor cores", text: true, plain: true, format: (used) => (used === true ? "yes" : used === false ? "no" : "–") },
 ]);
 
 /** @type {import("./registry.js").View} */
@@ -28,50 +31,46 @@ export const operators = {
   label: "Operators",
   about: "Operators and kernels of the profiled steps, by the profiler's clocks.",
   async render(context) {
-    const [payload, { cycles }] = await Promise.all([
-      context.get("operators", { trace: context.state.trace }),
+    const trace = { trace: context.state.trace };
+    const [payload, device, calls, { cycles }] = await Promise.all([
+      context.get("operators", trace),
+      context.get("device", trace),
+      context.get("calls", trace),
       context.get("traces"),
     ]);
-    const why = absent(payload.state);
+    const why = absent(payload);
+    const onDevice = payload.operators.some((/** @type {any} */ row) => row.device_self_ns);
     return h(
       "div",
       null,
       cycles.length > 1 && cyclePicker(context, cycles, payload.trace),
       why && h("p.empty", { role: "note" }, why),
-      rows(context, "Operators", "Host operators; self time is time outside the operators that one calls.", payload.operators),
-      rows(context, "Kernels", "What ran on the device, by the device's clock.", payload.kernels),
+      device.state === "analysed" && meters(device),
+      rows(context, "Operators", "Host operators; self time is time outside the operators that one calls.", payload.operators, onDevice ? "device_self_ns" : "self_ns"),
+      rows(context, "Kernels", "What ran on the device, by the device's clock.", payload.kernels, "total_ns"),
+      rows(context, "Modules", "Device time of what was launched inside each module.", payload.modules ?? [], "total_ns"),
+      rows(context, "Source lines", "Device time of what was launched from each line of your own code.", payload.lines ?? [], "total_ns"),
+      calls.state === "prepared" && calls.name.length > 0 && flame(context, calls),
     );
   },
 };
 
-/** @param {string} state */
-function absent(state) {
-  if (state === "no-cycle") {
-    return "No profiler cycle has finished: this run has timers only. A cycle needs wait + warmup + active steps.";
-  }
-  if (state === "not-analysed") {
-    return "This cycle's trace is not analysed yet; that happens beside the training, within seconds to minutes.";
-  }
-  return null;
-}
-
-/**
- * @param {import("../app.js").Context} context
- * @param {any[]} cycles
- * @param {string} picked
- */
-export function cyclePicker(context, cycles, picked) {
-  const name = (/** @type {any} */ one) =>
-    `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
+/** @param {any} device The device view's payload. */
+function meters(device) {
+  const { launches, thin_kernels: thin } = device;
+  /** @type {[label: string, value: string, note: string][]} */
+  const meters = [];
+  if (device.gpu) meters.push(["Device busy", percent(device.gpu.busy_frac), "any kernel, copy or fill of any stream"]);
+  if (device.gemm_frac !== null) meters.push(["Matrix multiplies", percent(device.gemm_frac), "of kernel time"]);
+  if (device.tensor_core_frac !== null) meters.push(["On tensor cores", percent(device.tensor_core_frac), "of multiply, convolution and attention time, by kernel names"]);
+  if (launches?.overhead) meters.push(["Launch call", duration(launches.overhead.median_ns), `median of ${count(launches.count)} launches`]);
+  if (launches?.delay) meters.push(["Launch to start", duration(launches.delay.median_ns), "median; long means that the device is behind the host"]);
+  if (thin) meters.push(["Short kernels", percent(thin.count_frac), `below 10 µs: ${count(thin.count)}, ${duration(thin.total_ns)} together`]);
+  if (!meters.length) return null;
   return h(
-    "label.picker",
+    "dl.meters",
     null,
-    h("span", null, "Profiler cycle"),
-    h(
-      "select",
-      { onchange: (/** @type {any} */ event) => context.go({ trace: cycles[event.target.selectedIndex].trace_file }) },
-      cycles.map((one) => h("option", { selected: one.trace_file === picked }, name(one))),
-    ),
+    meters.map(([label, value, note]) => h("div.meter", null, h("dt", null, label), h("dd", null, value), h("dd.note", null, note))),
   );
 }
 
@@ -80,14 +79,18 @@ export function cyclePicker(context, cycles, picked) {
  * @param {string} title
  * @param {string} note
  * @param {any[]} rows
+ * @param {string} sort
  */
-function rows(context, title, note, rows) {
+function rows(context, title, note, rows, sort) {
   if (!rows.length) return null;
   const used = COLUMNS.filter(({ key }) =>
     rows.some((row) => row[key] !== undefined && row[key] !== null && row[key] !== ""),
   );
-  const sort = used.find((column) => column.bar)?.key;
-  const columns = used.map((column) => ({ ...column, bar: column.key === sort }));
+  const columns = used.map((column) => ({
+    ...column,
+    bar: column.key === sort,
+    label: column.key === "total_ns" && title === "Operators" ? "Host total" : column.label,
+  }));
   const state = context.local(title);
   return card(title, note, table({ label: title, columns, rows, state, sort, searchable: true }));
 }

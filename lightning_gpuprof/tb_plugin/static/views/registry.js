@@ -1,8 +1,12 @@
 // The views in the order of their tabs.
 
+import { memory } from "./memory.js";
 import { operators } from "./operators.js";
 import { overview } from "./overview.js";
+import { ranks } from "./ranks.js";
+import { roofline } from "./roofline.js";
 import { steps } from "./steps.js";
+import { timeline } from "./timeline.js";
 import { traces } from "./traces.js";
 
 /**
@@ -14,4 +18,4 @@ import { traces } from "./traces.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [overview, steps, operators, traces];
+export const VIEWS = [overview, steps, timeline, operators, roofline, memory, ranks, traces];

@@ -3,6 +3,7 @@
 import { chart } from "../charts.js";
 import { h } from "../dom.js";
 import { phaseColor, phaseLabel } from "../phases.js";
+import { MARKED } from "./step_flags.js";
 
 const BARS_UP_TO = 80;
 const UNITS = /** @type {const} */ ([
@@ -18,6 +19,7 @@ const UNITS = /** @type {const} */ ([
  * @param {object} options
  * @param {number} options.height
  * @param {boolean} options.zoom Whether dragging zooms.
+ * @param {boolean} [options.marks] Whether compiled, validated, ... steps are marked below.
  * @param {(plot: any) => void} [options.ready]
  */
 export function stepsChart(context, payload, options) {
@@ -32,18 +34,55 @@ export function stepsChart(context, payload, options) {
       label: "Host time of each step by phase, stacked",
       height: options.height,
       ready: options.ready,
-      plot: () => plot(payload, phases, options.zoom),
+      plot: () => plot(payload, phases, options),
     }),
     legend(phases.map(([phase]) => phase)),
+    options.marks && markLegend(payload),
   );
+}
+
+/** The marks that occur in a payload. @param {any} payload */
+function marked(payload) {
+  return MARKED.filter(({ bit }) => payload.flags.some((/** @type {number} */ flags) => flags & bit));
+}
+
+/** @param {any} payload */
+function markLegend(payload) {
+  const found = marked(payload);
+  if (!found.length) return null;
+  return h(
+    "ul.legend",
+    { "aria-label": "Marks" },
+    found.map(({ label, color }) => h("li", null, h("i.tick", { style: { background: color } }), `${label} in it`)),
+  );
+}
+
+/**
+ * A row of ticks per flag, above the stack.
+ * @param {any} payload
+ * @param {number} top
+ */
+function marks(payload, top) {
+  return marked(payload).map(({ bit, label, color }, row) => {
+    const at = payload.first.filter((/** @type {number} */ _, /** @type {number} */ i) => payload.flags[i] & bit);
+    return {
+      name: label,
+      x: at,
+      y: at.map(() => top * (0.985 - 0.03 * row)),
+      type: "scatter",
+      mode: "markers",
+      marker: { symbol: "line-ns-open", size: 7, color, line: { width: 1.5, color } },
+      hovertemplate: label,
+    };
+  });
 }
 
 /**
  * @param {any} payload
  * @param {[string, any][]} phases
- * @param {boolean} zoom
+ * @param {{zoom: boolean, marks?: boolean}} options
  */
-function plot(payload, phases, zoom) {
+function plot(payload, phases, { zoom, marks: marking }) {
   const totals = payload.first.map((/** @type {number} */ _, /** @type {number} */ index) =>
     phases.reduce((sum, [, values]) => sum + values[index], 0),
   );
@@ -65,6 +104,7 @@ function plot(payload, phases, zoom) {
     hovertemplate: `%{y:.3~g} ${unit}`,
     ...(many ? area(phase) : bar(phase)),
   }));
+  if (marking) data.push(...slowest(payload, scale, unit), .../** @type {any[]} */ (marks(payload, limit / scale)));
   return {
     data,
     layout: {
@@ -72,10 +112,32 @@ function plot(payload, phases, zoom) {
       bargap: 0.08,
       hovermode: "x unified",
       dragmode: zoom ? "zoom" : false,
-      xaxis: { title: { text: "step" }, fixedrange: !zoom, hoverformat: ",d", tickformat: ",~r" },
+      xaxis: { title: { text: "step" }, range: many ? [x[0], ends[ends.length - 1]] : [x[0] - 0.5, x[last] + 0.5], fixedrange: !zoom, hoverformat: ",d", tickformat: ",~r" },
       yaxis: { title: { text: `${unit} per step` }, fixedrange: true, range: [0, limit / scale] },
     },
   };
+}
+
+/**
+ * The slowest step of each bucket: a mean of many hides it.
+ * @param {any} payload
+ * @param {number} scale
+ * @param {string} unit
+ * @returns {any[]}
+ */
+function slowest(payload, scale, unit) {
+  if (!payload.count.some((/** @type {number} */ steps) => steps > 1)) return [];
+  return [
+    {
+      name: "slowest in it",
+      x: payload.slowest,
+      y: payload.max_ns.map((/** @type {number} */ ns) => ns / scale),
+      type: "scatter",
+      mode: "markers",
+      marker: { size: 3, color: "#8a93a1" },
+      hovertemplate: `%{y:.3~g} ${unit}`,
+    },
+  ];
 }
 
 /** @param {string} phase */

@@ -1,0 +1,212 @@
+// Paints a range of the timeline on a canvas.
+
+import { duration, size } from "../format.js";
+import { color } from "../theme.js";
+import { lastBefore } from "./blocks.js";
+import { annotationColor, ink, kindColor } from "./colors.js";
+import { HEAD, LANE, laneTop } from "./layout.js";
+
+const TEXT_FROM = 34;
+const CHAR = 6.1;
+const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
+
+/**
+ * @typedef {object} Scene
+ * @property {number} from
+ * @property {number} to
+ * @property {number} width
+ * @property {import("./layout.js").Row[]} rows
+ * @property {import("./blocks.js").Blocks | null} blocks
+ * @property {string[]} kinds
+ * @property {any} selected The picked event as the server describes it.
+ * @property {Set<number> | null} matching Names that a search found; the others fade.
+ * @property {number} top First pixel row that can be seen.
+ * @property {number} bottom
+ */
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ */
+export function paint(pen, scene) {
+  const { width, top, bottom } = scene;
+  pen.clearRect(0, top, width, bottom - top);
+  pen.font = FONT;
+  pen.textBaseline = "middle";
+  grid(pen, scene);
+  for (const row of scene.rows) {
+    if (row.bottom < top || row.top > bottom) continue;
+    pen.fillStyle = color("raised");
+    pen.fillRect(0, row.top, width, HEAD - 3);
+    if (row.folded) continue;
+    if (row.kind === "memory") memory(pen, scene, row);
+    else for (let lane = 0; lane < row.lanes; lane++) lanes(pen, scene, row, lane);
+  }
+  selection(pen, scene);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ * @param {import("./layout.js").Row} row
+ * @param {number} index
+ */
+function lanes(pen, scene, row, index) {
+  const { blocks, from, to, width, kinds, matching } = scene;
+  const slice = blocks?.lanes.get(row.first + index);
+  const y = row.body + index * LANE;
+  if (!blocks || !slice || y + LANE < scene.top || y > scene.bottom) return;
+  const scale = width / (to - from);
+  const annotated = row.kind === "annotations";
+  const height = LANE - 2;
+  let painted = -1;
+  let last = "";
+  for (let i = Math.max(slice[0], lastBefore(blocks, slice, from)); i < slice[1]; i++) {
+    const begin = blocks.start[i];
+    if (begin > to) break;
+    const x1 = (begin + blocks.dur[i] - from) * scale;
+    if (x1 < 0) continue;
+    const x = Math.max(-2, (begin - from) * scale);
+    const end = Math.min(width + 2, x1);
+    const drawn = Math.max(end - x, 1);
+    if (x + drawn <= painted) continue; // lies in a pixel that is painted already
+    const name = blocks.name[i];
+    const text = name >= 0 ? blocks.names[name] : "";
+    const fill = annotated && text ? annotationColor(text) : kindColor(kinds[blocks.kind[i]]);
+    const faded = matching !== null && !matching.has(name);
+    if (faded) pen.globalAlpha = 0.18;
+    if (fill !== last) pen.fillStyle = last = fill;
+    const left = Math.max(x, painted);
+    // A hair's breadth between neighbours, where there is room for it.
+    pen.fillRect(left, y, Math.max(drawn - (left - x) - (drawn > 3 ? 0.7 : 0), 0.7), height);
+    painted = x + drawn;
+    if (end - x > TEXT_FROM) {
+      pen.fillStyle = last = ink(fill);
+      const label = name >= 0 ? text : `${blocks.count[i]} events`;
+      const begins = Math.max(x, 0);
+      const room = Math.floor((end - begins - 8) / CHAR);
+      if (room > 2) pen.fillText(label.length > room ? label.slice(0, room - 1) + "…" : label, begins + 4, y + height / 2 + 0.5);
+    }
+    if (faded) pen.globalAlpha = 1;
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ * @param {import("./layout.js").Row} row
+ */
+function memory(pen, scene, row) {
+  const { from, to, width } = scene;
+  const { start_ns: start, allocated_bytes: allocated, reserved_bytes: reserved } = row.track;
+  const highest = Math.max(1, ...allocated, ...(reserved ?? []));
+  const height = row.bottom - row.body - 4;
+  const x = (/** @type {number} */ ns) => ((ns - from) / (to - from)) * width;
+  const y = (/** @type {number} */ bytes) => row.body + height - (bytes / highest) * height;
+  const steps = (/** @type {number[]} */ values) => {
+    pen.beginPath();
+    start.forEach((/** @type {number} */ ns, /** @type {number} */ i) => {
+      if (i) pen.lineTo(x(ns), y(values[i - 1]));
+      else pen.moveTo(x(ns), y(values[0]));
+      pen.lineTo(x(ns), y(values[i]));
+    });
+  };
+  steps(allocated);
+  pen.strokeStyle = kindColor("kernel_elementwise");
+  pen.stroke();
+  pen.lineTo(x(start[start.length - 1]), y(0));
+  pen.lineTo(x(start[0]), y(0));
+  pen.globalAlpha = 0.35;
+  pen.fillStyle = kindColor("kernel_elementwise");
+  pen.fill();
+  pen.globalAlpha = 1;
+  if (reserved) {
+    steps(reserved);
+    pen.strokeStyle = color("muted");
+    pen.stroke();
+  }
+  pen.fillStyle = color("muted");
+  pen.fillText(`peak ${size(Math.max(...allocated))} allocated`, 6, row.body + 8);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ */
+function grid(pen, { from, to, width, top, bottom }) {
+  pen.fillStyle = color("grid");
+  for (const at of ticks(from, to, width)) pen.fillRect(Math.round(((at - from) / (to - from)) * width), top, 1, bottom - top);
+}
+
+/**
+ * The picked event's outline, and a line to its launch or kernel.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ */
+function selection(pen, scene) {
+  const { selected, rows, from, to, width } = scene;
+  if (!selected) return;
+  const x = (/** @type {number} */ ns) => ((ns - from) / (to - from)) * width;
+  const y = laneTop(rows, selected.lane);
+  pen.strokeStyle = color("text");
+  pen.lineWidth = 2;
+  if (y !== null) {
+    const left = Math.max(-4, x(selected.start_ns));
+    const right = Math.min(width + 4, x(selected.start_ns + selected.dur_ns));
+    pen.strokeRect(left, y, Math.max(right - left, 2), LANE - 2);
+  }
+  const other = selected.partner && laneTop(rows, selected.partner.lane);
+  if (y !== null && other !== null && other !== undefined) {
+    pen.lineWidth = 1.2;
+    pen.setLineDash([4, 3]);
+    pen.beginPath();
+    pen.moveTo(x(selected.start_ns), y + LANE / 2);
+    pen.lineTo(x(selected.partner.start_ns), other + LANE / 2);
+    pen.stroke();
+    pen.setLineDash([]);
+  }
+  pen.lineWidth = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {{from: number, to: number, width: number, height: number}} scene
+ */
+export function paintRuler(pen, { from, to, width, height }) {
+  pen.clearRect(0, 0, width, height);
+  pen.font = FONT;
+  pen.textBaseline = "middle";
+  for (const at of ticks(from, to, width)) {
+    const x = Math.round(((at - from) / (to - from)) * width);
+    pen.fillStyle = color("border");
+    pen.fillRect(x, height - 6, 1, 6);
+    pen.fillStyle = color("muted");
+    pen.fillText(tickText(at, to - from), x + 4, height / 2);
+  }
+}
+
+/**
+ * Round times, some 110 pixels apart.
+ * @param {number} from
+ * @param {number} to
+ * @param {number} width
+ */
+export function ticks(from, to, width) {
+  const rough = ((to - from) * 110) / Math.max(width, 110);
+  const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  const step = ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10) * power;
+  const found = [];
+  for (let at = Math.ceil(from / step) * step; at < to; at += step) found.push(at);
+  return found;
+}
+
+/**
+ * @param {number} ns
+ * @param {number} span
+ */
+function tickText(ns, span) {
+  if (ns === 0) return "0";
+  const [scale, unit] = span > 5e9 ? [1e9, "s"] : span > 5e3 * 100 ? [1e6, "ms"] : [1e3, "µs"];
+  if (span < 2000) return duration(ns);
+  return `${Number((ns / scale).toFixed(span / scale < 5 ? 3 : 1)).toLocaleString("en-US", { maximumFractionDigits: 3 })} ${unit}`;
+}

@@ -1,0 +1,312 @@
+// The timeline itself: canvas, headings, and moving about with mouse, wheel and keys.
+
+import { h, shorten } from "../dom.js";
+import { count, duration } from "../format.js";
+import { BlockLoader, lastBefore } from "./blocks.js";
+import { kindLabel } from "./colors.js";
+import { LANE, laneAt, laneTop, layOut, rowKey, shownGroups } from "./layout.js";
+import { paint, paintRuler } from "./paint.js";
+
+const RULER = 22;
+const SHORTEST_NS = 200;
+const CLICK_PX = 4;
+
+/**
+ * @typedef {object} Kept What outlives a refresh of the page.
+ * @property {[number, number]} [view]
+ * @property {Record<string, boolean>} [folded]
+ * @property {number} [scroll]
+ *
+ * @typedef {object} Spec
+ * @property {any} payload The timeline view's.
+ * @property {Kept} kept
+ * @property {boolean} refines
+ * @property {(range: {from: number, to: number, columns: number, groups: string}) => Promise<ArrayBuffer>} fetch
+ * @property {(event: {event: number, name: string, start_ns: number, dur_ns: number, count: number}) => void} select
+ * @property {(from: number, to: number) => void} moved Called once the view rests.
+ * @property {(error: unknown) => void} failed
+ */
+
+export class TimelineWidget {
+  /** @param {Spec} spec */
+  constructor(spec) {
+    this.spec = spec;
+    const [first, last] = spec.payload.span_ns;
+    /** @type {[number, number]} */
+    this.span = [first, Math.max(last, first + SHORTEST_NS)];
+    const [from, to] = spec.kept.view ?? this.span;
+    this.from = from;
+    this.to = to;
+    /** @type {number | undefined} */
+    this.pending = undefined;
+    this.width = 200;
+    this.height = 0;
+    spec.kept.folded ??= {};
+    /** @type {any} */
+    this.selected = null;
+    /** @type {Set<number> | null} */
+    this.matching = null;
+    this.rows = layOut(spec.payload, spec.kept.folded);
+    this.loader = new BlockLoader({
+      fetch: spec.fetch,
+      span: this.span,
+      refines: spec.refines,
+      loaded: () => this.redraw(),
+      failed: spec.failed,
+    });
+    this.ruler = /** @type {HTMLCanvasElement} */ (h("canvas.tl-ruler", { "aria-hidden": true }));
+    this.canvas = /** @type {HTMLCanvasElement} */ (
+      h("canvas.tl-canvas", {
+        tabindex: 0,
+        role: "application",
+        "aria-label":
+          "Timeline of the profiled steps. Arrow left and right move, plus and minus zoom, 0 shows all; search lists events as a table.",
+      })
+    );
+    this.heads = h("div.tl-heads");
+    this.tip = h("div.tl-tip", { hidden: true });
+    this.sheet = h("div.tl-sheet", null, this.canvas, this.heads);
+    this.box = h("div.tl-box", { onscroll: () => this.redraw() }, this.sheet);
+    this.node = h("div.tl", null, this.ruler, this.box, this.tip);
+    this.frames = 0;
+    // For tests and benchmarks: what is drawn on a canvas cannot be asked for otherwise.
+    Object.assign(this.canvas, { timeline: this });
+    this.listen();
+  }
+
+  /** Called once it is on the page. */
+  mounted() {
+    this.place();
+    this.box.scrollTop = this.spec.kept.scroll ?? 0;
+    new ResizeObserver(() => this.resize()).observe(this.box);
+    this.resize();
+  }
+
+  /** Places the groups anew: one was folded or unfolded. */
+  place() {
+    this.rows = layOut(this.spec.payload, this.spec.kept.folded ?? {});
+    this.heads.replaceChildren(
+      ...this.rows.map((row) =>
+        h(
+          "button.tl-head",
+          { "aria-expanded": String(!row.folded), style: { top: `${row.top}px` }, onclick: () => this.fold(row) },
+          h("strong", null, row.note),
+          ` ${shorten(row.label, 80)}`,
+        ),
+      ),
+    );
+    this.sheet.style.height = `${this.rows.length ? this.rows[this.rows.length - 1].bottom + 8 : 60}px`;
+  }
+
+  /** @param {import("./layout.js").Row} row */
+  fold(row) {
+    const { folded } = this.spec.kept;
+    if (folded) folded[rowKey(row)] = !row.folded;
+    const focused = [...this.heads.children].indexOf(/** @type {Element} */ (document.activeElement));
+    this.place();
+    /** @type {HTMLElement | undefined} */ (this.heads.children[focused])?.focus();
+    this.redraw();
+  }
+
+  resize() {
+    this.width = Math.max(200, this.box.clientWidth);
+    this.height = this.box.clientHeight;
+    const ratio = devicePixelRatio || 1;
+    for (const [canvas, height] of /** @type {const} */ ([
+      [this.ruler, RULER],
+      [this.canvas, this.height],
+    ])) {
+      canvas.width = Math.round(this.width * ratio);
+      canvas.height = Math.round(height * ratio);
+      canvas.style.width = `${this.width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    this.draw();
+  }
+
+  redraw() {
+    this.pending ??= requestAnimationFrame(() => {
+      this.pending = undefined;
+      this.draw();
+    });
+  }
+
+  draw() {
+    if (!this.node.isConnected) return;
+    const ratio = devicePixelRatio || 1;
+    const width = this.width;
+    const top = this.box.scrollTop;
+    const bottom = top + this.height;
+    const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    // The canvas sticks to the box while the sheet scrolls below it.
+    pen.setTransform(ratio, 0, 0, ratio, 0, -top * ratio);
+    const { from, to, rows, selected, matching } = this;
+    const { kinds } = this.spec.payload;
+    paint(pen, { from, to, width, rows, blocks: this.loader.blocks, kinds, selected, matching, top, bottom });
+    const ruler = /** @type {CanvasRenderingContext2D} */ (this.ruler.getContext("2d"));
+    ruler.setTransform(ratio, 0, 0, ratio, 0, 0);
+    paintRuler(ruler, { from, to, width, height: RULER });
+    this.frames++;
+    this.spec.kept.view = [from, to];
+    this.spec.kept.scroll = top;
+    this.loader.need({ from, to, width, groups: shownGroups(rows) });
+  }
+
+  /**
+   * Shows a range of time.
+   * @param {number} from
+   * @param {number} to
+   */
+  show(from, to) {
+    const [first, last] = this.span;
+    const margin = (last - first) * 0.02;
+    const length = Math.min(Math.max(to - from, SHORTEST_NS), last - first + 2 * margin);
+    const begin = Math.min(Math.max(from, first - margin), last + margin - length);
+    this.from = begin;
+    this.to = begin + length;
+    this.tip.hidden = true;
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.node.isConnected && this.spec.moved(this.from, this.to), 400);
+    this.redraw();
+  }
+
+  /** @param {number} share Of the width, to the right. */
+  pan(share) {
+    const by = (this.to - this.from) * share;
+    this.show(this.from + by, this.to + by);
+  }
+
+  /**
+   * @param {number} factor Below 1 zooms in.
+   * @param {number} [at] Share of the width that stays where it is.
+   */
+  zoom(factor, at = 0.5) {
+    const center = this.from + (this.to - this.from) * at;
+    this.show(center - (center - this.from) * factor, center + (this.to - center) * factor);
+  }
+
+  /** Brings an event into view with some room around it. @param {any} event */
+  reveal(event) {
+    const row = this.rows.find((one) => one.index >= 0 && event.lane >= one.first && event.lane < one.first + one.lanes);
+    if (row?.folded) this.fold(row);
+    const y = laneTop(this.rows, event.lane) ?? 0;
+    if (y < this.box.scrollTop || y + LANE > this.box.scrollTop + this.box.clientHeight) {
+      this.box.scrollTop = Math.max(0, y - this.box.clientHeight / 3);
+    }
+    const room = Math.max(event.dur_ns * 2, (this.to - this.from) * 0.02);
+    const inside = event.start_ns >= this.from && event.start_ns + event.dur_ns <= this.to;
+    if (!inside || event.dur_ns < (this.to - this.from) / 200) this.show(event.start_ns - room, event.start_ns + event.dur_ns + room);
+    this.redraw();
+  }
+
+  listen() {
+    const { canvas } = this;
+    /** @type {{x: number, y: number, from: number, to: number, scroll: number, far: boolean} | null} */
+    let drag = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      drag = { x: event.clientX, y: event.clientY, from: this.from, to: this.to, scroll: this.box.scrollTop, far: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!drag) return this.hover(event);
+      const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
+      drag.far ||= Math.abs(dx) + Math.abs(dy) > CLICK_PX;
+      if (!drag.far) return;
+      const by = (dx / this.width) * (drag.to - drag.from);
+      this.show(drag.from - by, drag.to - by);
+      this.box.scrollTop = drag.scroll - dy;
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (drag && !drag.far) this.click(event);
+      drag = null;
+    });
+    canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    canvas.addEventListener("dblclick", (event) => {
+      const found = this.hit(event);
+      if (found) this.show(found.start_ns - found.dur_ns * 0.2, found.start_ns + found.dur_ns * 1.2);
+    });
+    this.node.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {WheelEvent} event */
+  wheel(event) {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      const left = this.canvas.getBoundingClientRect().left;
+      this.zoom(Math.exp(event.deltaY * 0.0022), (event.clientX - left) / this.width);
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      this.pan((event.deltaX || event.deltaY) / this.width);
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    /** @type {Record<string, () => void>} */
+    const moves = {
+      ArrowLeft: () => this.pan(-0.15),
+      a: () => this.pan(-0.15),
+      ArrowRight: () => this.pan(0.15),
+      d: () => this.pan(0.15),
+      "+": () => this.zoom(0.7),
+      "=": () => this.zoom(0.7),
+      w: () => this.zoom(0.7),
+      "-": () => this.zoom(1.4),
+      s: () => this.zoom(1.4),
+      0: () => this.show(...this.span),
+    };
+    const move = moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    move();
+  }
+
+  /** The block below the pointer. @param {MouseEvent} event */
+  hit(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const { blocks } = this.loader;
+    const lane = laneAt(this.rows, event.clientY - box.top + this.box.scrollTop);
+    const slice = lane === null ? undefined : blocks?.lanes.get(lane);
+    if (!blocks || !slice) return null;
+    const pixel = (this.to - this.from) / this.width;
+    const time = this.from + (event.clientX - box.left) * pixel;
+    const at = lastBefore(blocks, slice, time + pixel);
+    if (at < slice[0] || blocks.start[at] + Math.max(blocks.dur[at], pixel) < time - pixel) return null;
+    const name = blocks.name[at];
+    return {
+      event: blocks.event[at],
+      count: blocks.count[at],
+      name: name >= 0 ? blocks.names[name] : "",
+      kind: this.spec.payload.kinds[blocks.kind[at]],
+      start_ns: blocks.start[at],
+      dur_ns: blocks.dur[at],
+    };
+  }
+
+  /** @param {PointerEvent} event */
+  hover(event) {
+    const found = this.hit(event);
+    this.tip.hidden = !found;
+    this.canvas.style.cursor = found ? "pointer" : "grab";
+    if (!found) return;
+    const what = found.name || `${count(found.count)} events too short to tell apart here`;
+    this.tip.replaceChildren(
+      h("strong", null, shorten(what, 160)),
+      h("span", null, `${kindLabel(found.kind)} · ${duration(found.dur_ns)}`),
+    );
+    const box = this.node.getBoundingClientRect();
+    const left = Math.min(event.clientX - box.left + 14, box.width - this.tip.offsetWidth - 4);
+    this.tip.style.left = `${Math.max(0, left)}px`;
+    this.tip.style.top = `${event.clientY - box.top + 16}px`;
+  }
+
+  /** @param {PointerEvent} event */
+  click(event) {
+    const found = this.hit(event);
+    if (!found) return;
+    if (found.count > 1) this.show(found.start_ns - found.dur_ns * 0.5, found.start_ns + found.dur_ns * 1.5);
+    else this.spec.select(found);
+  }
+}

@@ -1,0 +1,45 @@
+// What views of a profiler cycle share: picking one, and saying why there is nothing to see.
+
+import { h } from "../dom.js";
+import { count } from "../format.js";
+
+/** Why a cycle's payload holds nothing, null where it does. @param {{state: string, error?: string}} payload */
+export function absent(payload) {
+  switch (payload.state) {
+    case "no-cycle":
+      return "No profiler cycle has finished: this run has timers only. A cycle needs wait + warmup + active steps.";
+    case "not-analysed":
+      return "This cycle's trace is not analysed yet; that happens beside the training, within seconds to minutes.";
+    case "preparing":
+      return "The trace is being laid out for the timeline, in a process of its own. It will show here.";
+    case "not-prepared":
+      return "This cycle's trace was not laid out for the timeline.";
+    case "failed":
+      return `The trace could not be laid out for the timeline: ${payload.error}`;
+    default:
+      return null;
+  }
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any[]} cycles
+ * @param {string} picked
+ */
+export function cyclePicker(context, cycles, picked) {
+  const name = (/** @type {any} */ one) =>
+    `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
+  return h(
+    "label.picker",
+    null,
+    h("span", null, "Profiler cycle"),
+    h(
+      "select",
+      {
+        onchange: (/** @type {any} */ event) =>
+          context.go({ trace: cycles[event.target.selectedIndex].trace_file, view_ns: undefined }),
+      },
+      cycles.map((one) => h("option", { selected: one.trace_file === picked }, name(one))),
+    ),
+  );
+}

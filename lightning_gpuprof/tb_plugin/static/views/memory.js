@@ -1,0 +1,187 @@
+// Device memory over the run and by kind, and what batch size would fill it.
+
+import { chart } from "../charts.js";
+import { card, h } from "../dom.js";
+import { count, size } from "../format.js";
+import { phaseLabel } from "../phases.js";
+
+const GIB = 2 ** 30;
+/** @type {Record<string, [label: string, color: string]>} */
+const KINDS = {
+  parameters: ["Parameters", "#2b4fb8"],
+  gradients: ["Gradients", "#7d5bd0"],
+  optimizer_state: ["Optimizer state", "#d4548c"],
+  activations: ["Activations", "#73bf9d"],
+  other: ["Other", "#98a1ad"],
+};
+
+/** @type {import("./registry.js").View} */
+export const memory = {
+  id: "memory",
+  label: "Memory",
+  about: "Device memory by the allocator's own counters, read at each window's end.",
+  async render(context) {
+    const payload = await context.get("memory");
+    if (!payload.points.length) return h("p.empty", { role: "note" }, absent(payload));
+    return h(
+      "div",
+      null,
+      over(context, payload),
+      h("div.columns", null, kinds(payload), payload.advice && advice(context, payload)),
+      phases(payload),
+    );
+  },
+};
+
+/** @param {any} payload */
+function absent(payload) {
+  return payload.device?.type === "cpu"
+    ? "This run trained on a CPU: there is no device memory to measure. On a GPU this view shows it over the run, by kind, with the peak and what batch size would fill it."
+    : "Device memory was not measured in this run.";
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any} payload
+ */
+function over(context, payload) {
+  const { points } = payload;
+  const last = points[points.length - 1];
+  const peak = Math.max(...points.map((/** @type {any} */ one) => one.peak_reserved_bytes));
+  const x = points.map((/** @type {any} */ one) => one.step);
+  const line = (/** @type {string} */ key, /** @type {string} */ name, /** @type {object} */ style) => ({
+    name,
+    x,
+    y: points.map((/** @type {any} */ one) => one[key] / GIB),
+    type: "scatter",
+    mode: x.length > 1 ? "lines" : "markers",
+    hovertemplate: "%{y:.3~g} GiB",
+    line: style,
+  });
+  return card(
+    "Device memory over the run",
+    `At most ${size(peak)} of ${size(last.total_bytes)} reserved; peaks are since the window before.`,
+    chart(context, {
+      label: "Device memory over the run",
+      height: 260,
+      plot: () => ({
+        data: [
+          line("peak_reserved_bytes", "peak reserved", { color: "#98a1ad", width: 1.5 }),
+          line("peak_allocated_bytes", "peak allocated", { color: "#4c7df0", width: 2 }),
+          line("allocated_bytes", "allocated between steps", { color: "#2f9e8f", width: 1.5, dash: "dot" }),
+        ],
+        layout: {
+          showlegend: true,
+          hovermode: "x unified",
+          xaxis: { title: { text: "step" }, hoverformat: ",d", tickformat: ",~r" },
+          yaxis: { title: { text: "GiB" }, range: [0, (Math.max(peak, last.total_bytes * 0.25) / GIB) * 1.08] },
+          shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: last.total_bytes / GIB, y1: last.total_bytes / GIB, line: { color: "#d43d2a", width: 1, dash: "dash" } }],
+        },
+      }),
+    }),
+  );
+}
+
+/** @param {any} payload */
+function kinds(payload) {
+  const last = payload.points[payload.points.length - 1];
+  const rows = Object.entries(last.kind_bytes).filter(([, bytes]) => bytes > 0);
+  if (!rows.length) return card("By kind", null, h("p.empty", null, "Kinds of memory were not measured."));
+  const largest = Math.max(...rows.map(([, bytes]) => bytes));
+  return card("By kind", `Between steps, at step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
+}
+
+/** @param {any} payload */
+function phases(payload) {
+  /** @type {Record<string, number>} */
+  const peaks = {};
+  for (const point of payload.points) {
+    for (const [phase, bytes] of Object.entries(point.phase_peak_bytes)) peaks[phase] = Math.max(peaks[phase] ?? 0, bytes);
+  }
+  const rows = Object.entries(peaks).sort((a, b) => b[1] - a[1]);
+  if (!rows.length) return null;
+  return card("Highest peak by phase", "Of allocated memory, over the run.", bars(rows.map(([phase, bytes]) => [phaseLabel(phase), bytes, "#4c7df0"]), rows[0][1]));
+}
+
+/**
+ * @param {[label: string, bytes: number, color: string][]} rows
+ * @param {number} largest
+ */
+function bars(rows, largest) {
+  return h(
+    "table.phases",
+    null,
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "What"), h("th", { scope: "col" }, h("span.sr", null, "Bar")), h("th.number", { scope: "col" }, "Bytes"))),
+    h(
+      "tbody",
+      null,
+      rows.map(([label, bytes, color]) =>
+        h(
+          "tr",
+          null,
+          h("th", { scope: "row" }, h("i.chip", { style: { background: color } }), label),
+          h("td.bar-cell", null, h("i.bar", { style: { width: `${(bytes / largest) * 100}%`, background: color } })),
+          h("td.number", null, size(bytes)),
+        ),
+      ),
+    ),
+  );
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any} payload
+ */
+function advice(context, payload) {
+  const { advice: found, sizes, points } = payload;
+  const { constant_bytes: constant, per_sample_bytes: slope } = found.details ?? {};
+  const text = found.suggested_batch_size
+    ? `${count(found.suggested_batch_size)} instead of ${count(found.batch_size)}: ${count(found.low)} to ${count(found.high)} fill the target band.`
+    : `No suggestion: ${found.reason}.`;
+  const known = constant !== undefined && constant !== null && slope;
+  return card(
+    "Batch size",
+    text,
+    found.suggested_batch_size && found.reason && h("p.muted", null, found.reason),
+    known &&
+      chart(context, {
+        label: "Peak memory by batch size, measured and predicted",
+        height: 240,
+        plot: () => curve(found, sizes, points[points.length - 1].total_bytes, constant, slope),
+      }),
+  );
+}
+
+/**
+ * @param {any} found
+ * @param {any[]} sizes
+ * @param {number} total
+ * @param {number} constant
+ * @param {number} slope
+ */
+function curve(found, sizes, total, constant, slope) {
+  const until = Math.max(found.high ?? 0, found.batch_size) * 1.15;
+  return {
+    data: [
+      { name: "predicted", x: [0, until], y: [constant / GIB, (constant + slope * until) / GIB], mode: "lines", line: { color: "#98a1ad", dash: "dot" } },
+      {
+        name: "measured",
+        x: sizes.map((one) => one.samples),
+        y: sizes.map((one) => one.peak_allocated_bytes / GIB),
+        mode: "markers",
+        marker: { color: "#4c7df0", size: 8 },
+      },
+    ],
+    layout: {
+      showlegend: true,
+      xaxis: { title: { text: "batch size" }, rangemode: "tozero" },
+      yaxis: { title: { text: "GiB at the peak" } },
+      shapes: [
+        { type: "line", xref: "paper", x0: 0, x1: 1, y0: total / GIB, y1: total / GIB, line: { color: "#d43d2a", width: 1, dash: "dash" } },
+        ...(found.low
+          ? [{ type: "rect", yref: "paper", y0: 0, y1: 1, x0: found.low, x1: found.high, fillcolor: "#73bf9d", opacity: 0.18, line: { width: 0 } }]
+          : []),
+      ],
+    },
+  };
+}

@@ -1,0 +1,106 @@
+// The ranks of a run side by side: where each one's step goes, and which one the others wait for.
+
+import { card, h } from "../dom.js";
+import { count, duration, percent } from "../format.js";
+import { phaseColor, phaseLabel } from "../phases.js";
+import { legend } from "./steps_chart.js";
+
+/** @type {import("./registry.js").View} */
+export const ranks = {
+  id: "ranks",
+  label: "Ranks",
+  about: "One lane per rank: the mean steady step by phase, by each host's own clock.",
+  async render(context) {
+    const report = await context.get("report");
+    const lanes = report.ranks.filter((/** @type {any} */ one) => one.mean_ns);
+    if (lanes.length < 2) {
+      const world = context.header.world_size;
+      const why =
+        world > 1
+          ? `Only ${lanes.length} of ${world} ranks left records of steps here.`
+          : "This run has one rank: there is nothing to compare. Runs with several (DDP, FSDP) have a lane for each here.";
+      return h("p.empty", { role: "note" }, why);
+    }
+    return card("Ranks", verdict(lanes), chart(lanes), legend(shown(lanes)), numbers(context, lanes));
+  },
+};
+
+/** The phases that some rank has. @param {any[]} lanes */
+function shown(lanes) {
+  const names = new Set(lanes.flatMap((lane) => Object.keys(lane.phase_mean_ns).filter((phase) => lane.phase_mean_ns[phase] > 0)));
+  return Object.keys(lanes[0].phase_mean_ns).filter((phase) => names.has(phase));
+}
+
+/** Who differs most, and in what. @param {any[]} lanes */
+function verdict(lanes) {
+  let [phase, slow, spread] = ["", lanes[0], 0];
+  for (const name of shown(lanes)) {
+    const sorted = lanes.filter((lane) => lane.phase_mean_ns[name] !== undefined).sort((a, b) => a.phase_mean_ns[name] - b.phase_mean_ns[name]);
+    const [low, high] = [sorted[0], sorted[sorted.length - 1]];
+    const between = high.phase_mean_ns[name] - low.phase_mean_ns[name];
+    if (between > spread) [phase, slow, spread] = [name, high, between];
+  }
+  if (!phase || spread < 0.02 * lanes[0].mean_ns) return "Mean steady step by phase; the ranks are alike.";
+  return `Ranks differ most in ${phaseLabel(phase).toLowerCase()}: rank ${slow.rank} takes ${duration(spread)} longer than the fastest one.`;
+}
+
+/** @param {any[]} lanes */
+function chart(lanes) {
+  const longest = Math.max(...lanes.map((lane) => lane.mean_ns));
+  return h(
+    "div.ranks",
+    { "aria-hidden": true },
+    lanes.map((lane) =>
+      h(
+        "div.rank-lane",
+        null,
+        h("span.label", null, `rank ${lane.rank}`),
+        h(
+          "div.strip",
+          { style: { width: `${(lane.mean_ns / longest) * 100}%` } },
+          shown([lane]).map((phase) =>
+            h("div.strip-part", {
+              title: `${phaseLabel(phase)}: ${duration(lane.phase_mean_ns[phase])}`,
+              style: { flex: `${lane.phase_mean_ns[phase]} 0 0`, background: phaseColor(phase) },
+            }),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any[]} lanes
+ */
+function numbers(context, lanes) {
+  const phases = shown(lanes).filter((phase) => lanes.some((lane) => (lane.phase_mean_ns[phase] ?? 0) > 0.005 * lane.mean_ns));
+  return h(
+    "div.scroll",
+    { tabindex: 0, role: "region", "aria-label": "Ranks in numbers" },
+    h(
+      "table",
+      null,
+      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...phases.map(phaseLabel)].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
+      h(
+        "tbody",
+        null,
+        lanes.map((lane) =>
+          h(
+            "tr",
+            null,
+            h("td.number", null, h("button.link", { onclick: () => context.go({ view: "steps", rank: String(lane.rank) }), title: `Steps of rank ${lane.rank}` }, String(lane.rank))),
+            h("td", null, lane.host),
+            h("td.number", null, count(lane.steps)),
+            h("td.number", null, duration(lane.median_ns)),
+            h("td.number", null, duration(lane.mean_ns)),
+            phases.map((phase) =>
+              h("td.number", { title: percent((lane.phase_mean_ns[phase] ?? 0) / lane.mean_ns) }, phase in lane.phase_mean_ns ? duration(lane.phase_mean_ns[phase]) : "–"),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}

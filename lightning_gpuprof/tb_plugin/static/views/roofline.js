@@ -1,0 +1,137 @@
+// Operators against what their device can do: FLOP/s over FLOPs per byte, sized by time.
+
+import { chart } from "../charts.js";
+import { card, h, shorten } from "../dom.js";
+import { count, duration, number, percent } from "../format.js";
+import { table } from "../table.js";
+import { absent, cyclePicker } from "./cycles.js";
+
+/** @type {Record<string, [label: string, color: string]>} */
+const BOUNDS = {
+  compute: ["compute", "#4c7df0"],
+  memory: ["memory", "#f0a030"],
+  unknown: ["roof not known", "#98a1ad"],
+};
+
+/** @type {import("./registry.js").View} */
+export const roofline = {
+  id: "roofline",
+  label: "Roofline",
+  about: "Operators of the profiled steps against the peaks of their device.",
+  async render(context) {
+    const [payload, { cycles }] = await Promise.all([
+      context.get("roofline", { trace: context.state.trace }),
+      context.get("traces"),
+    ]);
+    const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
+    const why = absent(payload) ?? nothing(payload);
+    if (why) return h("div", null, picker, h("p.empty", { role: "note" }, why));
+    const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.flop_per_byte);
+    return h(
+      "div",
+      null,
+      picker,
+      card(
+        "Roofline",
+        source(payload.roofs),
+        known.length > 0 && chart(context, { label: "FLOP/s over FLOPs per byte, one point per operator and shape; the table below has the numbers", height: 420, plot: () => plot(payload, known) }),
+        (payload.roofs?.notes ?? []).map((/** @type {string} */ note) => h("p.muted", null, note)),
+      ),
+      card("Operators on the roofline", "Longest kernel time first.", numbers(context, payload.rows)),
+    );
+  },
+};
+
+/** @param {any} payload */
+function nothing(payload) {
+  if (payload.rows.length) return null;
+  if (!payload.device) return "This trace holds no device events: a roofline needs kernels.";
+  return payload.roofs?.reason ?? "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels.";
+}
+
+/** @param {any} roofs */
+function source(roofs) {
+  if (!roofs?.device) return roofs?.reason ?? "The device's peaks are not known: points without roofs.";
+  return `Peaks of ${roofs.device} from its data sheet${roofs.reason ? `; ${roofs.reason}` : ""}. ${percent(roofs.kernel_frac)} of kernel time is placed.`;
+}
+
+/**
+ * @param {any} payload
+ * @param {any[]} rows
+ */
+function plot(payload, rows) {
+  const longest = Math.max(...rows.map((row) => row.total_ns));
+  const x = rows.map((row) => row.flop_per_byte);
+  const [left, right] = [Math.min(...x, 0.1) / 2, Math.max(...x, 100) * 2];
+  const data = Object.entries(BOUNDS).map(([bound, [label, color]]) => {
+    const mine = rows.filter((row) => (row.bound ?? "unknown") === bound);
+    return {
+      name: label,
+      x: mine.map((row) => row.flop_per_byte),
+      y: mine.map((row) => row.flop_per_s),
+      text: mine.map((row) => shorten(`${row.name} ${JSON.stringify(row.dims)}`.replaceAll("<", "‹"), 90)),
+      mode: "markers",
+      type: "scatter",
+      hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
+      marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)), line: { width: 0 } },
+    };
+  });
+  return {
+    data: [...data.filter((one) => one.x.length), ...roofs(rows, left, right)],
+    layout: {
+      showlegend: true,
+      xaxis: { type: "log", title: { text: "FLOPs per byte" }, range: [Math.log10(left), Math.log10(right)], showgrid: true, dtick: 1 },
+      yaxis: { type: "log", title: { text: "FLOP/s" }, rangemode: "normal", tickformat: "~s", dtick: 1 },
+    },
+  };
+}
+
+/**
+ * A roof per arithmetic type that occurs.
+ * @param {any[]} rows
+ * @param {number} left
+ * @param {number} right
+ */
+function roofs(rows, left, right) {
+  /** @type {Map<string, any>} */
+  const byType = new Map();
+  for (const row of rows) if (row.peak_flop_per_s && row.peak_bytes_per_s) byType.set(row.dtype, row);
+  return [...byType].map(([dtype, row]) => {
+    const ridge = row.peak_flop_per_s / row.peak_bytes_per_s;
+    return {
+      name: `${dtype} roof`,
+      x: [left, ridge, right],
+      y: [left * row.peak_bytes_per_s, row.peak_flop_per_s, row.peak_flop_per_s],
+      mode: "lines",
+      type: "scatter",
+      line: { color: "#8a93a1", width: 1.5 },
+      hoverinfo: "name",
+    };
+  });
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any[]} rows
+ */
+function numbers(context, rows) {
+  return table({
+    label: "Roofline",
+    columns: /** @type {import("../table.js").Column[]} */ ([
+      { key: "name", label: "Operator", text: true },
+      { key: "dims", label: "Shapes", text: true, format: (dims) => shorten(JSON.stringify(dims), 60) },
+      { key: "dtype", label: "Type", text: true, plain: true },
+      { key: "count", label: "Calls", format: count },
+      { key: "total_ns", label: "Kernel time", format: duration, bar: true },
+      { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
+      { key: "flop_per_s", label: "TFLOP/s", format: (value) => number(value / 1e12) },
+      { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
+      { key: "bound", label: "Bound by", text: true, plain: true, format: (bound, row) => (row.anomaly ? "see note" : (bound ?? "–")) },
+      { key: "roof_frac", label: "Of its roof", format: percent },
+    ]),
+    rows,
+    state: context.local("rows"),
+    sort: "total_ns",
+    searchable: true,
+  });
+}
