@@ -9,6 +9,7 @@ one's forward.
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -63,19 +64,32 @@ def predict(
 
 
 def _point(make: Callable[[], Any], size: int, optimizer: str, precision: str) -> PlanPoint:
-    with fake_tensors(), cuda_rules(), warnings.catch_warnings():
+    fakes = fake_tensors()
+    with warnings.catch_warnings():
         # Copying a module asks each tensor for its address; a fake one has none.
         warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
-        made = call(make)
-        made = replace(made, model=_faked(made.model))
-        to_precision(made.model, precision)
-        with LiveBytes() as live:
-            used = run_step(made, size, optimizer=optimizer, precision=precision, live=live)
-            notes = (*_ASSUMED, *_notes(made))
-            # Read while model and optimizer live; their end is no part of the step.
-            events, blocks = list(live.events), list(live.blocks)
+        made = _made(make, fakes)
+        made = replace(made, model=_faked(made.model, fakes))
+        with fakes, cuda_rules():
+            to_precision(made.model, precision)
+            with LiveBytes() as live:
+                used = run_step(made, size, optimizer=optimizer, precision=precision, live=live)
+                # Read while model and optimizer live; their end is no part of the step.
+                events, blocks = list(live.events), list(live.blocks)
+        notes = (*_ASSUMED, *_notes(made))
     name = type(used).__name__
     return summarize(size, blocks, events, optimizer=name, assumptions=notes)
+
+
+def _made(make: Callable[[], Any], fakes: AbstractContextManager[Any]) -> Made:
+    """Call `make()` on fakes, which cost no memory; where that fails, on real tensors."""
+    try:
+        with fakes:
+            return call(make)
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+        # Lazy modules, numpy, a checkpoint: not all that builds a model can be faked. An error
+        # of the model's own comes up again here.
+        return call(make)
 
 
 def summarize(
@@ -148,14 +162,23 @@ def _exact(blocks: Sequence[Block]) -> dict[str, int]:
     return sums
 
 
-def _faked(model: torch.nn.Module) -> torch.nn.Module:
-    """Return the model with fake parameters, also where it was made outside `make()`."""
+def _faked(model: torch.nn.Module, fakes: Any) -> torch.nn.Module:
+    """Return the model with fake parameters and buffers; one of real tensors is left as it is."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     tensors = [*model.parameters(), *model.buffers()]
     if all(isinstance(one, FakeTensor) for one in tensors):
         return model
-    return copy.deepcopy(model)
+    # What the copy finds here it does not copy: the real data stays where it is.
+    return copy.deepcopy(model, {id(one): _fake(one, fakes) for one in tensors})
+
+
+def _fake(tensor: torch.Tensor, fakes: Any) -> torch.Tensor:
+    fake: torch.Tensor = fakes.from_tensor(tensor.detach())
+    if isinstance(tensor, torch.nn.Parameter):
+        with fakes:
+            return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
+    return fake
 
 
 def _notes(made: Made) -> Iterator[str]:

@@ -281,6 +281,20 @@ def test_a_model_that_was_made_with_real_tensors_is_planned_too():
     assert model.net[0].weight.grad is None
 
 
+def test_a_model_that_cannot_be_made_of_fakes_is_made_of_real_tensors():
+    class Lazy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm = nn.LazyLinear(4), nn.LazyBatchNorm1d(affine=False)
+            self.norm(self.linear(torch.zeros(2, 8)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.linear(x)).sum()
+
+    (point,) = predict(lambda: (Lazy(), lambda size: torch.randn(size, 8)), [4], optimizer="sgd")
+    assert point.exact_bytes["parameters"] == (8 * 4 + 4) * 4
+
+
 def test_torch_behaves_as_before_after_a_plan():
     predict(transformer(dropout=0.1), [2], precision="bf16-mixed")
     with torch.autocast("cpu", torch.bfloat16):
