@@ -20,6 +20,8 @@ overhead that much goes at least when its body becomes one operator over all ele
 one by one are `host-sync`'s. Severity: the common scale (`findings/grade.py`).
 """
 
+from dataclasses import replace
+
 from lightning_gpuprof.analysis.device_time import StepState
 from lightning_gpuprof.analysis.host_work import HostWork, host_work
 from lightning_gpuprof.analysis.run import RunResults
@@ -65,7 +67,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def _on_gpu(step_ns: int, frac: float, work: HostWork | None) -> Finding:
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    return _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
 
 
 def _finding(
@@ -94,5 +97,5 @@ def _finding(
         saving_ns=saving,
         confidence=confidence,
         where=where,
-        change='model = torch.compile(model, mode="reduce-overhead")',
+        change="model = torch.compile(model)",
     )
