@@ -23,7 +23,7 @@ one by one are `host-sync`'s. Severity: the common scale (`findings/grade.py`).
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.device_time import StepState
-from lightning_gpuprof.analysis.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.host_sync import reads_in_a_loop
@@ -45,6 +45,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
+    if anomaly_on(run):
+        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
     work = host_work(run)
     if run.device_time is not None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]

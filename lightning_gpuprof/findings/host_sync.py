@@ -22,7 +22,7 @@ a loop around reads has at most ten operators per read. Severity: the common sca
 """
 
 from lightning_gpuprof.analysis.device_time import StepState
-from lightning_gpuprof.analysis.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
@@ -52,6 +52,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where reads of values hold the step up."""
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
+    if anomaly_on(run):
+        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
     facts, work = trace_facts(run), host_work(run)
     sites = [site for site in run.sync_sites if site.steps_watched]
     if facts is None and not sites:
