@@ -112,6 +112,16 @@ class TestHostSync:
         assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
         assert span(finding) == (0, 2 * MS)
 
+    def test_a_replay_of_the_trace_without_syncs_says_what_they_cost(self, judge):
+        trace = {
+            "gpu": {"span_ns": 20 * MS},
+            "sync_ns": 6 * MS,
+            "what_if": {"savings": [{"part": "sync", "saved_ns": 4 * MS}]},
+        }
+        finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
+        assert finding.evidence["blocked_ns"] == 3 * MS
+        assert span(finding) == (1_400 * US, 2_600 * US)
+
     def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(self, judge):
         finding = judge("host-sync", WORK, records=[self.SITE])
         assert finding.title == "3.0 reads of values per step would each stop the host on a GPU"
