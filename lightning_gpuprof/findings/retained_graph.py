@@ -23,6 +23,7 @@ Severity: the common scale (`findings/grade.py`).
 
 import re
 
+from lightning_gpuprof.analysis.graph_nodes import graph_nodes
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
@@ -42,7 +43,6 @@ ID = "retained-graph"
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
 MIN_REPEATED = 0.10
 MIN_RISE = 0.2
-_NODE = re.compile(r"autograd::engine::evaluate_function: (\w+?)Backward\d*$")
 _SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
@@ -83,33 +83,18 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 
 def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
-    """Return the time in repeated node calls, in all known nodes, and the mean number of passes.
-
-    A node class is named after its operator: `AddmmBackward0` after `aten::addmm`.
-    """
-    operators = facts.operators
-    if any(_SECOND_ORDER.search(name) for name in operators):
+    """Return the time in repeated node calls, in all known nodes, and the mean number of passes."""
+    if any(_SECOND_ORDER.search(name) for name in facts.operators):
         return 0.0, 0.0, 1.0
     repeated = whole = calls = made = 0.0
-    for name, op in operators.items():
-        match = _NODE.match(name)
-        forward = operators.get(f"aten::{_snake(match[1])}") if match else None
-        if forward is None or not op.calls:
+    for one in graph_nodes(facts):
+        if one.forward is None:
             continue
-        whole += op.total_ns
-        calls += op.calls
-        made += min(op.calls, forward.calls)
-        repeated += op.total_ns * max(0.0, 1 - forward.calls / op.calls)
+        whole += one.node.total_ns
+        calls += one.node.calls
+        made += min(one.node.calls, one.forward.calls)
+        repeated += one.node.total_ns * max(0.0, 1 - one.forward.calls / one.node.calls)
     return repeated, whole, calls / made if made else 1.0
-
-
-def _snake(name: str) -> str:
-    """Return an operator's name from its node's.
-
-    >>> _snake("NativeLayerNorm"), _snake("Addmm")
-    ('native_layer_norm', 'addmm')
-    """
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:
