@@ -120,7 +120,7 @@ class TimingRun:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
         if timeline.rows.count:
-            taken = timeline.rows.take(len(slots))
+            taken = timeline.rows.take()
             if self._layout.width != len(slots):
                 self._layout = Layout(slots, self._own_names)
             window = Window(*taken, self._layout, origin_ns=output.started_ns)

@@ -8,16 +8,14 @@ from array import array
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from lightning_gpuprof.probes.phase_clock import Cut, PhaseClock
+from lightning_gpuprof.probes.phase_clock import LOG_LIMIT, Cut, Int64, PhaseClock
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 WORKER_STARTUP = "worker_startup"
 UNKNOWN_SAMPLES = -1
-Int64 = npt.NDArray[np.int64]
 
 
 class Outside(NamedTuple):
@@ -28,40 +26,38 @@ class Outside(NamedTuple):
 
 
 class StepRows:
-    """Finished steps as plain numbers: one row of facts and one of charged times each."""
+    """Finished steps: one row of facts each, and one of charged times that the clock keeps."""
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: PhaseClock) -> None:
         self.count = 0
+        self._clock = clock
         self._facts: array[int] = array("q")
-        self._charged: list[tuple[int, array[int]]] = []
 
-    def append(self, clock: PhaseClock, facts: tuple[int, ...]) -> None:
-        """Cut the clock into a new row; the cut's start and end complete the facts."""
-        width = len(clock.charged)
-        if not self._charged or self._charged[-1][0] != width:
-            self._charged.append((width, array("q")))
-        self._facts.extend(facts + clock.cut_into(self._charged[-1][1]))
+    def append(self, facts: tuple[int, ...]) -> None:
+        """End a row at this moment; its start and end will complete the facts.
+
+        For every step: what it leaves behind are plain numbers, nothing for the garbage
+        collector to go through later.
+        """
+        self._facts.extend(facts)
         self.count += 1
+        self._clock.mark()
 
-    def take(self, width: int) -> tuple[Int64, Int64]:
+    def take(self) -> tuple[Int64, Int64]:
         """Return the facts and the charged times of all rows, and forget them.
 
-        Args:
-            width: Number of slots by now; rows from before a slot was added end in zeros.
-
         Returns:
-            int64 arrays of shapes (rows, facts) and (rows, width).
+            int64 arrays of shapes (rows, facts) and (rows, slots).
         """
-        facts = np.frombuffer(self._facts, dtype=np.int64).reshape(-1, len(self.FACTS))
-        blocks = []
-        for narrow, kept in self._charged:
-            block = np.frombuffer(kept, dtype=np.int64).reshape(-1, narrow)
-            blocks.append(np.pad(block, ((0, 0), (0, width - narrow))) if narrow < width else block)
-        charged = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        self.__init__()  # type: ignore[misc]
-        return facts, charged
+        rows = self._clock.take_rows()
+        # An interrupt inside `append` can leave facts without a row.
+        told = np.array(self._facts).reshape(-1, len(self.FACTS) - 2)[: len(rows.end_ns)]
+        facts = np.column_stack([told, rows.start_ns, rows.end_ns])
+        del self._facts[:]
+        self.count = 0
+        return facts, rows.charged_ns
 
 
 class StepTimeline:
@@ -86,12 +82,13 @@ class StepTimeline:
         self.samples = UNKNOWN_SAMPLES
         self.flags = 0
         self.running_batch = False
-        self.rows = StepRows()
+        self.rows = StepRows(clock)
         self.outside: list[Outside] = []
         self._warmup = warmup
         self._where = SETUP
         self._in_step = False
         self._ran = False
+        self._starting_up = False
         self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
 
     def start(self, at_ns: int | None = None) -> None:
@@ -105,7 +102,8 @@ class StepTimeline:
         """
         if self._in_step and not self._ran:
             return
-        if self.clock.current == self._startup:
+        if self._starting_up:
+            self._starting_up = False
             self.clock.swap(0)
         if self._in_step:
             self._end_step()
@@ -126,11 +124,13 @@ class StepTimeline:
         """The loop over batches begins; until its first fetch it starts data workers."""
         self.outside_is(EPOCH_START)
         self.flags |= StepFlag.EPOCH_START
+        self._starting_up = True
         self.clock.swap(self._startup)
 
     def end_epoch(self, *, unfinished: bool = False) -> None:
         """The loop over batches has ended, and its last step with it."""
-        if self.clock.current == self._startup:
+        if self._starting_up:
+            self._starting_up = False
             self.clock.swap(0)
         if self._in_step and self._ran:
             if unfinished:
@@ -157,11 +157,13 @@ class StepTimeline:
         if self.step < self._warmup:
             self.flags |= StepFlag.WARMUP
         facts = (self.step, self.epoch, self.batch_idx, self.samples, self.flags)
-        self.rows.append(self.clock, facts)
+        self.rows.append(facts)
         self.step += 1
         self.batch_idx += 1
         self.samples = UNKNOWN_SAMPLES
         self.flags = 0
+        if len(self.clock.codes) > LOG_LIMIT:
+            self.clock.settle()
 
     def _leave_outside(self) -> None:
         self.outside.append(Outside(self._where, self.clock.cut()))

@@ -29,7 +29,7 @@ class Loop:
         self.timeline.running_batch = False
 
     def facts(self):
-        facts, _ = self.timeline.rows.take(len(self.timeline.clock.slots))
+        facts, _ = self.timeline.rows.take()
         names = StepRows.FACTS
         return [dict(zip(names, row, strict=True)) for row in facts.tolist()]
 
@@ -99,7 +99,7 @@ def test_rows_from_before_a_slot_was_added_end_in_zeros(loop):
     loop.batch()
     loop.timeline.end_epoch()
 
-    facts, charged = loop.timeline.rows.take(len(loop.timeline.clock.slots))
+    facts, charged = loop.timeline.rows.take()
     assert charged[:, slot].tolist() == [0, 10]
     assert charged.sum(axis=1).tolist() == (facts[:, 6] - facts[:, 5]).tolist()
 
