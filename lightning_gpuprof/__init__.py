@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
     from lightning_gpuprof.callbacks.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+    from lightning_gpuprof.callbacks.sync_detector import SyncDetector
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
     from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
@@ -30,6 +31,7 @@ __all__ = [
     "GpuProfConfig",
     "PhaseTimer",
     "ProfilerSchedule",
+    "SyncDetector",
     "__version__",
     "ab_test",
     "benchmark_latency",
@@ -45,6 +47,7 @@ _PUBLIC = {
     "GpuProfConfig": "lightning_gpuprof.config",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
+    "SyncDetector": "lightning_gpuprof.callbacks.sync_detector",
     "ab_test": "lightning_gpuprof.probes.ab_test",
     "benchmark_latency": "lightning_gpuprof.probes.latency",
     "plan": "lightning_gpuprof.callbacks.plan",
