@@ -26,6 +26,7 @@ from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
 from lightning_gpuprof.tb_plugin.static_files import plotly_gzip, read_static
+from lightning_gpuprof.views.compare import compare_runs
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError
 from lightning_gpuprof.views.runs import runs_view
@@ -63,6 +64,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             "/plotly.js": _route(self._plotly),
             "/perfetto/*": _route(self._perfetto),
             "/runs": _route(self._list_runs),
+            "/compare": _route(self._compare),
             "/trace": _route(self._trace),
         }
         for name, view in VIEWS.items():
@@ -145,6 +147,10 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             payload |= self._preparer.state(run.trace_path(payload["trace"]))
         return _json(request, payload)
 
+    def _compare(self, request: Request) -> Response:
+        new, base = self._run(request), self._run(request, "base")
+        return _json(request, compare_runs(base.path, new.path).payload())
+
     def _trace(self, request: Request) -> Response:
         run = self._run(request)
         name = request.args.get("file", "")
@@ -160,10 +166,12 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         content = run.fs.read_bytes(path)
         return _respond(request, content, "application/gzip", headers=headers)
 
-    def _run(self, request: Request) -> LoadedRun:
-        name = request.args.get("run")
+    def _run(self, request: Request, parameter: str = "run") -> LoadedRun:
+        name = request.args.get(parameter)
         if not name:
-            raise QueryError("The request names no run: add run=NAME, one of those of /runs.")
+            raise QueryError(
+                f"The request names no {parameter}: add {parameter}=NAME, one of those of /runs."
+            )
         path = self._index.runs().get(name)
         if path is None:
             raise _NotFoundError(
