@@ -2,7 +2,7 @@
 
 import { card, h, shorten } from "../dom.js";
 import { count, duration } from "../format.js";
-import { openInPerfetto } from "../perfetto.js";
+import { embedPerfetto, openInPerfetto } from "../perfetto.js";
 import { table } from "../table.js";
 import { kindColor, kindLabel } from "../timeline/colors.js";
 import { TimelineWidget } from "../timeline/widget.js";
@@ -52,6 +52,7 @@ class TimelineView {
     this.said = h("span.muted", { role: "status" });
     this.details = h("div.tl-details", { "aria-live": "polite" }, hint());
     this.found = h("div");
+    this.perfetto = h("div");
     this.widget = new TimelineWidget({
       payload,
       kept: this.kept,
@@ -79,6 +80,7 @@ class TimelineView {
         legend(payload.kinds, this.summary),
         this.found,
         this.details,
+        this.perfetto,
       ),
       deviceTables(this.summary, (from, to) => {
         widget.show(from - (to - from) * 2, to + (to - from) * 2);
@@ -114,8 +116,17 @@ class TimelineView {
           { onclick: () => openInPerfetto(url, `${context.run.name} ${this.payload.trace}`, (text) => this.say(text)) },
           "Open in Perfetto",
         ),
+      there && context.perfetto && h("button.button", { onclick: () => this.embed(url) }, "Perfetto here"),
       this.said,
     );
+  }
+
+  /** Shows the whole trace in Perfetto below. @param {string} url */
+  embed(url) {
+    const frame = /** @type {HTMLIFrameElement} */ (h("iframe.perfetto", { title: "Perfetto" }));
+    this.perfetto.replaceChildren(frame);
+    const page = this.context.source.url("perfetto/index.html");
+    if (page) embedPerfetto(frame, page, url, this.payload.trace, (text) => this.say(text));
   }
 
   /** @param {unknown} what */
