@@ -84,7 +84,7 @@ def make_trace(source: Path, target_mb: int, folder: Path) -> Path:
     """Repeat a trace's events until they are about that long."""
     data = gzip.decompress(source.read_bytes())
     head = EVENTS.search(data).end()
-    tail = data.rindex(b"]")
+    tail = _end_of_events(data, head)
     body = data[head:tail]
     times = [int(found) for found in re.findall(rb'"ph": "X".*?"ts": (\d+)', body, re.DOTALL)]
     apart = max(times) - min(times) + 10_000
@@ -100,6 +100,18 @@ def make_trace(source: Path, target_mb: int, folder: Path) -> Path:
             file.write((b"," if copy else b"") + NUMBERS.sub(moved, body))
         file.write(data[tail:])
     return path
+
+
+def _end_of_events(data: bytes, head: int) -> int:
+    """Return where the list that starts just before `head` is closed."""
+    events = re.finditer(rb"\}\s*(\])\s*[,}]", data[head:])
+    for found in events:
+        try:
+            json.loads(b"[" + data[head : head + found.start(1)] + b"]")
+        except ValueError:
+            continue
+        return head + found.start(1)
+    raise SystemExit("The list of events has no end.")
 
 
 def measure(command: list[str]) -> tuple[float, float, float]:

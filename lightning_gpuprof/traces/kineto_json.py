@@ -23,6 +23,7 @@ _BORDER = re.compile(rb"\}\s*(,)\s*\{")
 _ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
 _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
 _TRIES = 4
+_LONGEST_TAIL = 1 << 26
 _OPEN, _CLOSE = ord("["), ord("]")
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ class EventStream(Generic[T]):
         """Yield lists of events in the file's order."""
         self._start()
         block: bytes | None = b""
-        while block is not None:
+        while block is not None and not self._ended:
             self._buffer = self._buffer[self._at :]
             self._buffer += block
             self._at = 0
@@ -77,21 +78,25 @@ class EventStream(Generic[T]):
             block = next(self._blocks, None)
         if not self._ended:
             yield from self._finish()
-        self._keep_header(b"{" + bytes(self._buffer[self._at :]).lstrip().lstrip(b","))
+        self._keep_tail(block)
         if self._lost:
             self._warn(f"{self._lost} events could not be read and were skipped.")
 
     def _start(self) -> None:
         """Read up to the first event; keep what stands before it."""
         for block in self._blocks:
+            # The key may lie across two blocks; what was searched is not searched again.
+            start = max(0, len(self._buffer) - 64)
             self._buffer += block
-            found = _BARE_LIST.match(self._buffer)
+            found = _BARE_LIST.match(self._buffer) if start == 0 else None
             self._bare = found is not None
-            found = found or _EVENTS_KEY.search(self._buffer)
+            found = found or _EVENTS_KEY.search(self._buffer, start)
             if found:
                 self._keep_header(bytes(self._buffer[: found.start()]) + b"}")
                 self._at = found.end() - 1
                 return
+            if len(self._buffer) > _LONGEST_TAIL:
+                break
         raise TraceError(
             "The file holds no `traceEvents`: it ends before its first event, or is no trace. "
             "Give the file as torch.profiler exported it."
@@ -185,6 +190,17 @@ class EventStream(Generic[T]):
                     self._lost += 1
                 else:
                     yield event
+
+    def _keep_tail(self, block: bytes | None) -> None:
+        """Keep the values that stand after the events."""
+        tail = self._buffer[self._at :]
+        while block is not None and len(tail) < _LONGEST_TAIL:
+            tail += block
+            block = next(self._blocks, None)
+        if block is None:
+            self._keep_header(b"{" + bytes(tail).lstrip().lstrip(b","))
+        else:
+            self._warn("The values after the list of events are too long and were left out.")
 
     def _keep_header(self, text: bytes) -> None:
         if text.strip() in (b"}", b"{", b"{}", b"{]", b"[}"):
