@@ -232,6 +232,13 @@ class TestRetainedGraph:
         assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
         assert finding.evidence["passes_count"] == 3.0
 
+    def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(self, judge):
+        operators = [op(self.NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
+        note = Note(step=3, name="retained_graph", value=True)
+        finding = judge("retained-graph", WORK, trace={"operators": operators}, records=[note])
+        assert span(finding) == (0, 0)
+        assert judge("retained-graph", WORK, records=[note]).severity is Severity.INFO
+
     def test_a_gradient_penalty_is_no_retained_graph(self, judge):
         operators = [
             op(self.NODE, 12, 6 * MS),
