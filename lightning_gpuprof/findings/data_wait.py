@@ -113,7 +113,8 @@ def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
 def _with_workers(plan: WorkerPlan, now: int | None, saving: Range) -> tuple[str, str, Range]:
     advice = (
         f"Make batches in {plan.num_workers} worker process{'es' * (plan.num_workers > 1)} "
-        f"instead of {now or 'the training process'}: one batch takes {duration(plan.fetch_ns)}."
+        f"instead of {now or 'the training process'}: one batch takes "
+        f"{'at most ' if now else ''}{duration(plan.fetch_ns)}."
     )
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
     return advice, change, saving
