@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.probes.region_paths import CUT, Path, Paths, close_code, open_code, swap_code
+from lightning_gpuprof.probes.region_paths import (
+    CUT,
+    Path,
+    Paths,
+    close_code,
+    ends_row,
+    open_code,
+    swap_code,
+)
 from lightning_gpuprof.records.phases import Phase
 
 LOG_LIMIT = 16_384
@@ -58,6 +66,7 @@ class PhaseClock:
         slots: What time was charged to so far; entering a named part can add to them when the
             log is settled.
         last_ns: The time up to which the log is settled.
+        boundaries: How many were settled so far.
 
     >>> ticks = iter([0, 10, 15, 40])
     >>> clock = PhaseClock(lambda: next(ticks))
@@ -74,6 +83,7 @@ class PhaseClock:
         self.times: array[int] = array("q")
         self.codes: array[int] = array("i")
         self.insides: list[Inside] = []
+        self.boundaries = 0
         self.last_ns = self._cut_ns = 0
         self._numbers: dict[Slot, int] = {}
         self._open: Path = (self.slot(Phase.OTHER),)
@@ -135,6 +145,15 @@ class PhaseClock:
             np.concatenate([_widen(block.charged_ns, width) for block in blocks]),
         )
 
+    def opened_since_mark(self, slot: int) -> bool:
+        """Tell whether a slot's region was opened since the last mark; the log must be unsettled.
+
+        For rare moments: this looks through the log.
+        """
+        codes = np.array(self.codes)
+        after = np.flatnonzero(ends_row(codes))[-1:].sum()
+        return bool((codes[after:] == open_code(slot)).any())
+
     def settle(self) -> None:
         """Charge all that is in the log, and empty it."""
         if self.codes:
@@ -147,7 +166,8 @@ class PhaseClock:
         count = min(len(self.times), len(self.codes))
         times, codes = np.array(self.times[:count]), np.array(self.codes[:count])
         del self.times[:], self.codes[:]
-        ends = np.flatnonzero(codes == CUT)
+        self.boundaries += count
+        ends = np.flatnonzero(ends_row(codes))
         slots, self._open = self._paths.follow(self._open, codes, ends)
         width = len(self.slots)
         row = np.zeros(count, dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 _OPEN, _CLOSE, _SWAP, _CUT = range(4)
-CUT = _CUT
+CUT = -4 + _CUT
 """The boundary at which a row ends; nothing opens or closes."""
 
 _MOST_KNOWN = 512
@@ -35,6 +35,16 @@ def close_code(number: int) -> int:
 def swap_code(slot: int) -> int:
     """Return the boundary at which a slot takes the innermost one's place."""
     return slot * 4 + _SWAP
+
+
+def cut_code(slot: int) -> int:
+    """Return the boundary at which a row ends and a slot opens."""
+    return slot * 4 + _CUT
+
+
+def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
+    """Tell which boundaries end a row."""
+    return codes & 3 == _CUT
 
 
 class Paths:
@@ -91,10 +101,10 @@ class Paths:
         open_now, innermost = list(path), []
         for code in codes:
             innermost.append(open_now[-1])
-            number, what = code >> 2, code & 3
             if code == CUT:
                 continue
-            if what == _OPEN:
+            number, what = code >> 2, code & 3
+            if what in (_OPEN, _CUT):
                 slot = number if number >= 0 else self._slot_inside(~number, open_now[-1])
                 open_now.append(slot)
             elif what == _SWAP:
