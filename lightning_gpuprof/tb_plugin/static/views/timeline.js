@@ -17,12 +17,11 @@ export const timeline = {
   label: "Timeline",
   about: "The profiled steps event by event, host and device on the trace's one clock.",
   async render(context) {
-    const trace = context.state.trace;
-    const [payload, summary, { cycles }] = await Promise.all([
-      context.get("timeline", { trace }),
-      context.get("device", { trace }),
+    const [payload, { cycles }] = await Promise.all([
+      context.get("timeline", { trace: context.state.trace }),
       context.get("traces"),
     ]);
+    const summary = await context.get("device", { trace: payload.trace });
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
     if (payload.state !== "prepared") {
       const again = payload.state === "preparing";
