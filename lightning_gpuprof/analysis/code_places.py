@@ -2,16 +2,16 @@
 
 import re
 import sys
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import summed, used
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import nest
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
 
-_FRAME = re.compile(r"^(?P<file>[^<].*)\((?P<line>\d+)\): (?P<function>.*)$")
+_FRAME = r"^(?P<file>[^<].*)\((?P<line>\d+)\): (?P<function>.*)$"
 _MODULE = "nn.Module: "
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "torch", "torchvision", "torchaudio", "torchmetrics", "functorch", "triton", "numpy",
@@ -20,8 +20,7 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) | {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A function of the user's own: the innermost one around some work.
 
     Args:
@@ -35,8 +34,7 @@ class Place:
     function: str
 
 
-@dataclass(frozen=True)
-class PlaceStats:
+class PlaceStats(Struct, frozen=True):
     """Device time of what was launched from a place or module."""
 
     name: str
@@ -45,8 +43,7 @@ class PlaceStats:
     total_ns: int
 
 
-@dataclass(frozen=True)
-class CodePlaces:
+class CodePlaces(Struct, frozen=True):
     """For each host row, the row of the user's innermost frame and of the innermost module.
 
     Rows are -1 where there is none. Work of the backward pass, which runs on a thread without
@@ -91,7 +88,7 @@ def parse_frame(name: str) -> Place | None:
     >>> parse_frame("train.py(41): main")
     Place(file='train.py', line=41, function='main')
     """
-    found = _FRAME.match(name)
+    found = re.match(_FRAME, name)
     return Place(found["file"], int(found["line"]), found["function"]) if found else None
 
 

@@ -1,9 +1,9 @@
 """Copies and fills by direction: count, bytes, bandwidth, pageable or pinned, small ones."""
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
@@ -14,8 +14,7 @@ SMALL_BYTES = 64 << 10
 _DIRECTION = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH|HtoA|AtoH|DtoA|AtoD|AtoA)")
 
 
-@dataclass(frozen=True)
-class CopyStats:
+class CopyStats(Struct, frozen=True):
     """All copies of one kind.
 
     Args:

@@ -117,7 +117,7 @@ class _Layer:
 
 def make_drawing(timeline: Timeline) -> Drawing:
     """Lay a trace out in lanes."""
-    nesting, launches = nest(timeline.host), join_launches(timeline)
+    nesting, launches = nest(timeline.host, python=True), join_launches(timeline)
     names = [*timeline.names, *CAUSES]
     layers = list(_layers(timeline, nesting, launches))
     groups, lanes = _stack(layers)

@@ -31,6 +31,17 @@ def distinct(column: Index) -> Int64:
     return first
 
 
+def grouped(column: Index) -> tuple[Int64, Int64]:
+    """Return the distinct values of any int column, rising, and each row's index into them.
+
+    >>> values, index = grouped(np.array([70, 5, 70]))
+    >>> values.tolist(), index.tolist()
+    ([5, 70], [1, 0, 1])
+    """
+    values = distinct(column)
+    return values, np.searchsorted(values, column).astype(np.int64)
+
+
 def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
     """Sum integers by group, exactly up to 2**53.
 

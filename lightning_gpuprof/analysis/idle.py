@@ -9,9 +9,8 @@ short gap between two events of one stream is the device's own (`kernel_gap`), a
 `dependency`.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
@@ -37,8 +36,7 @@ stream to the next. A longer wait of queued work has another reason: an event of
 a host callback, a copy engine."""
 
 
-@dataclass(frozen=True)
-class IdleCause:
+class IdleCause(Struct, frozen=True):
     """Idle time with one cause; `count` is the number of gaps it has a part in."""
 
     cause: str
@@ -46,8 +44,7 @@ class IdleCause:
     count: int
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """One gap: its largest cause, what ended it, and where its launch came from.
 
     Args:
@@ -57,7 +54,6 @@ class Gap:
         next_name: Name of the event that ended it; None where the window did.
         operator: Innermost operator around that event's launch.
         region: Innermost annotation around that launch.
-        row: Host row of the launch, -1 where unknown.
         place: The user's own function that launched it, where stacks were read.
     """
 
@@ -67,12 +63,10 @@ class Gap:
     next_name: str | None
     operator: str | None
     region: str | None
-    row: int = field(compare=False)
     place: Place | None
 
 
-@dataclass(frozen=True)
-class IdleReport:
+class IdleReport(Struct, frozen=True):
     """Idle time of one device by cause; the totals add up to its idle time exactly."""
 
     causes: tuple[IdleCause, ...]
@@ -103,8 +97,7 @@ def idle_causes(
     )
 
 
-@dataclass(frozen=True)
-class CausedGaps:
+class CausedGaps(Struct, frozen=True):
     """Every gap in order: its largest cause (in `CAUSES`), and the row that ended it or -1."""
 
     spans: Spans
@@ -216,7 +209,6 @@ def _longest(
                 next_name=timeline.names[timeline.device.name[event]] if event >= 0 else None,
                 operator=enclosing(timeline, nesting, row, "cpu_op"),
                 region=enclosing(timeline, nesting, row, "user_annotation"),
-                row=row,
                 place=places.at(timeline, row) if places else None,
             )
         )

@@ -1,15 +1,13 @@
 """Unions of time intervals, exact in integer nanoseconds."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Int64 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Disjoint, sorted intervals `[start, end)`."""
 
     start: Int64

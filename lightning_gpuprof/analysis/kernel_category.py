@@ -16,8 +16,9 @@ CATEGORIES = (
     "other",
 )
 
-# The first pattern that matches decides, so the more telling words stand first: a fused
-# attention kernel holds "gemm" in its template arguments, an optimizer's kernel "elementwise".
+# Compiled by `re` when first used. The first pattern that matches decides, so the more telling
+# words stand first: a fused attention kernel holds "gemm" in its template arguments, an optimizer's
+# kernel "elementwise".
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "communication",
@@ -63,8 +64,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel",
     ),
 )
-_COMPILED = tuple((category, re.compile(pattern)) for category, pattern in _PATTERNS)
-_TENSOR_CORE = re.compile(
+_TENSOR_CORE = (
     r"tensorop|_s?(?:1688|16816|884|8816|16832|161616|16864)|h884|h1688|h16816|i8816|i16832"
     r"|s1688|s16816|s884|bf16_?s|wgmma|xmma|nvjet|hmma|imma|_MI\d+x\d+x\d+|MFMA|mfma"
     r"|sm\d+_xmma|tcgen05"
@@ -80,8 +80,8 @@ def categorize(name: str) -> str:
     >>> categorize("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>")
     'elementwise'
     """
-    for category, pattern in _COMPILED:
-        if pattern.search(name):
+    for category, pattern in _PATTERNS:
+        if re.search(pattern, name):
             return category
     return "other"
 
@@ -94,4 +94,4 @@ def uses_tensor_cores(name: str) -> bool:
     >>> uses_tensor_cores("ampere_sgemm_128x64_nn")
     False
     """
-    return _TENSOR_CORE.search(name) is not None
+    return re.search(_TENSOR_CORE, name) is not None

@@ -1,9 +1,9 @@
 """Kernels by name and by category: count, time and share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import summed
 from lightning_gpuprof.analysis.kernel_category import categorize, uses_tensor_cores
@@ -15,8 +15,7 @@ THIN_NS = 10_000
 _MATRIX = ("gemm", "conv", "attention")
 
 
-@dataclass(frozen=True)
-class KernelStats:
+class KernelStats(Struct, frozen=True):
     """All launches of kernels with one name; `frac` is of all kernels' summed time."""
 
     name: str
@@ -30,8 +29,7 @@ class KernelStats:
     tensor_cores: bool | None
 
 
-@dataclass(frozen=True)
-class CategoryStats:
+class CategoryStats(Struct, frozen=True):
     """All kernels of one category; `frac` is of all kernels' summed time."""
 
     category: str
@@ -40,8 +38,7 @@ class CategoryStats:
     frac: float
 
 
-@dataclass(frozen=True)
-class ThinKernels:
+class ThinKernels(Struct, frozen=True):
     """Kernels below `THIN_NS`.
 
     Args:
@@ -55,8 +52,7 @@ class ThinKernels:
     count_frac: float
 
 
-@dataclass(frozen=True)
-class KernelTable:
+class KernelTable(Struct, frozen=True):
     """Kernels by name and category, longest total first.
 
     Args:

@@ -1,15 +1,13 @@
 """Joins what ran on a device to the host call that launched it, by correlation id."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import distinct
 from lightning_gpuprof.traces.timeline import MISSING, Int64, Timeline, of_category
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(Struct, frozen=True):
     """For each row of the device table: its launching call.
 
     Args:

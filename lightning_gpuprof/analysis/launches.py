@@ -1,8 +1,7 @@
 """Launches: how long from call to start, how deep the queue, how many per step."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import summed
 from lightning_gpuprof.analysis.host_calls import call_kind
@@ -13,8 +12,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_c
 SERIES_POINTS = 200
 
 
-@dataclass(frozen=True)
-class CallStats:
+class CallStats(Struct, frozen=True):
     """All runtime or driver calls with one name; `kind` says what the call does."""
 
     name: str
@@ -25,8 +23,7 @@ class CallStats:
     max_ns: int
 
 
-@dataclass(frozen=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """Order statistics of some durations."""
 
     min_ns: int
@@ -36,8 +33,7 @@ class Distribution:
     mean_ns: float
 
 
-@dataclass(frozen=True)
-class QueueDepth:
+class QueueDepth(Struct, frozen=True):
     """Work launched and not yet started, over time.
 
     Args:
@@ -51,8 +47,7 @@ class QueueDepth:
     series: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class LaunchStats:
+class LaunchStats(Struct, frozen=True):
     """Launches of a trace.
 
     Args:

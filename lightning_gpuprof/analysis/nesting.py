@@ -5,9 +5,8 @@ and so do annotations that begin inside one call and end inside another, as prof
 an end is cut to the end of what was open when the event began.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int32, Int64
 
@@ -15,8 +14,7 @@ _CHUNK = 1 << 14
 _FOREVER = 1 << 63
 
 
-@dataclass(frozen=True)
-class Nesting:
+class Nesting(Struct, frozen=True):
     """Parents of host events; rows as in the table they were made from.
 
     Args:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lightning_gpuprof.analysis.grouping import distinct, grouped
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.op_call import Cost
@@ -64,8 +65,10 @@ def costed_calls(
 def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[CallGroup]:
     host, device = timeline.host, timeline.device
     modelled = [index for index, name in enumerate(timeline.names) if name in MODELS]
+    has_model = np.zeros(len(timeline.names), dtype=np.bool_)
+    has_model[modelled] = True
     is_modelled = (
-        np.isin(host.name, modelled)
+        has_model[host.name]
         & (host.category == CATEGORY_ID["cpu_op"])
         & (host.arguments != MISSING)
     )
@@ -76,9 +79,7 @@ def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[Ca
     rows, owner = rows[owner >= 0], owner[owner >= 0]
     if not len(rows):
         return []
-    key = np.stack([host.name[owner], host.arguments[owner]], axis=1)
-    keys, group = np.unique(key, axis=0, return_inverse=True)
-    group = group.reshape(-1)
+    keys, group = grouped((host.name[owner].astype(np.int64) << 32) + host.arguments[owner])
     calls = _distinct_calls(group, owner, len(keys))
     kernel_ns = np.bincount(group, weights=device.dur_ns[rows], minlength=len(keys))
     kernel_count = np.bincount(group, minlength=len(keys))
@@ -92,13 +93,13 @@ def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[Ca
             int(kernel_ns[i]),
             bool(tf32[i]),
         )
-        for i, (name, arguments) in enumerate(keys.tolist())
+        for i, (name, arguments) in enumerate(divmod(key, 1 << 32) for key in keys.tolist())
     ]
 
 
 def _distinct_calls(group: Int64, owner: Int64, groups: int) -> Int64:
-    pairs = np.unique(np.stack([group, owner], axis=1), axis=0)
-    return np.bincount(pairs[:, 0], minlength=groups).astype(np.int64)
+    pairs = distinct((group << 32) + owner)
+    return np.bincount(pairs >> 32, minlength=groups).astype(np.int64)
 
 
 def _any_marked(timeline: Timeline, names: Int32, group: Int64, groups: int) -> Int64:
@@ -107,4 +108,6 @@ def _any_marked(timeline: Timeline, names: Int32, group: Int64, groups: int) -> 
         for index, name in enumerate(timeline.names)
         if any(mark in name.lower() for mark in _TF32_MARKS)
     ]
-    return np.bincount(group[np.isin(names, marked)], minlength=groups).astype(np.int64)
+    is_marked = np.zeros(len(timeline.names), dtype=np.bool_)
+    is_marked[marked] = True
+    return np.bincount(group[is_marked[names]], minlength=groups).astype(np.int64)

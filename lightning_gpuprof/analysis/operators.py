@@ -1,10 +1,10 @@
 """Operators by name: host time, and the device time of what they launched."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import summed
 from lightning_gpuprof.analysis.launch_join import Launches
@@ -15,8 +15,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timelin
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class OperatorStats:
+class OperatorStats(Struct, frozen=True):
     """All calls of operators with one name.
 
     Args:

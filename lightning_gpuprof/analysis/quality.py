@@ -1,8 +1,8 @@
 """What is wrong with a trace itself: all else rests on it, so it is shown first."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_calls import call_kind
@@ -14,8 +14,7 @@ ROUNDING_NS = 1_000
 """Files with whole microseconds may show an event ending this much after the one around it."""
 
 
-@dataclass(frozen=True)
-class TraceQuality:
+class TraceQuality(Struct, frozen=True):
     """Counts of faults.
 
     Args:
@@ -56,7 +55,7 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     faults = TraceQuality(
         len(rows), lost, orphans, early, overlapping, _cut_steps(timeline, steps), ()
     )
-    return TraceQuality(**{**vars(faults), "notes": tuple(_notes(faults, len(device)))})
+    return replace(faults, notes=tuple(_notes(faults, len(device))))
 
 
 def _cut_steps(timeline: Timeline, steps: HostEvents) -> int:

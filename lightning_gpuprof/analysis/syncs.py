@@ -1,8 +1,7 @@
 """Calls that made the host wait for the device, and for how long."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
@@ -15,8 +14,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_c
 LONGEST = 200
 
 
-@dataclass(frozen=True)
-class SyncCall:
+class SyncCall(Struct, frozen=True):
     """One synchronizing call.
 
     Args:
@@ -26,7 +24,6 @@ class SyncCall:
         blocked_ns: How long the call took.
         operator: Innermost operator around it, such as `aten::_local_scalar_dense`.
         region: Innermost annotation around it.
-        row: Its host row.
         place: The user's own function that it was called from, where stacks were read.
     """
 
@@ -36,12 +33,10 @@ class SyncCall:
     blocked_ns: int
     operator: str | None
     region: str | None
-    row: int = field(compare=False)
     place: Place | None
 
 
-@dataclass(frozen=True)
-class SyncReport:
+class SyncReport(Struct, frozen=True):
     """Synchronizing calls: all of them summed up, and the longest ones one by one."""
 
     count: int
@@ -100,6 +95,5 @@ def _call(
         blocked_ns=int(host.dur_ns[row]),
         operator=enclosing(timeline, nesting, row, "cpu_op"),
         region=enclosing(timeline, nesting, row, "user_annotation"),
-        row=row,
         place=places.at(timeline, row) if places else None,
     )

@@ -1,9 +1,9 @@
 """How a device's time divides into compute, exposed communication, exposed copies and idle."""
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.grouping import distinct, used
 from lightning_gpuprof.analysis.intervals import Spans, covered_within, union
@@ -19,8 +19,7 @@ from lightning_gpuprof.traces.timeline import (
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class TimeSplit:
+class TimeSplit(Struct, frozen=True):
     """The parts of a span; `compute + exposed_comm + exposed_copy + idle == span`, exactly.
 
     Args:
@@ -49,8 +48,7 @@ class TimeSplit:
         return self.busy_ns / self.span_ns if self.span_ns else None
 
 
-@dataclass(frozen=True)
-class DeviceSpans:
+class DeviceSpans(Struct, frozen=True):
     """When a device did what: unions over its streams."""
 
     device: int

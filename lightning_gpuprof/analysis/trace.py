@@ -1,6 +1,8 @@
 """All analyses of one Timeline, in the order in which they build on each other."""
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.code_places import (
     CodePlaces,
@@ -13,7 +15,7 @@ from lightning_gpuprof.analysis.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.kernels import KernelTable, kernel_table
 from lightning_gpuprof.analysis.launch_join import Launches, join_launches
 from lightning_gpuprof.analysis.launches import LaunchStats, launch_stats
-from lightning_gpuprof.analysis.nesting import nest
+from lightning_gpuprof.analysis.nesting import Nesting, nest
 from lightning_gpuprof.analysis.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.syncs import SyncReport, sync_calls
@@ -22,9 +24,11 @@ from lightning_gpuprof.analysis.trace_steps import TraceStep, trace_steps
 from lightning_gpuprof.analysis.trace_window import Window, within
 from lightning_gpuprof.traces.timeline import Timeline
 
+if TYPE_CHECKING:
+    from lightning_gpuprof.analysis.roofline import Roofline
 
-@dataclass(frozen=True)
-class DeviceReport:
+
+class DeviceReport(Struct, frozen=True):
     """One device of a trace: its time split and what its idle time is due to."""
 
     device: int
@@ -32,11 +36,11 @@ class DeviceReport:
     idle: IdleReport
 
 
-@dataclass(frozen=True)
-class TraceAnalysis:
+class TraceAnalysis(Struct, frozen=True):
     """Everything that is found out about a trace.
 
-    `devices` is empty on a CPU-only trace, `modules` and `lines` where no stacks were read.
+    `devices` is empty on a CPU-only trace, `modules` and `lines` where no stacks were read;
+    `roofline` is None where no shapes were recorded.
     """
 
     window: Window | None
@@ -50,6 +54,7 @@ class TraceAnalysis:
     quality: TraceQuality
     modules: tuple[PlaceStats, ...]
     lines: tuple[PlaceStats, ...]
+    roofline: "Roofline | None"
 
 
 def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceAnalysis:
@@ -87,7 +92,20 @@ def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceA
         quality=quality,
         modules=_by_place(timeline, launches, places, modules=True),
         lines=_by_place(timeline, launches, places, modules=False),
+        roofline=_roofline(timeline, nesting, launches, window),
     )
+
+
+def _roofline(
+    timeline: Timeline, nesting: Nesting, launches: Launches, window: Window | None
+) -> "Roofline | None":
+    if not len(timeline.device) or not len(timeline.arguments):
+        return None
+    # Imported here: its models of operators take a while, and many traces have no shapes.
+    from lightning_gpuprof.analysis.roofline import roofline
+
+    span_ns = window.end_ns - window.start_ns if window else None
+    return roofline(timeline, nesting, launches, span_ns=span_ns)
 
 
 def _by_place(

@@ -7,9 +7,11 @@ tell whether that was a change of time.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from statistics import median
+
+import msgspec.structs
 
 from lightning_gpuprof.analysis.time_split import TimeSplit
 from lightning_gpuprof.analysis.trace import TraceAnalysis
@@ -173,7 +175,7 @@ def _gpu(base: TraceAnalysis, test: TraceAnalysis, steps: tuple[int, int]) -> tu
             getattr(splits[0], part.name) / steps[0],
             getattr(splits[1], part.name) / steps[1],
         )
-        for part in fields(TimeSplit)
+        for part in msgspec.structs.fields(TimeSplit)
     )
 
 

@@ -1,9 +1,9 @@
 """Steps that the profiler marked, and how the first device spent each."""
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.time_split import DeviceSpans, TimeSplit, split_windows
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
@@ -11,8 +11,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline,
 _STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
 
 
-@dataclass(frozen=True)
-class TraceStep:
+class TraceStep(Struct, frozen=True):
     """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders."""
 
     name: str

@@ -1,8 +1,9 @@
 """A part of a trace: one step, or the steady-state steps."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.trace_steps import step_events
@@ -10,8 +11,7 @@ from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.timeline import Timeline, select
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """Borders on the host's clock, relative to the trace's origin, and what they enclose."""
 
     name: str

@@ -18,7 +18,6 @@ from lightning_gpuprof.traces.columns import ArgumentTable
 from lightning_gpuprof.traces.kineto_collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto_events import Event, FullEvent, Times
 from lightning_gpuprof.traces.kineto_json import EventStream
-from lightning_gpuprof.traces.kineto_salvage import without_controls
 from lightning_gpuprof.traces.kineto_times import exact_ns
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
@@ -101,6 +100,8 @@ class _Decoder:
 
     def one(self, text: bytes) -> Event | None:
         """Read an event whose values are of unexpected types, such as times as strings."""
+        from lightning_gpuprof.traces.kineto_salvage import without_controls
+
         try:
             values = msgspec.json.decode(without_controls(text))
             for key in ("name", "cat", "ph"):

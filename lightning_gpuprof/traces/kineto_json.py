@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.kineto_salvage import repaired, walk
 
 PIECE_BYTES = 1 << 20
 """Small enough for a piece and its events to stay in a core's cache."""
@@ -166,6 +165,9 @@ class EventStream(Generic[T]):
 
     def _walk(self) -> list[T]:
         """Go through the buffer event by event; skip those that cannot be read."""
+        # Imported here: only damaged files need it, and its patterns take time to compile.
+        from lightning_gpuprof.traces.kineto_salvage import repaired, walk
+
         text = repaired(bytes(self._buffer[self._at + 1 :]))
         found = walk(text)
         self._ended = found.ended
@@ -206,10 +208,18 @@ class EventStream(Generic[T]):
         if text.strip() in (b"}", b"{", b"{}", b"{]", b"[}"):
             return
         try:
-            values = msgspec.json.decode(repaired(text))
+            values = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            values = self._mended(text)
+        if isinstance(values, dict):
+            self.header.update(values)
+
+    def _mended(self, text: bytes) -> object:
+        from lightning_gpuprof.traces.kineto_salvage import repaired
+
+        try:
+            return msgspec.json.decode(repaired(text))
         except msgspec.DecodeError:
             if self._ended or not self.header:
                 self._warn("The values beside the list of events could not be read.")
-            return
-        if isinstance(values, dict):
-            self.header.update(values)
+            return None

@@ -1,13 +1,18 @@
 """The `analyze --json` document: what one trace file says, as plain values."""
 
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
 from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.analysis.roofline import Roofline
 
 SCHEMA_VERSION = 1
 
@@ -50,7 +55,7 @@ def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[
     return {
         "source": timeline.source,
         "file": path,
-        "window": vars(window) if window else None,
+        "window": asdict(window) if window else None,
         "device": _device(timeline, len(spans)),
         "gpus": [{"device": one.device, **_split(split_time(one))} for one in spans],
     }
@@ -66,7 +71,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "schema_version": SCHEMA_VERSION,
         "source": timeline.source,
         "file": path,
-        "window": vars(found.window) if found.window else None,
+        "window": asdict(found.window) if found.window else None,
         "quality": _values(found.quality),
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
@@ -77,7 +82,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "thin_kernels": _values(found.kernels.thin) if found.kernels.thin else None,
         "tensor_core_frac": found.kernels.tensor_core_frac,
         "operators": [_values(row) for row in found.operators],
-        "launches": asdict(found.launches),
+        "launches": to_builtins(found.launches),
         "copies": [_values(row) for row in found.copies],
         "syncs": [_placed(call) for call in found.syncs.calls],
         "sync_count": found.syncs.count,
@@ -86,7 +91,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,
         "steps": [_step(step) for step in found.steps],
-        "roofline": [],
+        **_roofline(found.roofline),
         "findings": [],
         "warnings": [*found.quality.notes, *timeline.warnings],
     }
@@ -95,18 +100,25 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
     return document
 
 
-def _values(row: object) -> dict[str, Any]:
-    return {name: value for name, value in vars(row).items() if name != "notes"}
+def _roofline(found: "Roofline | None") -> dict[str, Any]:
+    if found is None:
+        return {"roofline": [], "roofline_summary": None}
+    values = to_builtins(found)
+    return {"roofline": values.pop("rows"), "roofline_summary": values}
+
+
+def _values(row: Struct) -> dict[str, Any]:
+    return {name: value for name, value in asdict(row).items() if name != "notes"}
 
 
 def _placed(row: Any) -> dict[str, Any]:
     """Lay out a row that may know its source line, as `where`."""
-    values = {name: value for name, value in vars(row).items() if name not in ("row", "place")}
-    return {**values, "where": vars(row.place) if row.place else None}
+    values = {name: value for name, value in asdict(row).items() if name != "place"}
+    return {**values, "where": asdict(row.place) if row.place else None}
 
 
 def _split(split: TimeSplit) -> dict[str, Any]:
-    return {**vars(split), "busy_frac": split.busy_frac}
+    return {**asdict(split), "busy_frac": split.busy_frac}
 
 
 def _gpu(report: DeviceReport) -> dict[str, Any]:
@@ -115,7 +127,7 @@ def _gpu(report: DeviceReport) -> dict[str, Any]:
 
 
 def _step(step: Any) -> dict[str, Any]:
-    return {**vars(step), "gpu": _split(step.gpu) if step.gpu else None}
+    return {**asdict(step), "gpu": _split(step.gpu) if step.gpu else None}
 
 
 def _device(timeline: Timeline, used: int) -> dict[str, Any] | None:
