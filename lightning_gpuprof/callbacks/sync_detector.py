@@ -1,7 +1,7 @@
 """Names the lines that make the host wait for the device."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from typing_extensions import override
@@ -19,6 +19,15 @@ from lightning_gpuprof.probes.sync_watch import Patches, Report, SyncWatch
 from lightning_gpuprof.records.schema import Note, StepFlag, SyncSite
 
 
+class Measuring(Protocol):
+    """Something that must not be disturbed at times."""
+
+    @property
+    def busy(self) -> bool:
+        """It measures now, or begins with the next step."""
+        ...
+
+
 class SyncDetector(Callback):
     """Finds each host sync of a few training steps: its line, its owner, how often, how long.
 
@@ -34,8 +43,9 @@ class SyncDetector(Callback):
     Args:
         start: Step to begin at, from 0; later than the first steps, which compile and allocate.
         steps: Steps to watch.
-        busy: Tells whether something else measures now: the window waits for it, and ends when
-            it begins.
+        on_cpu: Whether to look at a loop on a CPU too, for calls that would sync on a GPU.
+        beside: Measures in windows of its own: this one waits while that one is open, and ends
+            when it opens.
         on_sites: Receives the rows instead of the run's records.
         new_watch: Makes a watch of the device; tests pass a fake.
 
@@ -48,7 +58,8 @@ class SyncDetector(Callback):
         *,
         start: int = 5,
         steps: int = 3,
-        busy: Callable[[], bool] = lambda: False,
+        on_cpu: bool = True,
+        beside: Measuring | None = None,
         on_sites: Callable[[Sequence[SyncSite], int], None] | None = None,
         new_watch: Callable[[Trainer, Report, Callable[[], bool]], SyncWatch] | None = None,
     ) -> None:
@@ -59,7 +70,8 @@ class SyncDetector(Callback):
             )
         self.start = start
         self.steps = steps
-        self._busy = busy
+        self.on_cpu = on_cpu
+        self._beside = beside
         self._on_sites = on_sites
         self._new_watch = new_watch or watch_of
         self._output: RunOutput | None = None
@@ -83,6 +95,8 @@ class SyncDetector(Callback):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to count steps."""
+        if not self.on_cpu and trainer.strategy.root_device.type != "cuda":
+            return
         self._trainer = trainer
         self._step = -1
         self._borders = StepBorders(trainer, self._begin_step)
@@ -148,10 +162,10 @@ class SyncDetector(Callback):
     def _begin_step(self) -> None:
         self._step += 1
         window = self._window
-        if window is not None and (window.steps >= self.steps or self._busy()):
+        if window is not None and (window.steps >= self.steps or self._busy):
             self._close()
             self._end_watching()
-        elif window is None and self._step >= self.start and not self._busy():
+        elif window is None and self._step >= self.start and not self._busy:
             self._open()
         if self._window is not None:
             self._window.steps += 1
@@ -159,6 +173,10 @@ class SyncDetector(Callback):
             self._fetching = True
             if self._output is not None:
                 self._output.step_flags |= StepFlag.WATCHED
+
+    @property
+    def _busy(self) -> bool:
+        return self._beside is not None and self._beside.busy
 
     def _open(self) -> None:
         trainer = self._trainer

@@ -123,6 +123,11 @@ def test_an_error_in_a_watched_step_puts_everything_back(tmp_path):
 def test_a_window_waits_while_something_else_measures(tmp_path):
     steps, watched = iter(range(20)), []
 
+    class Other:
+        @property
+        def busy(self):
+            return next(steps) in (0, 1, 2, 4)
+
     class Watch:
         would_sync = True
 
@@ -136,7 +141,7 @@ def test_a_window_waits_while_something_else_measures(tmp_path):
     detector = SyncDetector(
         start=0,
         steps=3,
-        busy=lambda: next(steps) in (0, 1, 2, 4),
+        beside=Other(),
         new_watch=lambda trainer, report, fetching: Watch(),
         on_sites=lambda sites, steps: watched.append(steps),
     )
@@ -238,3 +243,24 @@ def test_a_patch_by_somebody_else_meanwhile_stays():
     Target.name = "theirs again"
     patches.restore()
     assert Target.name == "theirs again"
+
+
+def test_the_callback_for_all_watches_between_warm_up_and_trace(tmp_path):
+    from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+
+    callback = GpuProfCallback(
+        sync_steps=2, warmup_steps=2, wait=6, warmup=1, active=1, console=False, report=False
+    )
+    trainer = fit(tmp_path, BoringModel(), callback)
+    flags = read_run(trainer.logger.log_dir)[0].sessions[0].columns["flags"]
+    watched = [step for step, flag in enumerate(flags) if flag & StepFlag.WATCHED]
+    assert watched == [2, 3]
+    assert not any(flags[step] & StepFlag.PROFILED for step in watched)
+
+
+def test_the_callback_for_all_leaves_a_loop_on_a_cpu_alone_unless_asked(tmp_path):
+    from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+
+    trainer = fit(tmp_path, BoringModel(), GpuProfCallback(console=False, report=False))
+    flags = read_run(trainer.logger.log_dir)[0].sessions[0].columns["flags"]
+    assert not any(flag & StepFlag.WATCHED for flag in flags)
