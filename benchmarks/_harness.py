@@ -88,6 +88,9 @@ class Children:
 def _call(out: Connection, log: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     if sys.platform == "linux":  # an interrupted benchmark leaves no process behind
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGTERM)
+    # A child of the fork server would start its own workers by a fork server too, which takes
+    # them seconds; None is the platform's default, as in a script that a user runs.
+    multiprocessing.set_start_method(None, force=True)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
     from lightning_gpuprof.callbacks.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+    from lightning_gpuprof.callbacks.sync_detector import SyncDetector
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
     from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
@@ -38,6 +39,7 @@ __all__ = [
     "MemorySnapshot",
     "PhaseTimer",
     "ProfilerSchedule",
+    "SyncDetector",
     "__version__",
     "ab_test",
     "benchmark_latency",
@@ -58,6 +60,7 @@ _PUBLIC = {
     "MemorySnapshot": "lightning_gpuprof.callbacks.memory_snapshot",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
+    "SyncDetector": "lightning_gpuprof.callbacks.sync_detector",
     "ab_test": "lightning_gpuprof.probes.ab_test",
     "benchmark_latency": "lightning_gpuprof.probes.latency",
     "compare_runs": "lightning_gpuprof.views.compare",

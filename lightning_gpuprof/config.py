@@ -40,6 +40,9 @@ class GpuProfConfig:
         console: Whether the `[PROFILE]` lines are shown.
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
         metrics: Outputs of training_step kept on the device and logged once a window.
+        sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
+            on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
+            that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
         report: Whether the report is shown when fit ends.
         overhead_budget: Share of a step's time that marks on the device may cost.
         log_dir: Where files go instead of the loggers' log dir.
@@ -63,6 +66,7 @@ class GpuProfConfig:
     console: bool = True
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
+    sync_steps: int | None = None
     report: bool = True
     overhead_budget: float = 0.005
     log_dir: str | None = None
@@ -80,6 +84,8 @@ class GpuProfConfig:
                 "fraction above 0, such as 0.005 for half a percent."
             )
         self.chosen_schedule()
+        if self.sync_steps is not None and self.sync_steps < 0:
+            raise ConfigError(f"sync_steps={self.sync_steps} is negative. Pass 0 to watch none.")
 
     def schedule(self) -> dict[str, Any]:
         """Return the settings of the torch.profiler window that were given."""

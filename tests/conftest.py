@@ -131,6 +131,12 @@ def made_runs() -> ModuleType:
     return load_helper("made_runs")
 
 
+@pytest.fixture(scope="session")
+def seeded_syncs() -> ModuleType:
+    """`tests/seeded_syncs.py`: a training loop with ten known host syncs, and a clean one."""
+    return load_helper("seeded_syncs")
+
+
 def load_helper(name: str) -> ModuleType:
     """Import a module that lies beside this file: test folders are no packages."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))

@@ -410,6 +410,22 @@ def hostile_run(folder: Path) -> Path:
     )
 
 
+def hostile_trace_run(folder: Path) -> Path:
+    """A run with a trace whose every name, thread and argument is chosen to do harm."""
+    events: list[dict[str, Any]] = []
+    for i, name in enumerate(HOSTILE_NAMES):
+        at = {"ph": "X", "pid": 1, "tid": 1, "ts": 100 * i}
+        shapes = {"Input Dims": [[4, 4]], "Input type": [name]}
+        events.append({**at, "cat": "cpu_op", "name": name, "dur": 60, "args": shapes})
+    events.append(
+        {"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": HOSTILE_NAMES[0]}}
+    )
+    source = folder / "source.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    source.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return traced_run(folder, source)
+
+
 def all_runs(root: Path) -> Path:
     """Write every kind of run below a log dir."""
     demo_run(root / "char_lm" / "version_0")
@@ -417,6 +433,7 @@ def all_runs(root: Path) -> Path:
     gpu_run(root / "gpu")
     two_rank_run(root / "two_ranks")
     traced_run(root / "traced")
+    hostile_trace_run(root / "hostile_trace")
     live_run(root / "live")
     killed_run(root / "killed")
     bare_run(root / "bare")

@@ -127,7 +127,9 @@ def make_drawing(timeline: Timeline) -> Drawing:
     event_of = np.full(host_rows + len(timeline.device), -1, dtype=np.int64)
     event_of[row[row >= 0]] = np.flatnonzero(row >= 0)
     none = np.full(len(timeline.device), -1, dtype=np.int64)
-    outer: Int64 = np.concatenate((nesting.parent, none))
+    # With Python calls, which causes leave out: here they are the stack of each event.
+    around = nest(timeline.host, python=True)
+    outer: Int64 = np.concatenate((around.parent.astype(np.int64), none))
     other: Int64 = np.concatenate((_first_launched(launches, host_rows), launches.call))
     arguments: Int64 = np.concatenate((timeline.host.arguments.astype(np.int64), none))
     start, dur = _joined(layers, "start_ns")[order], _joined(layers, "dur_ns")[order]

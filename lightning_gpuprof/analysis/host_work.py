@@ -15,6 +15,7 @@ CALLS_PER_TENSOR = 20
 nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes from loops."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
+ANOMALY_NOTE = "anomaly_mode"
 READS = ("aten::item", "aten::_local_scalar_dense")
 _FREE = frozenset(
     f"aten::{name}"
@@ -99,6 +100,13 @@ def optimizer_reads(run: RunResults) -> bool:
     """Tell whether an optimizer updates one tensor at a time, reading its step count with each."""
     optimizers = run.start.model.get("optimizers") or []
     return any(not (one.get("fused") or one.get("foreach")) for one in optimizers)
+
+
+def anomaly_on(run: RunResults) -> bool | None:
+    """Tell whether autograd's anomaly detection was on; None where the records do not say."""
+    notes = [note.value for note in run.notes if note.name == ANOMALY_NOTE]
+    known = run.start.trainer.get("detect_anomaly")
+    return None if known is None and not notes else bool(known or any(notes))
 
 
 def _usual(run: RunResults) -> int:

@@ -48,7 +48,7 @@ class Spikes:
     phase: Phase | None
     """Where most of the excess lies."""
     gc_ns: int | None
-    """Of the excess, the collector's runs in those steps; None where not recorded."""
+    """The collector's runs in all these steps, spikes or not; None where not recorded."""
 
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
@@ -71,7 +71,7 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         excess_per_step_ns=excess // steps,
         every_steps=_distance(np.flatnonzero(high)),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
-        gc_ns=_collected(session, high),
+        gc_ns=_collected(session, steady),
     )
 
 
@@ -83,13 +83,13 @@ def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> float | 
     return mean if float(distances.std()) <= REGULAR * mean else None
 
 
-def _collected(session: Session, high: Mask) -> int | None:
+def _collected(session: Session, steady: Mask) -> int | None:
     notes = [note for note in session.all(Note) if note.name == GC_NOTE]
     column = session.columns.get(GC_NOTE)
     if column is not None:
-        return int(column[high].sum())
+        return int(column[steady].sum())
     if not notes:
         return None
     numbers = session.columns.get("step", np.arange(session.steps))
-    wanted = set(numbers[high].tolist())
+    wanted = set(numbers[steady].tolist())
     return sum(int(n.value) for n in notes if n.step in wanted and isinstance(n.value, int))

@@ -64,6 +64,13 @@ class TraceFacts:
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
         return sum(row.get("total_ns") or 0 for row in rows) / self.steps
 
+    def saved_ns(self, part: str) -> float | None:
+        """Return what a replay of the trace without a part saved per step; None without one."""
+        replay = self.document.get("what_if")
+        rows = replay.get("savings") if isinstance(replay, Mapping) else None
+        found = [row for row in rows or () if row.get("part") == part]
+        return (found[0].get("saved_ns") or 0) / self.steps if found else None
+
     @property
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""

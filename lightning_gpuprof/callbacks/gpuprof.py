@@ -15,8 +15,11 @@ from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
+
+_SYNC_STEPS = 2
 
 
 class GpuProfCallback(Callback):
@@ -131,15 +134,24 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             clock=clock,
         )
     ]
+    profiler: ProfilerSchedule | None = None
     if config.trace:
+        profiler = ProfilerSchedule(
+            **config.schedule(),
+            record_shapes=config.record_shapes,
+            profile_memory=config.profile_memory,
+            with_stack=config.with_stack,
+            keep=config.keep,
+            clock=clock,
+        )
+        parts.append(profiler)
+    if config.sync_steps != 0:
         parts.append(
-            ProfilerSchedule(
-                **config.schedule(),
-                record_shapes=config.record_shapes,
-                profile_memory=config.profile_memory,
-                with_stack=config.with_stack,
-                keep=config.keep,
-                clock=clock,
+            SyncDetector(
+                start=config.warmup_steps,
+                steps=config.sync_steps or _SYNC_STEPS,
+                on_cpu=config.sync_steps is not None,
+                beside=profiler,
             )
         )
     if config.metrics:

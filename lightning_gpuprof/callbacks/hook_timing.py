@@ -42,13 +42,6 @@ class HookTiming(Callback):
         if self in self._callbacks:
             self._callbacks.remove(self)
 
-    def begin_count(self) -> None:
-        """Nothing: there are no regions."""
-
-    def end_count(self) -> int:
-        """Return 0: there are no regions."""
-        return 0
-
     def _begin(self, phase: Phase) -> None:
         clock = self._timeline.clock
         clock.swap(clock.slot(phase))
@@ -62,7 +55,7 @@ class HookTiming(Callback):
 
     @override
     def on_train_batch_start(self, *args: Any) -> None:
-        self._timeline.run_batch()
+        self._timeline.running_batch = True
         self._begin(Phase.FORWARD)
 
     @override

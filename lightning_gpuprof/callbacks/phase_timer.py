@@ -101,7 +101,7 @@ class PhaseTimer(Callback):
         batch_idx: int,
     ) -> None:
         if self._run is not None:
-            self._run.end_batch(trainer, batch, batch_idx)
+            self._run.end_batch(batch, batch_idx)
 
     @override
     @guarded
@@ -110,7 +110,7 @@ class PhaseTimer(Callback):
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if self._run is not None and self._run.evaluating:
-            self._run.end_batch(trainer, batch, batch_idx)
+            self._run.end_batch(batch, batch_idx)
 
     @override
     @guarded
@@ -119,7 +119,7 @@ class PhaseTimer(Callback):
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if self._run is not None:
-            self._run.end_batch(trainer, batch, batch_idx)
+            self._run.end_batch(batch, batch_idx)
 
     @override
     @guarded
@@ -128,7 +128,7 @@ class PhaseTimer(Callback):
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if self._run is not None:
-            self._run.end_batch(trainer, batch, batch_idx)
+            self._run.end_batch(batch, batch_idx)
 
     @override
     @guarded

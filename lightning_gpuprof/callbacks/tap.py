@@ -10,22 +10,24 @@ from lightning_gpuprof.callbacks._lightning import Profiler, is_kind
 from lightning_gpuprof.callbacks.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,
+    Action,
     Border,
     parse_action,
     phase_of,
 )
 from lightning_gpuprof.callbacks.tap_regions import (
     AtBorder,
-    Batch,
     Context,
     EpochLoop,
     Flagging,
     HandingOn,
+    Idle,
     Regions,
     Saving,
+    Settling,
 )
 from lightning_gpuprof.probes.phase_clock import Inside, Region
-from lightning_gpuprof.probes.step_timeline import EPOCH_START, TEARDOWN, StepTimeline
+from lightning_gpuprof.probes.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 
@@ -43,6 +45,9 @@ class ProfilerTap(Profiler):
         timeline: Told of the borders of steps; its clock is charged.
         names: Gives a callback's name and whether it is a checkpoint callback, by state key.
         evaluating: The session is validate, test or predict instead of fit.
+        idle: Tells of an action whether it runs a hook that is empty.
+        fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
+            where the hooks of their start are called.
     """
 
     def __init__(
@@ -52,22 +57,31 @@ class ProfilerTap(Profiler):
         *,
         names: Callable[[str], tuple[str, bool]],
         evaluating: bool,
+        idle: Callable[[Action], bool],
+        fetches_inside: bool,
     ) -> None:
         # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
         self._inner = inner
         self._timeline = timeline
         self._clock = timeline.clock
         self._names = names
+        self._idle = idle
         self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
+        if not fetches_inside:
+            self._borders = {
+                name: border
+                for name, border in self._borders.items()
+                if border is not Border.BATCH_START
+            }
         self._tells: dict[Border, Callable[[], None]] = {
-            Border.FETCH: timeline.fetch,
             Border.BATCH_START: timeline.begin_step,
             Border.BEFORE_EPOCH: partial(timeline.outside_is, EPOCH_START),
             Border.AFTER_EPOCH: timeline.end_epoch,
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
-        self._counted = 0
         self._hands_on = not is_kind(inner, "PassThroughProfiler")
+        if self._hands_on:
+            self.__dict__.update(start=self._start_both, stop=self._stop_both)
         self._training = Regions(self._in_training)
         self._validating = Regions(self._in_validation)
         self.use(validating=False)
@@ -75,21 +89,12 @@ class ProfilerTap(Profiler):
     @override
     def start(self, action_name: str) -> None:
         """Open an action's region."""
-        region = self._regions[action_name]
-        if isinstance(region, HandingOn):
-            region.region.__enter__()
-            self._inner.start(action_name)
-        else:
-            region.__enter__()
+        self._regions[action_name].__enter__()
 
     @override
     def stop(self, action_name: str) -> None:
         """Close an action's region; one that was never started is left alone."""
-        region = self._regions[action_name]
-        if isinstance(region, HandingOn):
-            self._inner.stop(action_name)
-            region = region.region
-        region.__exit__(None, None, None)
+        self._regions[action_name].__exit__(None, None, None)
 
     @override
     def profile(self, action_name: str) -> Any:
@@ -152,41 +157,47 @@ class ProfilerTap(Profiler):
         self._regions = self._validating if validating else self._training
         self.__dict__["profile"] = self._regions.__getitem__
 
-    def begin_count(self) -> None:
-        """Count the regions asked for from now on, up to `end_count`."""
-        self._counted = 0
-        self.__dict__["profile"] = self._count
+    def _start_both(self, action_name: str) -> None:
+        self._regions[action_name].region.__enter__()
+        self._inner.start(action_name)
 
-    def end_count(self) -> int:
-        """Return the number of regions asked for since `begin_count`."""
-        self.__dict__["profile"] = self._regions.__getitem__
-        return self._counted
-
-    def _count(self, action_name: str) -> Context:
-        self._counted += 1
-        return self._regions[action_name]
+    def _stop_both(self, action_name: str) -> None:
+        self._inner.stop(action_name)
+        self._regions[action_name].region.__exit__(None, None, None)
 
     def _in_training(self, action_name: str) -> Context:
+        action = parse_action(action_name)
+        border = self._borders.get(action.name)
+        if border is None and self._idle(action):
+            return self._handing_on(Idle(), action_name)
         region = self._plain(action_name)
-        border = self._borders.get(parse_action(action_name).name)
-        if border is None or isinstance(region, Inside):
-            return self._handing_on(region, action_name)
-        timeline = self._timeline
-        if border is Border.BATCH:
-            region = Batch(region, timeline)
-        elif border is Border.EPOCH_LOOP:
-            region = EpochLoop(region, timeline)
-        else:
-            region = AtBorder(region, self._tells[border])
+        if border is not None and not isinstance(region, Inside):
+            region = self._at_border(region, border)
         return self._handing_on(region, action_name)
+
+    def _at_border(self, region: Region, border: Border) -> Region:
+        timeline = self._timeline
+        if border is Border.FETCH:
+            return Fetch(region, timeline)
+        if border is Border.EPOCH_LOOP:
+            return EpochLoop(region, timeline)
+        if border is Border.BATCH:
+            timeline.batch_slot = region.slot
+            return region
+        return AtBorder(region, self._tells[border])
 
     def _in_validation(self, action_name: str) -> Context:
         """Inside validation all but callbacks, logging and checkpoints stays validation."""
+        action = parse_action(action_name)
+        if self._idle(action):
+            return self._handing_on(Idle(), action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
         if not isinstance(region, Inside) and slot.phase not in _STAY_IN_VALIDATION:
             part = slot.part if slot.phase is Phase.OTHER else None
             region = self._clock.region(Phase.VALIDATION, part)
+        if action.name == "val_next":
+            region = Settling(self._clock, region.slot)
         return self._handing_on(region, action_name)
 
     def _plain(self, action_name: str) -> Region:
@@ -200,7 +211,7 @@ class ProfilerTap(Profiler):
         found = phase_of(action)
         return self._clock.region(*found) if found else Inside(self._clock, action_name)
 
-    def _handing_on(self, region: Region, action_name: str) -> Context:
+    def _handing_on(self, region: Context, action_name: str) -> Context:
         return HandingOn(region, self._inner, action_name) if self._hands_on else region
 
 
@@ -220,7 +231,7 @@ class _Validation:
 
 _OWN = frozenset(
     "_inner _timeline _clock _names _borders _tells _hands_on _training _validating"
-    " _regions _counted".split()
+    " _regions _idle".split()
 )
 
 

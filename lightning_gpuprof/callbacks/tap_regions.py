@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.probes.phase_clock import Inside, PhaseClock, Region, Slot
+from lightning_gpuprof.probes.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
 from lightning_gpuprof.probes.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
@@ -33,24 +33,26 @@ class AtBorder(Region):
         Region.__enter__(self)
 
 
-class Batch(Region):
-    """The batch is being trained (or evaluated)."""
+class Settling(Region):
+    """Settles the clock's log where it has grown long: validation may run any number of batches."""
 
-    __slots__ = ("_timeline",)
-
-    def __init__(self, region: Region, timeline: StepTimeline) -> None:
-        super().__init__(region.clock, region.slot)
-        self._timeline = timeline
+    __slots__ = ()
 
     @override
     def __enter__(self) -> None:
-        self._timeline.run_batch()
+        if len(self.clock.codes) > LOG_LIMIT:
+            self.clock.settle()
         Region.__enter__(self)
 
-    @override
-    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
-        self._timeline.running_batch = False
-        Region.__exit__(self, kind, error, trace)
+
+class Idle:
+    """Stands in for the region of a hook that nobody has written: its time is its caller's."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None: ...
 
 
 class EpochLoop(Region):

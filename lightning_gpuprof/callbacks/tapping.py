@@ -1,12 +1,13 @@
 """Puts the tap and its regions into a Trainer for one run, and everything back afterwards."""
 
+import inspect
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
-from lightning_gpuprof.callbacks.actions import class_of_state_key
+from lightning_gpuprof.callbacks.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tap import ProfilerTap
 from lightning_gpuprof.callbacks.timed_calls import TimedCalls
@@ -45,7 +46,14 @@ class Tapping:
         def names(state_key: str) -> tuple[str, bool]:
             return callback_name(trainer.callbacks, state_key)
 
-        self.tap = ProfilerTap(self._inner, timeline, names=names, evaluating=evaluating)
+        self.tap = ProfilerTap(
+            self._inner,
+            timeline,
+            names=names,
+            evaluating=evaluating,
+            idle=partial(is_idle, trainer),
+            fetches_inside=_fetches_inside(trainer.lightning_module),
+        )
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
@@ -66,14 +74,6 @@ class Tapping:
         wrapped = attempt(lambda: list(strategy._lightning_optimizers), [])
         for optimizer in [*strategy.optimizers, *wrapped]:
             self._calls.add(optimizer, "zero_grad", region(Phase.ZERO_GRAD))
-
-    def begin_count(self) -> None:
-        """Count the regions that are opened from now on, up to `end_count`."""
-        self.tap.begin_count()
-
-    def end_count(self) -> int:
-        """Return the number of regions opened since `begin_count`."""
-        return self.tap.end_count()
 
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
@@ -114,6 +114,37 @@ def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
             number = seen[name]
             return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
     return class_of_state_key(state_key), False
+
+
+def is_idle(trainer: Any, action: Action) -> bool:
+    """Tell whether an action runs a hook that does nothing: Lightning's own, empty one."""
+    if action.name in PHASES or not action.name.startswith("on_"):
+        return False
+    if action.kind == "Strategy":
+        return _hook_of(trainer.strategy, action.name) == f"Strategy.{action.name}"
+    if action.kind != "LightningModule":
+        return False
+    return _hook_of(trainer.lightning_module, action.name) == f"ModelHooks.{action.name}"
+
+
+def _hook_of(owner: Any, name: str) -> str:
+    """Return the qualified name of an owner's hook where it is Lightning's."""
+    hook = getattr(owner, name, None)
+    module = str(getattr(hook, "__module__", ""))
+    if not module.startswith(("lightning.pytorch.", "pytorch_lightning.")):
+        return ""
+    return str(getattr(hook, "__qualname__", ""))
+
+
+def _fetches_inside(module: Any) -> bool:
+    """Tell whether a step takes `dataloader_iter`."""
+    steps = ("training_step", "validation_step", "test_step", "predict_step")
+    hooks = [getattr(module, name, None) for name in steps]
+    return any("dataloader_iter" in _parameters(hook) for hook in hooks if callable(hook))
+
+
+def _parameters(hook: Callable[..., Any]) -> Iterable[str]:
+    return attempt(lambda: list(inspect.signature(hook).parameters), [])
 
 
 def own_callback_names(trainer: Trainer) -> list[str]:

@@ -24,6 +24,9 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 
 
+_ROWS = (tuple, list)
+
+
 class TimingRun:
     """The tap, the timeline and the window being filled.
 
@@ -48,8 +51,7 @@ class TimingRun:
         self._scalars = scalars and output.rank == 0 and not self.evaluating
         self._scalars_ns: int | None = None
         self._compiles = CompileWatch()
-        self._counting = False
-        self._regions_per_step = 0
+        self._left = window + 1  # the step whose batch ends has not ended itself
         self._own_ns = 0
         self._layout = Layout(())
         self._own_names = own_callback_names(trainer)
@@ -75,25 +77,29 @@ class TimingRun:
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
-        self.timeline.batch_idx = 0
 
-    def end_batch(self, trainer: Trainer, batch: Any, batch_idx: int) -> None:
-        """Note what is known of a step once its batch has run; write a full window."""
+    def end_batch(self, batch: Any, batch_idx: int) -> None:
+        """Note what is known of a step once its batch has run; write a full window.
+
+        For every step: a training loop leaves nothing of this in the processor's caches, where
+        each function that is called costs about a microsecond. So it is all in one.
+        """
         timeline, output = self.timeline, self._output
-        timeline.batch_idx = batch_idx
-        timeline.samples = batch_size(batch)
+        first = batch[0] if type(batch) in _ROWS and batch else batch
+        if isinstance(first, torch.Tensor):
+            samples = first.size(0) if first.dim() else UNKNOWN_SAMPLES
+        else:
+            samples = batch_size(batch)
+        timeline.end_batch(batch_idx, samples)
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
         if self._compiles.compiled_since():
             timeline.flags |= StepFlag.COMPILED
-        if self._counting:
-            self._counting = False
-            self._regions_per_step = self.tapping.end_count()
-        if timeline.rows.count >= self._window:
+        self._left -= 1
+        if self._left <= 0:
+            self._left = self._window
             self._write_window()
-            self._counting = True
-            self.tapping.begin_count()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
@@ -101,7 +107,7 @@ class TimingRun:
         self.restore()
         self._write_window()
         steps = self.timeline.step
-        own_ns = round(self._own_ns / steps + self._tap_ns_per_step()) if steps else None
+        own_ns = self._own_ns_per_step() if steps else None
         self._output.end(
             status,
             steps=steps,
@@ -119,8 +125,8 @@ class TimingRun:
         for outside in timeline.outside:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
-        if timeline.rows.count:
-            taken = timeline.rows.take(len(slots))
+        taken = timeline.take_rows()
+        if len(taken[0]):
             if self._layout.width != len(slots):
                 self._layout = Layout(slots, self._own_names)
             window = Window(*taken, self._layout, origin_ns=output.started_ns)
@@ -145,8 +151,9 @@ class TimingRun:
         for logger in trainer.loggers:
             untimed(logger.log_metrics)(scalars, step=step)
 
-    def _tap_ns_per_step(self) -> float:
-        return self._regions_per_step * region_cost_ns()
+    def _own_ns_per_step(self) -> int:
+        boundaries_ns = self.timeline.clock.boundaries * boundary_cost_ns()
+        return round((self._own_ns + boundaries_ns) / self.timeline.step)
 
     @override
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
@@ -171,8 +178,8 @@ def batch_size(batch: Any) -> int:
     return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
 
 
-def region_cost_ns(rounds: int = 200) -> float:
-    """Measure what opening and closing one region costs on this machine."""
+def boundary_cost_ns(rounds: int = 200) -> float:
+    """Measure what opening or closing a region costs on this machine."""
     clock = PhaseClock(time.perf_counter_ns)
     clock.start()
     region = clock.region(Phase.OTHER)
@@ -180,7 +187,7 @@ def region_cost_ns(rounds: int = 200) -> float:
     for _ in range(rounds):
         with region:
             pass
-    return (time.perf_counter_ns() - begin) / rounds
+    return (time.perf_counter_ns() - begin) / (2 * rounds)
 
 
 def _no_run() -> None:

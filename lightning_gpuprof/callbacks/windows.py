@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.probes.phase_clock import Slot
-from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepRows
+from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Column, OutsideSpan, StepsWindow
 
@@ -44,7 +44,7 @@ class Window:
     """A window of steps as arrays.
 
     Args:
-        facts: One row per step, `StepRows.FACTS` across.
+        facts: One row per step, `StepTimeline.FACTS` across.
         charged: One row per step, one column per slot: ns of self time.
         layout: What the slots are.
         origin_ns: The clock's time of the session's start.
@@ -54,7 +54,7 @@ class Window:
     """
 
     def __init__(self, facts: _Int64, charged: _Int64, layout: Layout, *, origin_ns: int) -> None:
-        self._facts = dict(zip(StepRows.FACTS, facts.T, strict=True))
+        self._facts = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
         self._start_ns = self._facts["start_ns"] - origin_ns
         self._dur_ns = self._facts["end_ns"] - self._facts["start_ns"]
         self._charged = charged.T

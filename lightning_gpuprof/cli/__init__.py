@@ -35,6 +35,9 @@ COMMANDS: dict[str, Command] = {
     "finish-trace": Command(
         "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
     ),
+    "lint": Command(
+        "lightning_gpuprof.cli.lint", "name the lines of a training loop that make the host wait"
+    ),
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
     "compare": Command("lightning_gpuprof.cli.compare", "say what changed between two runs"),
     "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),

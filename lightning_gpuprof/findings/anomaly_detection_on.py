@@ -12,13 +12,18 @@ it searches every gradient for NaN, which makes the host wait for a GPU each tim
 Turn it off, and on again only to find a NaN that was seen.
 
 ## Thresholds
-`NODE_LOW_NS`, `NODE_HIGH_NS`: cost of one node, measured inside a Trainer (docs/adr/0031: 130 us,
-torch 2.13, a stack of 60 frames; it grows with the depth of the stack and falls with a faster
-core). Without a trace, between nothing and half of the step. Severity: the common scale
+The cost is read off the trace: the stack is formatted inside the operator, so that even the
+cheapest operators that make a node take that long (`CHEAP`: the lower quartile over their calls,
+times the nodes), and the searches for NaN are operators of their own (`aten::isnan`). Where the
+trace has none of them, a node costs `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a
+trace the saving is between nothing and half of the step. Severity: the common scale
 (`findings/grade.py`), and at least a warning: nobody trains with it on purpose.
 """
 
-from lightning_gpuprof.analysis.host_work import COMPUTE
+from itertools import accumulate
+
+from lightning_gpuprof.analysis.graph_nodes import graph_nodes
+from lightning_gpuprof.analysis.host_work import COMPUTE, anomaly_on
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
@@ -36,31 +41,27 @@ from lightning_gpuprof.units import duration
 ID = "anomaly-detection-on"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a NaN's place is not named")
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
-NODE = "autograd::engine::evaluate_function: "
-NOTE = "anomaly_mode"
-_ACCUMULATE = "torch::autograd::AccumulateGrad"
+CHEAP = 0.25
+LOW, HIGH = 0.8, 1.25
+SEARCHES = ("aten::isnan", "aten::_is_any_true")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where anomaly detection is on."""
-    notes = [note.value for note in run.notes if note.name == NOTE]
-    known = run.start.trainer.get("detect_anomaly")
-    if run.step_ns is None or (known is None and not notes):
+    on = anomaly_on(run)
+    if run.step_ns is None or on is None:
         return Abstained(ID, "the run's records do not say whether it is on")
-    if not known and not any(notes):
+    if not on:
         return None
     compute = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
     most = sum(stats.mean_ns for stats in compute)
     facts = trace_facts(run)
-    nodes = _nodes(facts) if facts else None
+    nodes, cost = _cost(facts) if facts else (0.0, Range(low=0, high=0))
     saving = Range(low=0, high=min(most, run.step_ns // 2))
     evidence: dict[str, int | float] = {"step_ns": run.step_ns}
     if nodes:
         evidence["graph_nodes_count"] = round(nodes)
-        saving = Range(
-            low=min(round(0.8 * most), round(NODE_LOW_NS * nodes)),
-            high=min(most, round(NODE_HIGH_NS * nodes)),
-        )
+        saving = Range(low=min(round(LOW * most), cost.low), high=min(most, cost.high))
     severity = grade(saving, run.step_ns)
     return Finding(
         id=ID,
@@ -76,10 +77,19 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _nodes(facts: TraceFacts) -> float:
-    """Return the nodes that an operator made per step; gradients' ends are made only once."""
-    return sum(
-        op.calls
-        for name, op in facts.operators.items()
-        if name.startswith(NODE) and not name.endswith(_ACCUMULATE)
+def _cost(facts: TraceFacts) -> tuple[float, Range]:
+    """Return the nodes made per step, and what they and the searches for NaN cost."""
+    made = graph_nodes(facts)
+    count = sum(one.node.calls for one in made)
+    search_ns = sum(op.total_ns for name, op in facts.operators.items() if name in SEARCHES)
+    known = sorted(
+        (one.forward.self_ns / one.forward.calls, one.node.calls)
+        for one in made
+        if one.forward is not None and one.forward.calls
     )
+    if not known or not search_ns:
+        return count, Range(low=round(NODE_LOW_NS * count), high=round(NODE_HIGH_NS * count))
+    ends = list(accumulate(calls for _, calls in known))
+    each_ns = next(ns for (ns, _), end in zip(known, ends, strict=True) if end >= CHEAP * ends[-1])
+    cost_ns = each_ns * count + search_ns
+    return count, Range(low=round(LOW * cost_ns), high=round(HIGH * cost_ns))

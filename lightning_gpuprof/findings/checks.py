@@ -167,8 +167,8 @@ def _memory_bound(seen: _Seen) -> float | None:
     """Return the share of the top kernels' time below the ridge point."""
     rows = [row for row in seen.facts.rows("roofline") if row.get("bound")] if seen.facts else []
     top = rows[:TOP_KERNELS]
-    whole = sum(row.get("kernel_ns") or 0 for row in top)
-    bound = sum(row.get("kernel_ns") or 0 for row in top if row.get("bound") == "memory")
+    whole = sum(row.get("total_ns") or 0 for row in top)
+    bound = sum(row.get("total_ns") or 0 for row in top if row.get("bound") == "memory")
     return bound / whole if whole else None
 
 

@@ -25,7 +25,12 @@ unpacks what workers sent, and more of them would not help. Severity: the common
 """
 
 from lightning_gpuprof.analysis.hidden import exposed
-from lightning_gpuprof.analysis.input_pipeline import WorkerPlan, plan_workers
+from lightning_gpuprof.analysis.input_pipeline import (
+    HANDOVER_HIGH_NS,
+    HANDOVER_LOW_NS,
+    WorkerPlan,
+    plan_workers,
+)
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
@@ -75,6 +80,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     elif plan is not None:
         high = min(lost.high_ns, step_ns - plan.step_low_ns)
         low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
+        if workers:
+            # Part of the wait is taking the batch over, which more workers do not shorten.
+            low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
         if high > 0:
             advice, change, saving = _with_workers(plan, workers, Range(low=low, high=high))
     return Finding(
@@ -105,7 +113,8 @@ def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
 def _with_workers(plan: WorkerPlan, now: int | None, saving: Range) -> tuple[str, str, Range]:
     advice = (
         f"Make batches in {plan.num_workers} worker process{'es' * (plan.num_workers > 1)} "
-        f"instead of {now or 'the training process'}: one batch takes {duration(plan.fetch_ns)}."
+        f"instead of {now or 'the training process'}: one batch takes "
+        f"{'at most ' if now else ''}{duration(plan.fetch_ns)}."
     )
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
     return advice, change, saving

@@ -20,8 +20,10 @@ overhead that much goes at least when its body becomes one operator over all ele
 one by one are `host-sync`'s. Severity: the common scale (`findings/grade.py`).
 """
 
+from dataclasses import replace
+
 from lightning_gpuprof.analysis.device_time import StepState
-from lightning_gpuprof.analysis.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.host_sync import reads_in_a_loop
@@ -43,6 +45,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
+    if anomaly_on(run):
+        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
     work = host_work(run)
     if run.device_time is not None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
@@ -65,7 +69,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def _on_gpu(step_ns: int, frac: float, work: HostWork | None) -> Finding:
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    return _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
 
 
 def _finding(
@@ -94,5 +99,5 @@ def _finding(
         saving_ns=saving,
         confidence=confidence,
         where=where,
-        change='model = torch.compile(model, mode="reduce-overhead")',
+        change="model = torch.compile(model)",
     )

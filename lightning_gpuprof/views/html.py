@@ -5,6 +5,7 @@ import gzip
 import html
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ MAX_TRACES = 4
 """More would make the file grow past what mail takes; the tab has all of them."""
 STEP_BUCKETS = 1000
 TIMELINE_COLUMNS = 3000
+TOGGLES = 5
+"""Findings that `what_if.js` offers to tick."""
 RANK_STEP_BUCKETS = 200
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
@@ -64,7 +67,7 @@ def _data(run: LoadedRun, fs: FileSystem, session: int | None) -> dict[str, Any]
     }
     answers = {"runs": listing}
     chosen = {} if session is None else {"session": str(session)}
-    for name, params, extra in _requests(run):
+    for name, params, extra in (*_requests(run), *_what_ifs(run, chosen)):
         key = "&".join([name, *(f"{k}={v}" for k, v in sorted(params.items()))])
         answers[key] = _answer(run, name, {**params, **extra, **chosen})
     for key, answer in answers.items():
@@ -86,6 +89,17 @@ def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, s
             yield name, {"trace": cycle.trace_file}, {}
         columns = {"columns": str(TIMELINE_COLUMNS)}
         yield "timeline_cut", {"trace": cycle.trace_file}, columns
+
+
+def _what_ifs(
+    run: LoadedRun, chosen: dict[str, str]
+) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Yield every choice of findings to fix that the page offers."""
+    found = run.report(Query(chosen))["findings"]
+    ids = list(dict.fromkeys(one["id"] for one in found if one["saving_ns"]["high"]))[:TOGGLES]
+    for size in range(1, len(ids) + 1):
+        for some in combinations(ids, size):
+            yield "what_if", {"removing": ",".join(some)}, {}
 
 
 def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:

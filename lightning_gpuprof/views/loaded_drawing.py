@@ -60,7 +60,9 @@ class LoadedDrawing:
         """Return allocated and reserved bytes over time, by device, thinned to their peaks."""
         memory = self.drawing.memory
         tracks = []
-        for device in np.unique(memory.device).tolist():
+        devices = np.unique(memory.device).tolist()
+        # Host memory is of interest where there is no other.
+        for device in [one for one in devices if one >= 0] or devices:
             rows = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
             if not len(rows):
                 continue

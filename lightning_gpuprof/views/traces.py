@@ -63,7 +63,12 @@ def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
     Raises:
         QueryError: The run has no such cycle.
     """
-    cycles = run.cycles()
+    # Record files come from anywhere: a name with a folder in it is none of ours.
+    cycles = [
+        (rank, cycle)
+        for rank, cycle in run.cycles()
+        if os.path.basename(cycle.trace_file) == cycle.trace_file
+    ]
     if wanted := query.text("trace"):
         if wanted not in {cycle.trace_file for _, cycle in cycles}:
             raise QueryError(f"{run.name} has no trace file {wanted[:80]!r}.")

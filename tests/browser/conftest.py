@@ -65,9 +65,21 @@ def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None
             time.sleep(0.05)
 
 
+REAL_TRACES = {
+    "nvidia": "kineto/hta/trace_diff/control/control.json.gz",
+    "amd": "kineto/tracelens-mi300/ddp_resnet18_no_pool/941dea22__train_resnet18.json.gz",
+}
+
+
 @pytest.fixture(scope="session")
 def logs(made_runs, tmp_path_factory):
-    return made_runs.all_runs(tmp_path_factory.mktemp("logs"))
+    root = made_runs.all_runs(tmp_path_factory.mktemp("logs"))
+    made_runs.traced_run(root / "late", prepared=False)
+    shared = Path(__file__).parents[3] / "shared" / "traces"
+    for name, trace in REAL_TRACES.items():
+        if (shared / trace).is_file():
+            made_runs.traced_run(root / name, shared / trace)
+    return root
 
 
 @pytest.fixture(scope="session")

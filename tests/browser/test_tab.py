@@ -131,8 +131,7 @@ def test_the_reason_for_idle_time_is_a_table_too(page):
     )
 
 
-def test_a_trace_that_nobody_laid_out_is_laid_out_when_asked_for(page, logs, made_runs):
-    made_runs.traced_run(logs / "late", prepared=False)
+def test_a_trace_that_nobody_laid_out_is_laid_out_when_asked_for(page):
     page.open("late", view="timeline")
     page.browser.wait("return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1")
 
@@ -168,6 +167,16 @@ def test_hostile_names_are_shown_as_text(page):
     page.wait_for("td.name", "\\u202egnp.exe\\u202c reversed")
     assert page.browser.run("return document.querySelectorAll('img, b').length") == 0
     assert "pwned" not in page.browser.run("return document.title + parent.document.title")
+
+
+def test_hostile_names_in_a_trace_are_text_in_the_timeline_too(page):
+    page.open("hostile_trace", view="timeline")
+    page.browser.wait("return document.querySelector('.tl-canvas').timeline.loader.blocks && 1")
+    page.browser.type("input[type=search]", "pwned\n")
+    page.click("td.name button")
+    page.wait_for(".tl-detail", "<img src=x onerror=")
+    assert page.browser.run("return document.querySelectorAll('img, b').length") == 0
+    assert "pwned" not in page.browser.run("return document.title")
 
 
 def test_a_killed_run_shows_its_timers_and_that_it_stopped(page):
@@ -209,14 +218,3 @@ def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensor
     page.base = empty_tensorboard
     page.open(shell=True)
     assert "trainer = Trainer(callbacks=[GpuProfCallback()])" in page.wait_for(".welcome")
-
-
-def test_the_page_does_not_scroll_sideways_at_1000_pixels(page):
-    page.browser.resize(1000, 900)
-    try:
-        for view in ("overview", "steps", "timeline", "operators", "traces"):
-            page.open("char_lm/version_0", view=view)
-            wide = "return document.documentElement.scrollWidth <= window.innerWidth"
-            page.browser.wait(wide)
-    finally:
-        page.browser.resize(1440, 900)

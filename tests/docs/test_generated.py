@@ -14,8 +14,10 @@ from lightning_gpuprof.records.schema import (
     OutsideSpan,
     ProbeDisabled,
     ProfilerCycle,
+    Scalars,
     SyncSite,
 )
+from lightning_gpuprof.views.compare import compare_runs
 from lightning_gpuprof.views.report import load_report
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -81,6 +83,23 @@ def test_every_key_of_the_report_is_documented(make_session, write_run):
     words = set(re.findall(r"\w+", (DOCS / "json.md").read_text(encoding="utf-8")))
     undocumented = set(keys_of(payload)) - words - {phase for phase in payload["phases"]}
     assert undocumented == set()
+
+
+def test_every_key_of_a_comparison_is_documented(make_session, write_run):
+    memory = Memory(
+        step=50,
+        allocated_bytes=1,
+        reserved_bytes=1,
+        peak_allocated_bytes=1,
+        peak_reserved_bytes=1,
+        total_bytes=10,
+    )
+    records = [memory, Scalars(steps=[0], values={"loss": [1.0]})]
+    base = write_run(make_session({"forward": MS}, records=records, cpu_count=2), name="base")
+    new = write_run(make_session({"forward": 2 * MS}, records=records, cpu_count=4), name="new")
+    payload = json.loads(json.dumps(compare_runs(base, new).payload()))
+    words = set(re.findall(r"\w+", (DOCS / "json.md").read_text(encoding="utf-8")))
+    assert set(keys_of(payload)) - words == set()
 
 
 def keys_of(value):

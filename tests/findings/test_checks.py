@@ -52,7 +52,7 @@ def test_the_questions_of_a_gpu_trace_are_answered_from_it(analyze):
                 {"name": "aten::copy_", "count": 2, "total_ns": 30, "self_ns": 30},
                 {"name": "aten::mm", "count": 2, "total_ns": 70, "self_ns": 70},
             ],
-            roofline=[{"bound": "memory", "kernel_ns": 8}, {"bound": "compute", "kernel_ns": 2}],
+            roofline=[{"bound": "memory", "total_ns": 8}, {"bound": "compute", "total_ns": 2}],
         ),
     )
     found = {check.id: check for check in run_checks(run)}

@@ -69,8 +69,8 @@ def test_memory_bound_kernels_are_judged_by_the_roofline_where_there_is_one(judg
         "gpu": GPU,
         "categories": [category("gemm", 10 * MS)],
         "roofline": [
-            {"bound": "memory", "kernel_ns": MS},
-            {"bound": "compute", "kernel_ns": 9 * MS},
+            {"bound": "memory", "total_ns": MS},
+            {"bound": "compute", "total_ns": 9 * MS},
         ],
     }
     assert judge("memory-bound-kernels", WORK, trace=trace, device=H100) is None

@@ -112,6 +112,16 @@ class TestHostSync:
         assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
         assert span(finding) == (0, 2 * MS)
 
+    def test_a_replay_of_the_trace_without_syncs_says_what_they_cost(self, judge):
+        trace = {
+            "gpu": {"span_ns": 20 * MS},
+            "sync_ns": 6 * MS,
+            "what_if": {"savings": [{"part": "sync", "saved_ns": 4 * MS}]},
+        }
+        finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
+        assert finding.evidence["blocked_ns"] == 3 * MS
+        assert span(finding) == (1_400 * US, 2_600 * US)
+
     def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(self, judge):
         finding = judge("host-sync", WORK, records=[self.SITE])
         assert finding.title == "3.0 reads of values per step would each stop the host on a GPU"
@@ -222,6 +232,13 @@ class TestRetainedGraph:
         assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
         assert finding.evidence["passes_count"] == 3.0
 
+    def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(self, judge):
+        operators = [op(self.NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
+        note = Note(step=3, name="retained_graph", value=True)
+        finding = judge("retained-graph", WORK, trace={"operators": operators}, records=[note])
+        assert span(finding) == (0, 0)
+        assert judge("retained-graph", WORK, records=[note]).severity is Severity.INFO
+
     def test_a_gradient_penalty_is_no_retained_graph(self, judge):
         operators = [
             op(self.NODE, 12, 6 * MS),
@@ -285,6 +302,29 @@ class TestAnomalyDetection:
         )
         assert span(finding) == (1_600 * US, 4 * MS)
         assert finding.change == "Trainer(..., detect_anomaly=False)"
+
+    def test_the_cost_is_read_off_the_cheapest_operators_and_the_searches(self, judge):
+        engine = "autograd::engine::evaluate_function: "
+        operators = [
+            op(f"{engine}TanhBackward0", 20, MS),
+            op("aten::tanh", 20, 2 * MS),
+            op(f"{engine}AddmmBackward0", 4, MS),
+            op("aten::addmm", 4, 8 * MS),
+            op("aten::isnan", 24, 2_400 * US),
+        ]
+        finding = judge(
+            "anomaly-detection-on",
+            WORK,
+            trace={"operators": operators},
+            trainer={"detect_anomaly": True},
+        )
+        # 12 nodes at 100 us as tanh shows them, and 1.2 ms of searching.
+        assert span(finding) == (round(0.8 * 2_400 * US), round(1.25 * 2_400 * US))
+
+    def test_hides_what_other_rules_would_say_of_small_operators(self, judge):
+        for rule in ("host-bound", "host-sync"):
+            outcome = judge(rule, WORK, trainer={"detect_anomaly": True}, trace={"operators": []})
+            assert "anomaly detection is on" in outcome.reason
 
     def test_is_told_by_a_note_too_and_silent_when_off(self, judge):
         on = judge(

@@ -1,7 +1,7 @@
 import pytest
 
 from lightning_gpuprof.probes.phase_clock import PhaseClock
-from lightning_gpuprof.probes.step_timeline import StepRows, StepTimeline
+from lightning_gpuprof.probes.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 
@@ -19,18 +19,17 @@ class Loop:
 
     def fetch(self):
         self.now_ns += 1
-        self.timeline.fetch()
+        self.timeline.begin_step()
 
     def batch(self, inside=()):
-        self.timeline.run_batch()
         for event in inside:
             event()
         self.now_ns += 10
-        self.timeline.running_batch = False
+        self.timeline.end_batch(0, 4)
 
     def facts(self):
-        facts, _ = self.timeline.rows.take(len(self.timeline.clock.slots))
-        names = StepRows.FACTS
+        facts, _ = self.timeline.take_rows()
+        names = StepTimeline.FACTS
         return [dict(zip(names, row, strict=True)) for row in facts.tolist()]
 
 
@@ -99,7 +98,7 @@ def test_rows_from_before_a_slot_was_added_end_in_zeros(loop):
     loop.batch()
     loop.timeline.end_epoch()
 
-    facts, charged = loop.timeline.rows.take(len(loop.timeline.clock.slots))
+    facts, charged = loop.timeline.take_rows()
     assert charged[:, slot].tolist() == [0, 10]
     assert charged.sum(axis=1).tolist() == (facts[:, 6] - facts[:, 5]).tolist()
 

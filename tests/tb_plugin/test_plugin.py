@@ -51,6 +51,7 @@ def test_every_run_below_the_log_dir_is_listed_with_its_state(client):
         "char_lm/version_1": "finished",
         "gpu": "finished",
         "hostile <b>run</b>": "exception",
+        "hostile_trace": "finished",
         "killed": "stopped",
         "live": "live",
         "newer": "newer-schema",

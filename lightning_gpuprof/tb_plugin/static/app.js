@@ -27,6 +27,7 @@ const STATES = {
  * @property {import("./source.js").Source} source
  * @property {RunLine} run The picked run, a line of /runs.
  * @property {RunLine[]} runs All runs.
+ * @property {boolean} perfetto Whether the server carries the Perfetto UI.
  * @property {Record<string, any>} header The picked session, as /run tells it.
  * @property {Record<string, string>} state What the address holds: view, run, rank, session, ...
  * @property {(view: string, params?: import("./source.js").Params) => Promise<any>} get
@@ -62,7 +63,7 @@ class App {
     this.state = readState();
     /** @type {Map<string, any>} */
     this.locals = new Map();
-    /** @type {{runs: RunLine[], roots: string[], schema_version: number}} */
+    /** @type {{runs: RunLine[], roots: string[], schema_version: number, perfetto?: boolean}} */
     this.listing = { runs: [], roots: [], schema_version: 0 };
     this.drawn = "";
     this.turn = 0;
@@ -170,6 +171,7 @@ class App {
       source: this.source,
       run,
       runs: this.listing.runs,
+      perfetto: Boolean(this.listing.perfetto),
       header,
       state: this.state,
       get: (name, params) => this.source.get(name, { ...this.params(run), ...params }),

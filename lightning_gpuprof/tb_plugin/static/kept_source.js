@@ -14,8 +14,10 @@ export function keptSource() {
     const asked = Object.entries(params).filter(
       ([key, value]) => !FIXED.includes(key) && value !== undefined && value !== null && value !== "",
     );
-    const key = [name, ...asked.map(([key, value]) => `${key}=${value}`).sort()].join("&");
-    const answer = answers[key];
+    const keyOf = (/** @type {typeof asked} */ some) =>
+      [name, ...some.map(([key, value]) => `${key}=${value}`).sort()].join("&");
+    // What is the same for all ranks is kept once.
+    const answer = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
     if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");
     if (answer.error) throw new SourceError(answer.error);
     return answer;

@@ -18,7 +18,7 @@ export async function openInPerfetto(url, title, say) {
   if (!answer.ok) return say("The trace file could not be read.");
   const buffer = await answer.arrayBuffer();
   say("Waiting for Perfetto…");
-  const ready = await pong(target);
+  const ready = await pong(target, PERFETTO);
   if (!ready) {
     return say("Perfetto did not answer: is ui.perfetto.dev reachable? Download the trace instead.");
   }
@@ -27,11 +27,33 @@ export async function openInPerfetto(url, title, say) {
 }
 
 /**
+ * Shows a trace in the Perfetto UI that this server carries.
+ * @param {HTMLIFrameElement} frame On the page.
+ * @param {string} page The UI's address.
+ * @param {string} url The trace file, on this server.
+ * @param {string} title
+ * @param {(text: string) => void} say
+ */
+export async function embedPerfetto(frame, page, url, title, say) {
+  say("Loading the trace…");
+  // Without this mode the UI takes itself for misplaced and shows an error.
+  frame.src = `${page}#!/viewer?mode=embedded`;
+  const answer = await fetch(url);
+  if (!answer.ok) return say("The trace file could not be read.");
+  const buffer = await answer.arrayBuffer();
+  const target = frame.contentWindow;
+  if (!target || !(await pong(target, location.origin))) return say("Perfetto did not start.");
+  target.postMessage({ perfetto: { buffer, title } }, location.origin, [buffer]);
+  say("");
+}
+
+/**
  * Pings the page until it answers: it listens only once it has loaded.
  * @param {Window} target
+ * @param {string} origin
  * @returns {Promise<boolean>}
  */
-function pong(target) {
+function pong(target, origin) {
   return new Promise((done) => {
     const end = (/** @type {boolean} */ answer) => {
       clearInterval(timer);
@@ -39,12 +61,12 @@ function pong(target) {
       done(answer);
     };
     const hear = (/** @type {MessageEvent} */ event) => {
-      if (event.origin === PERFETTO && event.data === "PONG") end(true);
+      if (event.source === target && event.origin === origin && event.data === "PONG") end(true);
     };
     const started = Date.now();
     const timer = setInterval(() => {
       if (target.closed || Date.now() - started > GIVE_UP_MS) end(false);
-      else target.postMessage("PING", PERFETTO);
+      else target.postMessage("PING", origin);
     }, PING_EVERY_MS);
     window.addEventListener("message", hear);
   });

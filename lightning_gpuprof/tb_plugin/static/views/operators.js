@@ -31,13 +31,13 @@ export const operators = {
   label: "Operators",
   about: "Operators and kernels of the profiled steps, by the profiler's clocks.",
   async render(context) {
-    const trace = { trace: context.state.trace };
-    const [payload, device, calls, { cycles }] = await Promise.all([
-      context.get("operators", trace),
-      context.get("device", trace),
-      context.get("calls", trace),
+    const [payload, { cycles }] = await Promise.all([
+      context.get("operators", { trace: context.state.trace }),
       context.get("traces"),
     ]);
+    // The same cycle, also where none was picked and they would choose by different files.
+    const trace = { trace: payload.trace };
+    const [device, calls] = await Promise.all([context.get("device", trace), context.get("calls", trace)]);
     const why = absent(payload);
     const onDevice = payload.operators.some((/** @type {any} */ row) => row.device_self_ns);
     return h(

@@ -5,6 +5,7 @@ import { count, duration, durationRange, number, percent, percentRange, size } f
 import { phaseColor, phaseInk, phaseLabel, phaseMeaning } from "../phases.js";
 import { findingCard } from "./findings.js";
 import { stepsChart } from "./steps_chart.js";
+import { whatIf } from "./what_if.js";
 
 /** Enough to see how the run went; the steps view has every step. */
 const OVERVIEW_BUCKETS = 160;
@@ -29,6 +30,7 @@ export const overview = {
           "div.column",
           null,
           report.steps.count > 0 && phases(report),
+          whatIf(context, report),
           card(
             "Steps over time",
             "Mean host time of a step, stacked by phase, over the run.",
@@ -151,9 +153,11 @@ function phases(report) {
   const rows = measured(report).sort((a, b) => b.frac - a.frac);
   const largest = Math.max(...rows.map((row) => row.frac), 0.01);
   const device = rows.some((row) => row.device !== undefined);
+  // Host and device bars on one scale of time; without a device, shares fill the width.
+  const longest = Math.max(...rows.map((row) => row.mean ?? 0), ...rows.map((row) => row.device ?? 0), 1);
   return card(
     "Where a step goes",
-    device ? "Mean of the steady steps by the host's clock, and by the device's." : "Mean of the steady steps, by the host's clock.",
+    device ? "Mean of the steady steps: the upper bar by the host's clock, the lower one by the device's." : "Mean of the steady steps, by the host's clock.",
     h(
       "table.phases",
       null,
@@ -182,8 +186,12 @@ function phases(report) {
               "td.bar-cell",
               null,
               h("i.bar", {
-                style: { width: `${(row.frac / largest) * 100}%`, background: phaseColor(row.phase) },
+                style: { width: `${(device ? row.mean / longest : row.frac / largest) * 100}%`, background: phaseColor(row.phase) },
               }),
+              device &&
+                h("i.bar.on-device", {
+                  style: { width: `${((row.device ?? 0) / longest) * 100}%`, background: phaseColor(row.phase) },
+                }),
             ),
             h("td.number", null, percent(row.frac)),
             h("td.number.muted", null, duration(row.mean)),

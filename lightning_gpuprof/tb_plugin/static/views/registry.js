@@ -1,5 +1,6 @@
 // The views in the order of their tabs.
 
+import { compare } from "./compare.js";
 import { memory } from "./memory.js";
 import { operators } from "./operators.js";
 import { overview } from "./overview.js";
@@ -18,4 +19,4 @@ import { traces } from "./traces.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [overview, steps, timeline, operators, roofline, memory, ranks, traces];
+export const VIEWS = [overview, steps, timeline, operators, roofline, memory, ranks, compare, traces];

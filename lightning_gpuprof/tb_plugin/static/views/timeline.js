@@ -2,7 +2,7 @@
 
 import { card, h, shorten } from "../dom.js";
 import { count, duration } from "../format.js";
-import { openInPerfetto } from "../perfetto.js";
+import { embedPerfetto, openInPerfetto } from "../perfetto.js";
 import { table } from "../table.js";
 import { kindColor, kindLabel } from "../timeline/colors.js";
 import { TimelineWidget } from "../timeline/widget.js";
@@ -17,12 +17,11 @@ export const timeline = {
   label: "Timeline",
   about: "The profiled steps event by event, host and device on the trace's one clock.",
   async render(context) {
-    const trace = context.state.trace;
-    const [payload, summary, { cycles }] = await Promise.all([
-      context.get("timeline", { trace }),
-      context.get("device", { trace }),
+    const [payload, { cycles }] = await Promise.all([
+      context.get("timeline", { trace: context.state.trace }),
       context.get("traces"),
     ]);
+    const summary = await context.get("device", { trace: payload.trace });
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
     if (payload.state !== "prepared") {
       const again = payload.state === "preparing";
@@ -52,6 +51,7 @@ class TimelineView {
     this.said = h("span.muted", { role: "status" });
     this.details = h("div.tl-details", { "aria-live": "polite" }, hint());
     this.found = h("div");
+    this.perfetto = h("div");
     this.widget = new TimelineWidget({
       payload,
       kept: this.kept,
@@ -79,6 +79,7 @@ class TimelineView {
         legend(payload.kinds, this.summary),
         this.found,
         this.details,
+        this.perfetto,
       ),
       deviceTables(this.summary, (from, to) => {
         widget.show(from - (to - from) * 2, to + (to - from) * 2);
@@ -114,8 +115,17 @@ class TimelineView {
           { onclick: () => openInPerfetto(url, `${context.run.name} ${this.payload.trace}`, (text) => this.say(text)) },
           "Open in Perfetto",
         ),
+      there && context.perfetto && h("button.button", { onclick: () => this.embed(url) }, "Perfetto here"),
       this.said,
     );
+  }
+
+  /** Shows the whole trace in Perfetto below. @param {string} url */
+  embed(url) {
+    const frame = /** @type {HTMLIFrameElement} */ (h("iframe.perfetto", { title: "Perfetto" }));
+    this.perfetto.replaceChildren(frame);
+    const page = this.context.source.url("perfetto/index.html");
+    if (page) embedPerfetto(frame, page, url, this.payload.trace, (text) => this.say(text));
   }
 
   /** @param {unknown} what */

@@ -1,0 +1,41 @@
+"""Runs every benchmark, one after the other; each writes its dated JSON into benchmarks/results.
+
+    python benchmarks/run.py [NAME ...]     # such as: overhead trace_engine tab
+
+Run it on a machine that does nothing else. `make bench` runs them all.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BENCHMARKS = {
+    "overhead": "overhead.py",
+    "deferred": "deferred.py",
+    "capture": "capture.py",
+    "records": "records.py",
+    "trace_engine": "trace_engine.py",
+    "tab": "tab.py",
+    "faults": "faults/run.py",
+}
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or list(BENCHMARKS)
+    unknown = sorted(set(wanted) - set(BENCHMARKS))
+    if unknown:
+        print(f"No benchmark is called {', '.join(unknown)}. There are: {', '.join(BENCHMARKS)}.")
+        return 2
+    failed = []
+    for name in wanted:
+        print(f"\n== {name} ==", flush=True)
+        if subprocess.run([sys.executable, str(HERE / BENCHMARKS[name])]).returncode:
+            failed.append(name)
+    if failed:
+        print(f"\nFailed: {', '.join(failed)}")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

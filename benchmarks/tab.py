@@ -1,0 +1,260 @@
+"""What the PROFILE tab costs: opening, bytes per request, frame time, TensorBoard's start.
+
+python benchmarks/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-browser]
+
+One run holds a million steps and a generated trace of 500 MB (plain JSON), prepared as a training
+run's child process does. Requests go through TensorBoard's WSGI application, first with nothing
+loaded; frames are drawn by headless Chromium without a GPU, each read back so that it is done.
+"""
+
+import argparse
+import gzip
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from _harness import Spread, write_results
+from records import write_run
+from tensorboard.backend import application
+from tensorboard.plugins import base_plugin
+from werkzeug.test import Client
+
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX, plugin_dir, trace_name
+from lightning_gpuprof.records.schema import ProfilerCycle, RunEnd, RunStart
+from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+from lightning_gpuprof.views.timeline_tiles import write_tiles
+from lightning_gpuprof.views.trace_payload import analyze_file
+
+KERNELS = 200
+ROUTE = "/data/plugin/gpuprof"
+PAGE = ("runs", "run", "report", "steps", "what_if", "traces", "device", "timeline", "timeline_cut")
+START = """
+import time
+from tensorboard import default, program
+plugins = [*default.get_static_plugins()]
+started = time.perf_counter()
+if {ours}:
+    from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
+    plugins.append(GpuProfLoader())
+server = program.TensorBoard(plugins)
+server.configure(logdir={logdir!r}, port=0, load_fast="false")
+server._make_server()
+print(time.perf_counter() - started)
+"""
+IMPORT = """
+import time
+from tensorboard.plugins import base_plugin
+started = time.perf_counter()
+import lightning_gpuprof.tb_plugin.loader
+print(time.perf_counter() - started)
+"""
+
+
+def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
+    """Write the run and prepare its trace; return sizes and the seconds that took."""
+    write_run(str(folder), steps)
+    trace = Path(plugin_dir(str(folder))) / trace_name(0, 0, 0)
+    probe = folder / "probe.json"
+    write_synthetic(probe, SyntheticSpec(steps=2, kernels_per_burst=KERNELS))
+    count = max(1, round(trace_mb * 1e6 / (probe.stat().st_size / 2)))
+    probe.unlink()
+    plain = trace.with_suffix("")
+    write_synthetic(plain, SyntheticSpec(steps=count, kernels_per_burst=KERNELS))
+    plain_bytes = plain.stat().st_size
+    with plain.open("rb") as source, gzip.open(trace, "wb", 3) as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    plain.unlink()
+    begin = time.perf_counter()
+    document = json.dumps(analyze_file(str(trace)))
+    analyse_s = time.perf_counter() - begin
+    trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
+    begin = time.perf_counter()
+    write_tiles(str(trace))
+    prepare_s = time.perf_counter() - begin
+    writer = RecordWriter(str(folder), rank=0)
+    writer.write(ProfilerCycle(cycle=0, first_step=0, last_step=count - 1, trace_file=trace.name))
+    writer.flush()
+    return {
+        "trace_plain_bytes": plain_bytes,
+        "trace_bytes": trace.stat().st_size,
+        "drawing_bytes": trace.with_name(trace.name + DRAWING_SUFFIX).stat().st_size,
+        "analysis_bytes": len(document),
+        "analyse_s": analyse_s,
+        "prepare_s": prepare_s,
+    }
+
+
+def many_runs(root: Path, count: int) -> None:
+    for number in range(count):
+        writer = RecordWriter(str(root / f"run_{number:03d}"), rank=0)
+        writer.write(
+            RunStart(schema_version=1, session=0, stage="fit", started_unix_ns=number, rank=0)
+        )
+        writer.write(RunEnd(status="finished", wall_ns=1, steps=0))
+        writer.flush()
+
+
+def make_client(logdir: Path) -> Client:
+    context = base_plugin.TBContext(logdir=str(logdir), flags=SimpleNamespace(logdir_spec=""))
+    return Client(application.TensorBoardWSGI([GpuProfLoader().load(context)]))
+
+
+def ask(client: Client, name: str) -> dict[str, float]:
+    params = {} if name == "runs" else {"run": "."}
+    begin = time.perf_counter()
+    answer = client.get(f"{ROUTE}/{name}", query_string=params)
+    body = answer.get_data()
+    took = time.perf_counter() - begin
+    if answer.status_code != 200:
+        raise RuntimeError(f"{name} answered {answer.status_code}: {body[:300]!r}")
+    return {"ms": took * 1e3, "bytes": len(body), "gzip_bytes": len(gzip.compress(body, 6))}
+
+
+def requests(logdir: Path) -> dict[str, Any]:
+    """Ask for what opening the overview and then the timeline asks for, cold and then warm."""
+    client = make_client(logdir)
+    cold = {name: ask(client, name) for name in PAGE}
+    warm = {name: ask(client, name) for name in PAGE}
+    overview = sum(cold[name]["ms"] for name in PAGE[:5])
+    timeline = sum(cold[name]["ms"] for name in PAGE[5:])
+    return {"cold": cold, "warm": warm, "overview_ms": overview, "timeline_ms": timeline}
+
+
+def listing(root: Path) -> dict[str, float]:
+    client = make_client(root)
+    begin = time.perf_counter()
+    body = client.get(f"{ROUTE}/runs").get_data()
+    return {"ms": (time.perf_counter() - begin) * 1e3, "bytes": len(body)}
+
+
+def run_script(script: str) -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+def start_of_tensorboard(logdir: Path, rounds: int) -> dict[str, Any]:
+    """TensorBoard's start with and without the plugin, in turn, in fresh processes."""
+    without, with_ours, imports = [], [], []
+    for _ in range(rounds):
+        without.append(run_script(START.format(ours=False, logdir=str(logdir))))
+        with_ours.append(run_script(START.format(ours=True, logdir=str(logdir))))
+        imports.append(run_script(IMPORT))
+    pairs = [(b - a) * 1e3 for a, b in zip(without, with_ours, strict=True)]
+    return {
+        "load_added_ms": Spread.of(pairs).as_dict(),
+        "loader_import_ms": Spread.of([value * 1e3 for value in imports]).as_dict(),
+    }
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def browser_driver() -> Any:
+    path = Path(__file__).parents[1] / "tests" / "browser_driver.py"
+    spec = importlib.util.spec_from_file_location("browser_driver", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FRAMES = """
+const t = document.querySelector('.tl-canvas').timeline;
+const pen = t.canvas.getContext('2d'), took = [];
+const span = t.to - t.from;
+for (let i = 0; i < 120; i++) {
+  const begin = performance.now();
+  t.from += span / 2000; t.to += span / 2000;
+  t.draw();
+  pen.getImageData(0, 0, 1, 1);
+  took.push(performance.now() - begin);
+}
+took.sort((a, b) => a - b);
+return {median_ms: took[60], p95_ms: took[114], blocks: t.loader.blocks.start.length,
+        events: t.spec.payload.events};
+"""
+
+
+def frames(logdir: Path) -> dict[str, Any] | None:
+    """Open the page in a browser and draw frames while panning; None without a browser."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        return None
+    context = base_plugin.TBContext(logdir=str(logdir), flags=SimpleNamespace(logdir_spec=""))
+    app = application.TensorBoardWSGI([GpuProfLoader().load(context)])
+    server = make_server("127.0.0.1", 0, app, handler_class=_Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}/data/plugin_entry.html?name=gpuprof"
+    browser = browser_driver().Browser()
+    try:
+        begin = time.perf_counter()
+        browser.open(base)
+        browser.wait("return document.querySelector('.hero')")
+        overview_s = time.perf_counter() - begin
+        begin = time.perf_counter()
+        browser.open(f"{base}#p.gpuprof.view=timeline")
+        browser.wait("return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1")
+        timeline_s = time.perf_counter() - begin
+        whole = browser.run(FRAMES)
+        browser.run(
+            "const t = document.querySelector('.tl-canvas').timeline;"
+            "t.show(t.span[0], t.span[0] + (t.span[1] - t.span[0]) / 20); t.draw()"
+        )
+        time.sleep(1.0)
+        part = browser.run(FRAMES)
+    finally:
+        browser.close()
+        server.shutdown()
+    return {
+        "overview_open_s": overview_s,
+        "timeline_open_s": timeline_s,
+        "whole_trace": whole,
+        "twentieth": part,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trace-mb", type=float, default=500)
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--no-browser", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        one, many = Path(folder) / "one", Path(folder) / "many"
+        result: dict[str, Any] = {"steps": args.steps, "runs": args.runs}
+        result["prepared"] = big_run(one, steps=args.steps, trace_mb=args.trace_mb)
+        result["requests"] = requests(one)
+        many_runs(many, args.runs)
+        result["listing"] = listing(many)
+        result["start"] = start_of_tensorboard(many, args.rounds)
+        result["frames_200k"] = None
+        if not args.no_browser:
+            result["browser"] = frames(one)
+            small = Path(folder) / "small"
+            big_run(small, steps=1_000, trace_mb=60)
+            result["frames_200k"] = frames(small)
+    print(json.dumps(result, indent=1))
+    path = write_results("tab", result)
+    print(f"wrote {os.path.relpath(path)}")
+
+
+if __name__ == "__main__":
+    main()

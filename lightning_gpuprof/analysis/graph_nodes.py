@@ -1,0 +1,43 @@
+"""The autograd graph's nodes in a trace, each with the operator that made it."""
+
+import re
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.trace_facts import Operator, TraceFacts
+
+_ENGINE = "autograd::engine::evaluate_function: "
+_NODE = re.compile(re.escape(_ENGINE) + r"(\w+?)Backward\d*$")
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One class of nodes, by its calls per step in the backward pass.
+
+    A class is named after its operator: `AddmmBackward0` after `aten::addmm`. `forward` is None
+    where the trace has no operator of that name.
+    """
+
+    node: Operator
+    forward: Operator | None
+
+
+def graph_nodes(facts: TraceFacts) -> list[GraphNode]:
+    """Return every class of nodes but the graph's ends, where gradients are added up."""
+    operators = facts.operators
+    found = []
+    for name, op in operators.items():
+        if not name.startswith(_ENGINE) or "AccumulateGrad" in name or not op.calls:
+            continue
+        match = _NODE.match(name)
+        forward = operators.get(f"aten::{operator_name(match[1])}") if match else None
+        found.append(GraphNode(op, forward))
+    return found
+
+
+def operator_name(node: str) -> str:
+    """Return an operator's name from its node's.
+
+    >>> operator_name("NativeLayerNorm"), operator_name("Addmm")
+    ('native_layer_norm', 'addmm')
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", node).lower()

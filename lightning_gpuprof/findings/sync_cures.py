@@ -1,0 +1,41 @@
+"""What to write in place of a line that makes the host wait, by what the line does."""
+
+from lightning_gpuprof.records.schema import SyncSite
+
+_BY_OWNER = {
+    "lightning": "use DeferredLoss and DeferredProgressBar for values of each step, and leave out "
+    "prog_bar=True and on_step=True",
+    "dataloader": "return host tensors from the dataset and set pin_memory=True: the Trainer "
+    "moves the batch without waiting",
+    "metric": "compare and branch on the device (torch.where, clamp) in update(), or set "
+    "validate_args=False",
+}
+_BY_OPERATION = {
+    "pageable copy": "make the tensor on the device once, in __init__ (register_buffer), or use "
+    ".to(device, non_blocking=True) on pinned memory",
+    "boolean mask": "keep the shape: torch.where(mask, x, 0), or masked_fill",
+    "masked_select": "keep the shape: torch.where(mask, x, 0), or masked_fill",
+    "nonzero": "keep the mask as it is and weight by it: (x * mask).sum() / mask.sum()",
+    "where": "keep the mask as it is: torch.where(mask, x, y) with all three arguments",
+    "unique": "count into a fixed number of bins (torch.zeros(n).scatter_add_) or do it on the "
+    "host while loading",
+    "repeat_interleave": "pass output_size=...",
+    "synchronize": "remove it; to time the device use torch.cuda.Event(enable_timing=True)",
+    "print": "print once in many steps, or hand the value to DeferredScalars",
+    "bool": "decide on the device (torch.where), or once in many steps",
+    "equal": "compare on the device: (a == b).all() stays a tensor",
+}
+_READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
+
+
+def cure(site: SyncSite) -> str:
+    """Return the replacement for a line that makes the host wait.
+
+    >>> site = SyncSite(file="t.py", line=1, function="f", source="x.item()", owner="user",
+    ...                 operation="item", count=1, steps_watched=1)
+    >>> cure(site)
+    'keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later'
+    """
+    if site.owner in _BY_OWNER:
+        return _BY_OWNER[site.owner]
+    return _BY_OPERATION.get(site.operation.split(", ")[0], _READ)

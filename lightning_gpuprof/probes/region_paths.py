@@ -1,0 +1,125 @@
+"""Which slot is innermost after each boundary of a log, found once for each pattern of a step.
+
+A boundary is one number: a slot (or a named part, as `~number`) times 4, and what happens to it.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+_OPEN, _CLOSE, _SWAP, _CUT = range(4)
+CUT = -4 + _CUT
+"""The boundary at which a row ends; nothing opens or closes."""
+
+_MOST_KNOWN = 512
+_LONGEST_KNOWN = 2_048
+
+Path = tuple[int, ...]
+"""The slots that are open, outermost first; the first is never closed."""
+
+Codes = npt.NDArray[np.int32]
+Slots = npt.NDArray[np.int64]
+
+
+def open_code(number: int) -> int:
+    """Return the boundary at which a slot (or part, `~number`) opens."""
+    return number * 4 + _OPEN
+
+
+def close_code(number: int) -> int:
+    """Return the boundary at which a slot (or part, `~number`) closes."""
+    return number * 4 + _CLOSE
+
+
+def swap_code(slot: int) -> int:
+    """Return the boundary at which a slot takes the innermost one's place."""
+    return slot * 4 + _SWAP
+
+
+def cut_code(slot: int) -> int:
+    """Return the boundary at which a row ends and a slot opens."""
+    return slot * 4 + _CUT
+
+
+def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
+    """Tell which boundaries end a row."""
+    return codes & 3 == _CUT
+
+
+class Paths:
+    """Follows boundaries through the regions that they open and close.
+
+    Training steps repeat: what one row's boundaries come to is kept for the next like it.
+
+    Args:
+        slot_inside: Gives the slot of a part's number entered inside a slot.
+        slots_of: Gives all slots that a part's number has had.
+
+    >>> paths = Paths(lambda part, outer: 9, lambda part: {9})
+    >>> log = [open_code(1), open_code(~0), close_code(~0), close_code(1), CUT]
+    >>> slots, after = paths.follow((0,), np.array(log, dtype=np.int32), np.array([4]))
+    >>> slots.tolist(), after
+    ([0, 1, 9, 1, 0], (0,))
+    """
+
+    def __init__(
+        self, slot_inside: Callable[[int, int], int], slots_of: Callable[[int], set[int]]
+    ) -> None:
+        self._slot_inside = slot_inside
+        self._slots_of = slots_of
+        self._known: dict[tuple[Path, bytes], tuple[Slots, Path]] = {}
+
+    def follow(self, path: Path, codes: Codes, ends: npt.NDArray[np.int64]) -> tuple[Slots, Path]:
+        """Return the slot that was innermost before each boundary, and what is open at last.
+
+        Args:
+            path: What is open at first.
+            codes: The boundaries.
+            ends: Where among them rows end.
+        """
+        text, size = codes.tobytes(), codes.itemsize
+        begin, found = 0, []
+        for end in [*(ends + 1).tolist(), len(codes)]:
+            if end > begin:
+                slots, path = self._follow_row(path, text[begin * size : end * size])
+                found.append(slots)
+            begin = end
+        return np.concatenate(found), path
+
+    def _follow_row(self, path: Path, row: bytes) -> tuple[Slots, Path]:
+        known = self._known.get((path, row))
+        if known is None:
+            known = self._walk(path, np.frombuffer(row, dtype=np.int32).tolist())
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            if len(row) <= _LONGEST_KNOWN * 4:
+                self._known[path, row] = known
+        return known
+
+    def _walk(self, path: Path, codes: list[int]) -> tuple[Slots, Path]:
+        open_now, innermost = list(path), []
+        for code in codes:
+            innermost.append(open_now[-1])
+            if code == CUT:
+                continue
+            number, what = code >> 2, code & 3
+            if what in (_OPEN, _CUT):
+                slot = number if number >= 0 else self._slot_inside(~number, open_now[-1])
+                open_now.append(slot)
+            elif what == _SWAP:
+                open_now[-1] = number
+            else:
+                self._close(open_now, {number} if number >= 0 else self._slots_of(~number))
+        return np.array(innermost, dtype=np.int64), tuple(open_now)
+
+    def _close(self, open_now: list[int], slots: set[int]) -> None:
+        """Close the innermost of these slots, and whatever was left open inside it.
+
+        A region can be left open by an exception between a profiler's `start` and `stop`. A slot
+        that is not open is left alone.
+        """
+        for place in range(len(open_now) - 1, 0, -1):
+            if open_now[place] in slots:
+                del open_now[place:]
+                return

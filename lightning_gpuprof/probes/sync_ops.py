@@ -1,0 +1,83 @@
+"""Which calls make the host wait for a GPU: the tables that the watches of host syncs look up."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+READS = frozenset(
+    "item tolist numpy cpu __repr__ __format__ __bool__ __int__ __float__ __complex__ __index__"
+    " __array__ __contains__ is_nonzero".split()
+)
+"""Methods of a tensor that need its values on the host."""
+
+FACTORIES = frozenset(
+    "tensor as_tensor asarray from_numpy frombuffer zeros ones full empty arange range linspace"
+    " logspace eye rand randn randint randperm normal scalar_tensor".split()
+)
+"""Functions that make a tensor on the host unless `device=` says otherwise."""
+
+FROM_DATA = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
+"""Factories that copy values of the host: with `device=`, a copy from pageable memory."""
+
+NAMES = {
+    "__repr__": "print",
+    "__format__": "format",
+    "__getitem__": "boolean mask",
+    "__setitem__": "boolean mask",
+    "__bool__": "bool",
+    "__int__": "int",
+    "__float__": "float",
+    "__complex__": "complex",
+    "__index__": "index",
+    "__array__": "numpy",
+    "__contains__": "in",
+}
+"""Python's name for a method, as the rows show it."""
+
+PAGEABLE_COPY = "pageable copy"
+SYNCHRONIZE = "synchronize"
+
+_VALUE_DEPENDENT = frozenset(
+    "_local_scalar_dense nonzero nonzero_numpy masked_select unique_dim _unique _unique2"
+    " unique_consecutive unique_dim_consecutive bincount equal is_nonzero _linalg_check_errors"
+    " _coalesce nms".split()
+)
+
+
+def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Tell whether an ATen operator's result has a shape or a host value that data decide.
+
+    >>> import torch
+    >>> mask = torch.tensor([True, False])
+    >>> shows_values(torch.ops.aten.nonzero.default, (mask,), {})
+    True
+    >>> shows_values(torch.ops.aten.index.Tensor, (mask, [torch.tensor([0])]), {})
+    False
+    """
+    name = operator._schema.name.rpartition("::")[2]
+    if name in _VALUE_DEPENDENT:
+        return True
+    if name == "index":
+        return _has_mask(args[1])
+    if name in ("index_put", "index_put_", "_index_put_impl_"):
+        # One value for all places is a masked_fill, which the device does by itself.
+        return _has_mask(args[1]) and args[2].numel() != 1
+    if name == "repeat_interleave":
+        return operator._overloadname == "Tensor" and kwargs.get("output_size") is None
+    return False
+
+
+def call_name(function: Any) -> str:
+    """Return the plain name of a function of torch's.
+
+    >>> call_name(torch.Tensor.item)
+    'item'
+    """
+    return getattr(function, "__name__", "") or type(function).__name__
+
+
+def _has_mask(indices: Any) -> bool:
+    return any(
+        isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in indices
+    )

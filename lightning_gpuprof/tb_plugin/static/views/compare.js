@@ -1,0 +1,199 @@
+// Two runs side by side: what changed, by how much, and how sure that is.
+
+import { card, h, shorten } from "../dom.js";
+import { duration, number, percent, size } from "../format.js";
+import { phaseColor, phaseLabel } from "../phases.js";
+import { table } from "../table.js";
+
+/** @type {import("./registry.js").View} */
+export const compare = {
+  id: "compare",
+  label: "Compare",
+  about: "This run against another one: steady steps, phases, operators, memory, findings, values.",
+  async render(context) {
+    const others = context.runs.filter((run) => run.name !== context.run.name && run.steps);
+    if (!context.source.live) {
+      return h("p.empty", { role: "note" }, "This report holds one run. `lightning-gpuprof compare BASE NEW` and TensorBoard's PROFILE tab compare two.");
+    }
+    if (!others.length) return h("p.empty", { role: "note" }, "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a folder of several.");
+    const base = others.find((run) => run.name === context.state.base) ?? before(context.run, others);
+    const picker = basePicker(context, others, base.name);
+    try {
+      return h("div", null, picker, shown(context, await context.get("compare", { base: base.name }), base.name));
+    } catch (error) {
+      return h("div", null, picker, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
+    }
+  },
+};
+
+/**
+ * The run that came before this one, the newest other where there is none.
+ * @param {any} run
+ * @param {any[]} others
+ */
+function before(run, others) {
+  return others.find((one) => one.started_unix_ns < run.started_unix_ns) ?? others[0];
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any[]} others
+ * @param {string} picked
+ */
+function basePicker(context, others, picked) {
+  return h(
+    "label.picker",
+    null,
+    h("span", null, "Compared with"),
+    h(
+      "select",
+      { onchange: (/** @type {any} */ event) => context.go({ base: others[event.target.selectedIndex].name }) },
+      others.map((one) => h("option", { selected: one.name === picked }, shorten(one.name, 80))),
+    ),
+  );
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any} found The comparison.
+ * @param {string} base
+ */
+function shown(context, found, base) {
+  const verdicts = /** @type {Record<string, string>} */ ({ faster: "good", slower: "critical" });
+  return h(
+    "div",
+    null,
+    h(
+      "section.hero",
+      { "aria-label": "Verdict" },
+      h(
+        "div.hero-cause",
+        null,
+        h("span.label", null, `${shorten(context.run.name, 60)} against ${shorten(base, 60)}`),
+        h("strong.title", { "data-verdict": verdicts[found.verdict] }, found.sentence),
+        h("p", null, `${number(found.new.steps)} against ${number(found.base.steps)} steady steps; the interval covers how steps spread within these two runs, not what another day or machine would change.`),
+      ),
+    ),
+    h(
+      "div.columns",
+      null,
+      h("div.column", null, figures("Phases", "Mean per steady step.", found.phases.map(named)), figures("Operators", "The largest changes of own time.", found.operators), figures("Kernels", "The largest changes of device time.", found.kernels)),
+      h("div.column", null, figures("Steps", found.per_sample ? "Per sample: the batch sizes differ." : null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
+    ),
+  );
+}
+
+/** @param {any} row */
+const named = (row) => ({ ...row, phase: row.name, name: phaseLabel(row.name) });
+
+/**
+ * @param {string} title
+ * @param {string | null} note
+ * @param {any[]} rows
+ */
+function figures(title, note, rows) {
+  if (!rows.length) return null;
+  // Rates have another unit than the times beside them.
+  const scaled = rows.filter((row) => !row.name.endsWith("_per_s"));
+  const largest = Math.max(...scaled.map((row) => Math.abs(row.diff ?? 0)), 1e-9);
+  return card(
+    title,
+    note,
+    h(
+      "div.scroll",
+      { tabindex: 0, role: "region", "aria-label": title },
+      h(
+        "table",
+        null,
+        h("thead", null, h("tr", null, ["", "Base", "This", "Difference", ""].map((text, i) => h(i && i < 4 ? "th.number" : "th", { scope: "col" }, text)))),
+        h(
+          "tbody",
+          null,
+          rows.map((row) => {
+            const show = format(row);
+            const share = row.base && row.diff !== null ? ` (${row.diff > 0 ? "+" : ""}${percent(row.diff / row.base)})` : "";
+            const width = `${((Math.abs(row.diff ?? 0) / largest) * 100).toFixed(1)}%`;
+            return h(
+              "tr",
+              null,
+              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(label(row.name), 120)),
+              h("td.number", null, row.base === null ? "–" : show(row.base)),
+              h("td.number", null, row.new === null ? "–" : show(row.new)),
+              h("td.number", null, row.diff === null ? "–" : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`),
+              h("td.diff-cell", { "aria-hidden": true }, row.diff && scaled.includes(row) ? h(row.diff > 0 ? "i.bar.more" : "i.bar.less", { style: { width } }) : null),
+            );
+          }),
+        ),
+      ),
+    ),
+  );
+}
+
+/** @param {any} row @returns {(value: number) => string} */
+function format(row) {
+  if (row.name.endsWith("_per_s")) return (value) => `${number(Number(value.toPrecision(4)))}/s`;
+  if (row.name.endsWith("_bytes")) return size;
+  return duration;
+}
+
+/** @param {string} name */
+function label(name) {
+  /** @type {Record<string, string>} */
+  const known = { mean_ns: "mean step", p50_ns: "median step", p95_ns: "95th percentile", p99_ns: "99th percentile", max_ns: "slowest", samples_per_s: "samples" };
+  return known[name] ?? name.replace(/_bytes$/, "").replaceAll("_", " ");
+}
+
+/** @param {any} found */
+function findings(found) {
+  const list = (/** @type {any[]} */ rows) => rows.map((row) => h("li", null, h("code", null, row.id), ` ${shorten(row.title, 200)}`));
+  if (!found.findings_gone.length && !found.findings_new.length) return null;
+  return card(
+    "Findings",
+    null,
+    found.findings_gone.length > 0 && h("h3", null, "Gone"),
+    h("ul.plain-list", null, list(found.findings_gone)),
+    found.findings_new.length > 0 && h("h3", null, "New"),
+    h("ul.plain-list", null, list(found.findings_new)),
+  );
+}
+
+/** @param {any[]} rows */
+function values(rows) {
+  if (!rows.length) return null;
+  return card(
+    "Do they compute the same?",
+    "Recorded losses and metrics of the steps that both runs have.",
+    table({
+      label: "Recorded values",
+      columns: [
+        { key: "name", label: "Value", text: true },
+        { key: "same", label: "Same", text: true, plain: true, format: (same) => (same === null ? "not known" : same ? "yes" : "no") },
+        { key: "max_diff", label: "Largest difference", format: percent },
+        { key: "first_step", label: "From step", format: number },
+        { key: "last_base", label: "Last, base", format: number },
+        { key: "last_new", label: "Last, this", format: number },
+      ],
+      rows,
+      state: {},
+    }),
+  );
+}
+
+/** @param {any[]} rows */
+function differs(rows) {
+  if (!rows.length) return null;
+  return card(
+    "What else differs",
+    "Settings, machine and versions that are not the same in both.",
+    table({
+      label: "What else differs",
+      columns: [
+        { key: "name", label: "What", text: true },
+        { key: "base", label: "Base", text: true, format: (value) => shorten(JSON.stringify(value ?? null), 80) },
+        { key: "new", label: "This", text: true, format: (value) => shorten(JSON.stringify(value ?? null), 80) },
+      ],
+      rows,
+      state: {},
+    }),
+  );
+}

@@ -1,0 +1,147 @@
+"""The views of one run each, on runs that differ in what was measured."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+VIEWS = (
+    "overview",
+    "steps",
+    "timeline",
+    "operators",
+    "roofline",
+    "memory",
+    "ranks",
+    "compare",
+    "traces",
+)
+WHAT_EACH_VIEW_NEEDS = {
+    "killed": {
+        "timeline": "No profiler cycle has finished",
+        "operators": "No profiler cycle has finished",
+        "roofline": "No profiler cycle has finished",
+        "memory": "trained on a CPU: there is no device memory to measure",
+        "ranks": "This run has one rank",
+        "traces": "No profiler cycle has finished",
+    },
+    "bare": {"overview": "No steps recorded", "steps": "No steps recorded yet"},
+}
+
+
+@pytest.mark.parametrize("run", WHAT_EACH_VIEW_NEEDS)
+def test_a_view_without_data_says_what_it_needs(page, run):
+    page.open(run)
+    for view, says in WHAT_EACH_VIEW_NEEDS[run].items():
+        page.click(".tab", view.capitalize())
+        page.wait_for(".empty, .hero", says)
+
+
+def test_fixing_findings_shortens_the_step_without_counting_time_twice(page):
+    page.open("char_lm/version_0")
+    assert "43.3 ms as it is" in page.wait_for(".what-if", "as it is")
+    page.click(".toggles input")
+    fixed = page.wait_for(".what-if", "instead of 43.3 ms")
+    assert re.search(r"19\.\d\u201332\.\d ms instead of 43\.3 ms", fixed)
+
+
+def test_host_and_device_time_of_a_phase_stand_side_by_side(page):
+    page.open("gpu")
+    assert "the lower one by the device's" in page.wait_for(".card", "Where a step goes")
+    backward = next(row for row in page.rows(".phases") if row[0] == "Backward")
+    assert backward[3:] == ["14.0 ms", "15.3 ms"]
+
+
+def test_the_slowest_steps_tell_what_differed_and_open_their_surroundings(page):
+    page.open("char_lm/version_0", view="steps")
+    card = page.wait_for(".card", "Slowest steps")
+    assert "Validation: +60.0 ms" in card
+    assert "validation, checkpoint" in card
+    page.click("td button.link", page.rows(".table-box")[0][0])
+    page.wait_for("p.muted", "one by one")
+
+
+def test_memory_is_shown_over_the_run_by_kind_with_the_batch_size_that_fills_it(page):
+    page.open("gpu", view="memory")
+    page.wait_for(".card", "At most 22.0 GiB of 80.0 GiB reserved")
+    assert ["Optimizer state", "", "6.00 GiB"] in page.rows(".phases")
+    page.wait_for(".card", "120 instead of 32: 100 to 136 fill the target band")
+
+
+def test_each_rank_has_a_lane_and_the_slow_one_is_named(page):
+    page.open("two_ranks", view="ranks")
+    said = page.wait_for(".card", "Ranks differ most in data wait")
+    assert "rank 1 takes 8.99 ms longer than the fastest one" in said
+    assert len(page.browser.run("return [...document.querySelectorAll('.rank-lane')]")) == 2
+
+
+def test_two_runs_are_compared_with_an_interval(page):
+    page.open("char_lm/version_0", view="compare", base="gpu")
+    page.wait_for(".hero", "slower by 64 %")
+    assert any(row[0] == "Data wait" for row in page.rows("table"))
+    page.wait_for(".card", "data-wait")
+
+
+def test_operators_come_with_kernels_launch_costs_and_a_call_tree(page):
+    page.open("traced", view="operators")
+    page.wait_for(".meter", "Launch call")
+    page.wait_for(".card", "Tensor cores")
+    boxes = "return [...document.querySelectorAll('.flame-box')].map(e => e.title)"
+    page.browser.wait(boxes)
+    whole = page.browser.run(boxes)
+    assert any(title.startswith("ProfilerStep: ") for title in whole)
+    page.click(".flame-box", "aten::mm")
+    assert any("aten::mm" in title for title in page.browser.run(boxes))
+    assert len(page.browser.run(boxes)) < len(whole)
+
+
+@pytest.mark.parametrize("width", [1000, 2560])
+def test_no_view_scrolls_sideways(page, width):
+    page.browser.resize(width, 900)
+    try:
+        page.open("traced")
+        for view in VIEWS:
+            page.click(".tab", view.capitalize())
+            page.browser.wait(
+                "return document.querySelector('.tab[aria-current]').textContent === arguments[0]"
+                " && document.querySelector('.card, .empty')"
+                " && document.documentElement.scrollWidth <= window.innerWidth",
+                view.capitalize(),
+            )
+    finally:
+        page.browser.resize(1440, 900)
+
+
+def test_all_can_be_reached_by_keyboard_in_reading_order(page):
+    page.open("two_ranks", view="timeline")
+    order = page.browser.run(
+        "return [...document.querySelectorAll('a[href], button, select, input, [tabindex=\"0\"]')]"
+        ".filter(e => e.offsetParent && e.tabIndex >= 0)"
+        ".map(e => e.id || e.textContent.trim() || e.type)"
+    )
+    assert order[:4] == ["gp-run", "gp-rank", "Overview", "Steps"]
+    named = page.browser.run(
+        "return [...document.querySelectorAll('button, select, input, [role=img], [role=region]')]"
+        ".filter(e => e.offsetParent && !(e.textContent.trim() || e.getAttribute('aria-label')"
+        " || e.labels?.length)).map(e => e.outerHTML.slice(0, 200))"
+    )
+    assert named == []
+
+
+@pytest.mark.usefixtures("shared_traces")
+@pytest.mark.parametrize(("run", "kernel"), [("nvidia", "nccl"), ("amd", "Cijk")])
+def test_a_real_trace_is_shown_in_every_view(page, run, kernel):
+    page.open(run, view="timeline")
+    page.browser.wait("return document.querySelector('.tl-canvas').timeline.loader.blocks && 1")
+    page.wait_for(".card", "Why the device was idle")
+    for view in VIEWS:
+        page.click(".tab", view.capitalize())
+        page.browser.wait(
+            "return document.querySelector('.tab[aria-current]').textContent === arguments[0]",
+            view.capitalize(),
+        )
+    page.click(".tab", "Operators")
+    page.wait_for(".meter", "Device busy")
+    page.click(".card[aria-label=Kernels] .table-box > .link")
+    page.wait_for(".card[aria-label=Kernels] td.name", kernel)

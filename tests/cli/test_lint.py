@@ -1,0 +1,90 @@
+"""`lightning-gpuprof lint` on scripts, each run in a process of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.cli.lint import Result, text
+from lightning_gpuprof.records.schema import SyncSite
+
+SEEDED = Path(__file__).parents[1] / "seeded_syncs.py"
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+import seeded_syncs
+
+if __name__ == "__main__":
+    assert sys.argv[1:] == {arguments!r}, sys.argv
+    print("chatter on stdout")
+    trainer = Trainer(
+        max_epochs=50, accelerator="cpu", logger=False, enable_checkpointing=False, devices=2,
+        callbacks=[{callbacks}], enable_model_summary=False,
+    )
+    trainer.fit(seeded_syncs.{model}())
+    raise SystemExit("a lint goes no further than its steps")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(model, *, callbacks="", arguments=()):
+        path = tmp_path / "train.py"
+        fields = {"model": model, "callbacks": callbacks, "arguments": list(arguments)}
+        path.write_text(SCRIPT.format(folder=str(SEEDED.parent), **fields))
+        return str(path)
+
+    return write
+
+
+def test_each_sync_of_a_script_is_a_row_and_the_status_is_1(script, seeded_syncs, capfd):
+    path = script("Seeded", callbacks="seeded_syncs.GradientWatcher()", arguments=["--lr", "1"])
+    assert main(["lint", "--json", path, "--steps", "2", "--lr", "1"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert found["steps_watched"] == 2
+    rows = sorted((row["line"], row["owner"]) for row in found["sites"])
+    assert rows == seeded_syncs.expected()
+    item = next(row for row in found["sites"] if row["source"].startswith("self.total"))
+    assert item["per_step"] == 1
+    assert item["replacement"].startswith("keep the tensor")
+
+
+def test_a_clean_script_gives_0(script, capfd):
+    path = script("Clean", callbacks="EarlyStopping('val_loss')")
+    assert main(["lint", path]) == 0
+    out = capfd.readouterr().out
+    assert out == (
+        "No line of the training loop makes the host wait for the device (3 steps watched).\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise ValueError('the script broke')", "failed with status 1"),
+        ("print('no training here')", "ended without training"),
+    ],
+)
+def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, capfd, source, said):
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    assert main(["lint", str(path)]) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_a_script_that_is_not_there_gives_2(capfd):
+    assert main(["lint", "nowhere.py"]) == 2
+    assert "no script nowhere.py" in capfd.readouterr().err
+
+
+def test_blocked_time_is_shown_where_it_was_measured():
+    site = SyncSite(
+        file="train.py", line=7, function="f", source="loss.item()", owner="user",
+        operation="item", count=6, steps_watched=3, blocked_ns=30_000,
+    )  # fmt: skip
+    lines = text(Result(steps_watched=3, sites=[site])).splitlines()
+    assert lines[0] == "1 line of the training loop makes the host wait for a GPU (3 steps watched)"
+    assert lines[2] == "train.py:7  item  by user  2 per step, 10 us blocked per step"

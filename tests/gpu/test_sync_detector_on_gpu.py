@@ -1,0 +1,48 @@
+"""On a CUDA or ROCm device: ten known host syncs are found, and none in a clean loop."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import ProbeDisabled, SyncSite
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
+]
+
+
+def rows(folder, model, *callbacks):
+    trainer = Trainer(
+        max_epochs=1,
+        limit_train_batches=10,
+        limit_val_batches=0,
+        accelerator="gpu",
+        devices=1,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        logger=CSVLogger(folder),
+        callbacks=[SyncDetector(start=2, steps=3), *callbacks],
+    )
+    trainer.fit(model)
+    session = read_run(trainer.logger.log_dir)[0].sessions[0]
+    assert not session.all(ProbeDisabled)
+    return session.all(SyncSite)
+
+
+def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seeded_syncs):
+    found = rows(tmp_path, seeded_syncs.Seeded(), seeded_syncs.GradientWatcher())
+    assert sorted((site.line, site.owner) for site in found) == seeded_syncs.expected()
+    assert not any(site.would_sync for site in found)
+    assert all(site.count == 3 for site in found if site.owner == "callback:GradientWatcher")
+    timed = [site for site in found if site.operation in ("item", "tolist", "synchronize")]
+    assert timed
+    assert all(site.blocked_ns for site in timed)
+    assert torch.cuda.get_sync_debug_mode() == 0
+
+
+def test_a_clean_loop_has_no_rows(tmp_path, seeded_syncs):
+    assert rows(tmp_path, seeded_syncs.Clean()) == []
