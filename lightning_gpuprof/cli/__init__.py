@@ -39,7 +39,9 @@ COMMANDS: dict[str, Command] = {
         "lightning_gpuprof.cli.lint", "name the lines of a training loop that make the host wait"
     ),
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
-    "compare": Command("lightning_gpuprof.cli.compare", "say what changed between two runs"),
+    "compare": Command(
+        "lightning_gpuprof.cli.compare", "say what changed between two runs or traces"
+    ),
     "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
 }
 """Imported only when asked for, so that a quick command stays quick."""

@@ -35,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stacks", action="store_true", help="read Python stacks too, to name source lines"
     )
     parser.add_argument(
+        "--critical-path",
+        action="store_true",
+        help="walk the critical path, and say what each part would save (takes several times as "
+        "long)",
+    )
+    parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="rows per table (default: 10)"
     )
 
@@ -95,7 +101,13 @@ def _document(path: str, args: argparse.Namespace, options: "ReadOptions") -> di
     from lightning_gpuprof.views.trace_payload import analyze_file
 
     try:
-        return analyze_file(path, options, step=args.step, steady=args.steady)
+        return analyze_file(
+            path,
+            options,
+            step=args.step,
+            steady=args.steady,
+            path_events=_path_events(args),
+        )
     except UnknownTraceError:
         from lightning_gpuprof.views.other_files import other_payload
 
@@ -129,8 +141,13 @@ def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -
     window = choose_window(timeline, step=args.step, steady=args.steady)
     # Before the other analyses: on a large trace they take a while.
     print(render_split(split_payload(path, timeline, window)), end="", flush=True)
-    document = trace_payload(path, timeline, analyze_timeline(timeline, window))
+    found = analyze_timeline(timeline, window)
+    document = trace_payload(path, timeline, found, path_events=_path_events(args))
     print(render_rest(document, top=args.top))
+
+
+def _path_events(args: argparse.Namespace) -> int | None:
+    return None if args.critical_path else 0
 
 
 def _interactive() -> bool:

@@ -1,12 +1,14 @@
-"""`lightning-gpuprof compare BASE NEW`: what changed between two runs, and how sure that is."""
+"""`lightning-gpuprof compare BASE NEW`: what changed between two runs, or two trace files."""
 
 import argparse
 import json
 import sys
 
 from lightning_gpuprof.analysis.compare import Verdict
+from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.views.compare import TOLERANCE, RunComparison, compare_runs
 from lightning_gpuprof.views.compare_text import render_comparison
+from lightning_gpuprof.views.trace_diff import are_traces, diff_files, diff_lines
 
 SLOWER = 1
 NOT_SURE = 2
@@ -14,8 +16,8 @@ NOT_SURE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("base", metavar="BASE", help="log dir of the run to compare with")
-    parser.add_argument("new", metavar="NEW", help="log dir of the run in question")
+    parser.add_argument("base", metavar="BASE", help="log dir, or trace file, to compare with")
+    parser.add_argument("new", metavar="NEW", help="log dir, or trace file, in question")
     parser.add_argument("--json", action="store_true", help="print the document of docs/json.md")
     parser.add_argument(
         "--fail-if-slower",
@@ -40,12 +42,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison; the status says whether the new run passes."""
+    if are_traces(args.base, args.new):
+        return _compare_traces(args)
     found = compare_runs(args.base, args.new, tolerance=args.tolerance)
     if args.json:
         print(json.dumps(found.payload(), indent=2))
     else:
         sys.stdout.write(render_comparison(found))
     return _status(found, args)
+
+
+def _compare_traces(args: argparse.Namespace) -> int:
+    if args.fail_if_slower is not None or args.fail_if_values_differ:
+        raise ConfigError(
+            "Two trace files hold too few steps to say whether one is surely slower, and no "
+            "losses. Compare the runs' log dirs, or leave --fail-if-... out."
+        )
+    document = diff_files(args.base, args.new)
+    if args.json:
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(diff_lines(document)))
+    return 0
 
 
 def share(text: str) -> float:

@@ -76,11 +76,26 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
             f"{duration(document['sync_ns'])}; the longest:"
         )
         yield from _rows(document["syncs"][:top], ("name", "operator", "where", "blocked_ns"))
+    yield from _path_lines(document, top)
+    for finding in document["findings"]:
+        yield ""
+        yield f"[{finding['severity']}] {finding['title']}"
+        yield f"  {finding['advice']}"
     yield from _table("Runtime calls", document["launches"]["calls"][:top], columns)
     if document["steps"]:
         yield ""
         yield f"{len(document['steps'])} steps:"
         yield from _rows(document["steps"][:top], ("name", "dur_ns"))
+
+
+def _path_lines(document: Document, top: int) -> Iterator[str]:
+    path, replay = document["critical_path"], document["what_if"]
+    if path:
+        columns = ("name", "kind", "count", "frac")
+        yield from _table("Critical path", path["parts"][:top], columns)
+    if replay:
+        saved = [row for row in replay["savings"] if row["saved_ns"] > 0]
+        yield from _table("Saved if gone", saved[:top], ("part", "part_ns", "saved_ns"))
 
 
 def _table(title: str, rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:

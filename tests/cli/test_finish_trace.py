@@ -14,7 +14,7 @@ from lightning_gpuprof.errors import TraceError
 def engine(monkeypatch):
     """A stand-in for the trace engine."""
     module = types.ModuleType("lightning_gpuprof.views.trace_payload")
-    module.analyze_file = lambda path: {"file": path}
+    module.analyze_file = lambda path, **_: {"file": path}
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module
 
@@ -44,7 +44,7 @@ def test_the_plain_file_becomes_a_compressed_one_with_its_analysis(engine, plain
 
 
 def test_a_trace_that_cannot_be_analysed_is_kept_compressed(engine, plain, capsys):
-    def fail(path):
+    def fail(path, **_):
         raise TraceError("holds no events")
 
     engine.analyze_file = fail
