@@ -18,7 +18,33 @@ TEMPORAL = {
     "hta/trace_diff/control/control.json.gz": (76_007, 281_336, 464_594),
     "hta/timeline_analysis/sampled_rank-0.json.gz": (675_191, 210_320, 1_222_847),
     "kineto-v100/383a0664__worker0.1623143566756.pt.trace.json.gz": (273_921, 591_209, 876_066),
+    "kineto-v100/234cf25d__worker0.1623212756351.pt.trace.json.gz": (187_137, 594_868, 801_550),
+    "kineto-tbplugin-expected/71530b1d__gpu_metrics_input.json": (11_896, 48, 11_946),
+    "hta/call_stack/backward_thread.json": (0, 45, 45),
 }
+
+
+# File: kernels, copies, fills with a stream; where it finds as many as the file has.
+COUNTS = {
+    "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": (14, 2, 0),
+    "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": (79, 16, 3),
+    "hta/nccl_parser_config/nccl_data.json.gz": (2700, 960, 114),
+    "hta/timeline_analysis/sampled_rank-0.json.gz": (1154, 40, 10),
+    "hta/trace_diff/control/control.json.gz": (8568, 228, 654),
+    "kineto-v100/234cf25d__worker0.1623212756351.pt.trace.json.gz": (8868, 12, 378),
+    "tracelens-h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": (1465, 1, 241),
+    "tracelens-h100/facebook_timesformer-base-finetuned-k400__1016002.json.gz": (446, 2, 86),
+    "tracelens-mi300/ddp_resnet18_no_pool/941dea22__train_resnet18.json.gz": (2360, 5, 10),
+    "tracelens-misc/gpu_only_trace/gpu_only_trace.json.gz": (562, 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_device_events_are_as_many_as_theirs(shared_traces, name):
+    category = open_timeline(str(shared_traces / "kineto" / name)).device.category
+
+    kinds = ("kernel", "gpu_memcpy", "gpu_memset")
+    assert tuple(int((category == CATEGORY_ID[kind]).sum()) for kind in kinds) == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", TEMPORAL)
