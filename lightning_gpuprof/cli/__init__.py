@@ -32,6 +32,7 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "analyze": Command("lightning_gpuprof.cli.analyze", "say where a trace file's time went"),
+    "doctor": Command("lightning_gpuprof.cli.doctor", "say what this machine has and can measure"),
     "finish-trace": Command(
         "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
     ),

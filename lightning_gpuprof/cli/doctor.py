@@ -1,0 +1,159 @@
+"""`lightning-gpuprof doctor`: what this machine has, and what can be measured on it."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata, util
+from typing import Any
+
+from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.hardware.lookup import find_peaks
+from lightning_gpuprof.hardware.measured import SOURCE, load_measured, save_measured
+
+_PROBE = "lightning_gpuprof.probes.machine"
+_PROBE_LIMIT_S = 300
+_NVIDIA_PARAMETERS = "/proc/driver/nvidia/params"
+_PLUGIN = "gpuprof"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--measure-peaks",
+        action="store_true",
+        help="measure products and copies on each GPU, and keep the figures for this user",
+    )
+    parser.add_argument("--log-dir", default=".", metavar="DIR", help="where runs will be written")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what there is; returns 0, whatever is missing."""
+    machine = _ask_torch(measure=args.measure_peaks)
+    for device in machine.get("devices", []):
+        device["peaks"] = _peaks(device)
+    found: dict[str, Any] = {
+        "machine": machine,
+        "permissions": _permissions(machine),
+        "tensorboard": _tensorboard(),
+        "log_dir": {"path": args.log_dir, "writable": _writable(args.log_dir)},
+    }
+    if args.measure_peaks:
+        found["peaks_file"] = _keep(machine.get("measured") or [])
+    print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
+    return 0
+
+
+def _ask_torch(*, measure: bool) -> dict[str, Any]:
+    """Ask a child, which alone loads torch; a machine without torch is an answer too."""
+    command = [sys.executable, "-m", _PROBE, *(["--measure"] if measure else [])]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"torch gave no answer within {_PROBE_LIMIT_S} s"}
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        return {"error": last[0]}
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _peaks(device: dict[str, Any]) -> dict[str, Any]:
+    found = find_peaks(device["name"], memory_bytes=device["total_bytes"], units=device["units"])
+    return {
+        "row": found.peaks.name if found.peaks else None,
+        "url": found.peaks.url if found.peaks else None,
+        "reason": found.reason or None,
+        "measured": load_measured().get(device["name"]),
+    }
+
+
+def _permissions(machine: dict[str, Any]) -> str:
+    if not machine.get("devices"):
+        return "no GPU: none needed"
+    if machine.get("hip"):
+        allowed = os.access("/dev/kfd", os.R_OK | os.W_OK)
+        return "/dev/kfd is open" if allowed else "/dev/kfd is closed: join the group render"
+    try:
+        with open(_NVIDIA_PARAMETERS, encoding="utf-8") as file:
+            restricted = "RmProfilingAdminOnly: 1" in file.read()
+    except OSError:
+        return f"unknown: {_NVIDIA_PARAMETERS} cannot be read"
+    return (
+        "kernels can be traced; hardware counters are for administrators only"
+        if restricted
+        else "kernels and hardware counters can be recorded"
+    )
+
+
+def _tensorboard() -> dict[str, Any]:
+    """Tell whether TensorBoard will find the PROFILE tab; its plugins are found by entry point."""
+    found = {one.name: one for one in metadata.entry_points(group="tensorboard_plugins")}
+    entry = found.get(_PLUGIN)
+    error: str | None = None
+    if entry is None:
+        error = "not registered: install lightning-gpuprof itself, not only its folder"
+    elif util.find_spec("tensorboard") is None:
+        error = "tensorboard is not installed: pip install tensorboard"
+    else:
+        try:
+            entry.load()
+        except (ImportError, AttributeError) as problem:
+            error = str(problem)
+    return {
+        "plugin_loads": error is None,
+        "error": error,
+        "xprof": util.find_spec("xprof") is not None,
+        "other_profile_plugins": sorted(
+            name for name in found if name != _PLUGIN and "profile" in name.lower()
+        ),
+    }
+
+
+def _writable(log_dir: str) -> bool:
+    """Tell whether the folder, or the nearest one above it that exists, can be written to."""
+    path = os.path.abspath(log_dir)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
+
+def _keep(measured: list[dict[str, Any]]) -> str | None:
+    if not measured:
+        return None
+    try:
+        return str(save_measured(measured))
+    except OSError as error:
+        raise GpuProfError(
+            f"The measured peaks cannot be kept ({error}). Set XDG_CACHE_HOME to a folder that "
+            "you can write to."
+        ) from error
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    machine, board, log_dir = found["machine"], found["tensorboard"], found["log_dir"]
+    if "error" in machine:
+        yield f"torch: cannot be used ({machine['error']})"
+    else:
+        cuda, hip = machine["cuda"], machine["hip"]
+        build = f"CUDA {cuda}" if cuda else f"HIP {hip}" if hip else "CPU only"
+        yield f"torch: {machine['torch']}, {build}"
+        yield f"profiler records: {', '.join(machine['activities'])}"
+    for device in machine.get("devices", []):
+        peaks = device["peaks"]
+        yield f"device: {device['name']}: {peaks['row'] or peaks['reason']}"
+        if peaks["measured"]:
+            yield f"  {SOURCE}: {json.dumps(peaks['measured']['flop_per_s'])}"
+    if not machine.get("devices"):
+        yield "device: none" + (" (no GPU: not measured)" if "peaks_file" in found else "")
+    yield f"permissions: {found['permissions']}"
+    yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"
+    yield f"xprof beside it: {'yes' if board['xprof'] else 'no'}"
+    yield f"log dir {log_dir['path']}: {'writable' if log_dir['writable'] else 'NOT writable'}"
+    if found.get("peaks_file"):
+        yield f"peaks {SOURCE} are kept in {found['peaks_file']}"
