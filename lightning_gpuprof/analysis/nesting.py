@@ -77,7 +77,8 @@ def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     for part in rows_by_thread(host):
         if not python:
             part = part[host.category[part] != CATEGORY_ID["python_function"]]
-        _nest_thread(part, host.start_ns[part], parent, depth, end)
+        if len(part):
+            _nest_thread(part, host.start_ns[part], parent, depth, end)
     return Nesting(parent, depth, end)
 
 
@@ -92,7 +93,22 @@ def rows_by_thread(host: HostEvents) -> list[Int64]:
 
 
 def _nest_thread(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
-    """Fill in the rows `part` of one thread, which are sorted by start, longest first.
+    """Fill in the rows `part` of one thread, which are sorted by start, longest first."""
+    # Most events end before the next one starts: nothing can lie inside those.
+    is_leaf = np.append(start[1:] >= end[part[:-1]], True)
+    inner = np.flatnonzero(~is_leaf)
+    _nest_inner(part[inner], start[inner], parent, depth, end)
+    rows, begun = part[is_leaf], start[is_leaf]
+    around = np.append(part[inner], -1)[np.cumsum(~is_leaf)[is_leaf] - 1]
+    while (over := (around >= 0) & (end[around] <= begun)).any():
+        around = np.where(over, parent[around], around)
+    parent[rows] = around
+    depth[rows] = np.where(around >= 0, depth[around] + 1, 0)
+    end[rows] = np.where(around >= 0, np.minimum(end[rows], end[around]), end[rows])
+
+
+def _nest_inner(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
+    """Fill in rows that others may lie in.
 
     A plain loop with a stack: it is as fast as array operations are here, and right where
     events overlap without nesting, which they cannot see. In chunks, for the memory's sake.

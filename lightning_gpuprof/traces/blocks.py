@@ -16,7 +16,7 @@ try:
 except ImportError:  # where no wheel of isal fits: the same, about a tenth slower overall
     isal_zlib = None
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
 _PACKED_BYTES = 256 << 10
 _GZIP_ERRORS: tuple[type[Exception], ...] = (zlib.error, (isal_zlib or zlib).error)
 
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 def read_blocks(path: str, warn: Warn, progress: Progress | None = None) -> Iterator[bytes]:
-    """Yield the content of a plain or gzipped file in blocks of about 4 MiB.
+    """Yield the content of a plain or gzipped file in blocks of about 1 MiB.
 
     Unpacking runs in a thread: zlib and isal release the interpreter while they work. A gzip
     stream that is cut short or damaged yields what it holds, and `warn` is told.
