@@ -55,7 +55,8 @@ def silence_unused(callback: Callback) -> None:
 def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str] = ()) -> None:
     """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
 
-    So the first part is set up before all others and is the last to see the run's end.
+    So the first part is set up before all others and is the last to see the run's end. A part
+    takes a hook of its own back by setting the attribute to None.
 
     Args:
         callback: Gets the hooks, as attributes of this object.
@@ -67,8 +68,9 @@ def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str]
             continue
         order = parts if hook == "setup" else parts[::-1]
         methods = [getattr(part, hook) for part in order if has_hook(part, hook)]
+        methods = [method for method in methods if callable(method)]
+        callback.__dict__.pop(hook, None)
         if methods:
             callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
-    for hook in PER_BATCH_HOOKS:
-        if hook not in callback.__dict__ and hook not in but:
+        elif hook in PER_BATCH_HOOKS:
             callback.__dict__[hook] = None

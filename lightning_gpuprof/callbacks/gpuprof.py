@@ -75,6 +75,9 @@ class GpuProfCallback(Callback):
         self.parts: list[Callback] = [] if config is None else _parts(config, clock)
         self._clock = clock
         self._output: RunOutput | None = None
+        self._forward()
+
+    def _forward(self) -> None:
         forward(self, self.parts, but=("setup", "on_fit_end"))
 
     @override
@@ -86,6 +89,7 @@ class GpuProfCallback(Callback):
         self._output.config = self.config.to_dict()
         for part in self.parts:
             self._set_up(part, trainer, pl_module, stage)
+        self._forward()  # once more: some parts know only now which hooks they need
 
     @override
     @guarded

@@ -76,7 +76,12 @@ class PhaseTimer(Callback):
             warmup=self.warmup,
             console=self.console,
             scalars=self.scalars,
+            on_ran=self._on_ran,
         )
+        # A hook that is not there costs nothing; the tap tells as much for less.
+        self.__dict__.pop("on_train_batch_end", None)
+        if self._run.tapping.sees_batches:
+            self.__dict__["on_train_batch_end"] = None
 
     @override
     @guarded
@@ -147,6 +152,11 @@ class PhaseTimer(Callback):
     ) -> None:
         stopped = isinstance(exception, KeyboardInterrupt)
         self._finish("interrupted" if stopped else "exception", exception)
+
+    @guarded
+    def _on_ran(self) -> None:
+        if self._run is not None:
+            self._run.batch_ran()
 
     def _finish(self, status: str, error: BaseException | None = None) -> None:
         run, self._run = self._run, None

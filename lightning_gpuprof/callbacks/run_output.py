@@ -142,6 +142,7 @@ class RunOutput:
             )
         self.ended = True
         self.flush()
+        self._writer.close()
 
     def _begin(self, waiting: list[Record]) -> None:
         self._waiting = None

@@ -17,6 +17,7 @@ from lightning_gpuprof.callbacks.actions import (
 )
 from lightning_gpuprof.callbacks.tap_regions import (
     AtBorder,
+    Batch,
     Context,
     EpochLoop,
     Flagging,
@@ -48,6 +49,7 @@ class ProfilerTap(Profiler):
         idle: Tells of an action whether it runs a hook that is empty.
         fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
             where the hooks of their start are called.
+        on_ran: Called after each batch of a fit that was trained.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ProfilerTap(Profiler):
         evaluating: bool,
         idle: Callable[[Action], bool],
         fetches_inside: bool,
+        on_ran: Callable[[], object] | None,
     ) -> None:
         # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
         self._inner = inner
@@ -66,6 +69,7 @@ class ProfilerTap(Profiler):
         self._clock = timeline.clock
         self._names = names
         self._idle = idle
+        self._on_ran = on_ran
         self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
         if not fetches_inside:
             self._borders = {
@@ -183,7 +187,10 @@ class ProfilerTap(Profiler):
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
             timeline.batch_slot = region.slot
-            return region
+            if self._on_ran is None:
+                return region
+            own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
+            return Batch(region, self._on_ran, own)
         return AtBorder(region, self._tells[border])
 
     def _in_validation(self, action_name: str) -> Context:
@@ -231,7 +238,7 @@ class _Validation:
 
 _OWN = frozenset(
     "_inner _timeline _clock _names _borders _tells _hands_on _training _validating"
-    " _regions _idle".split()
+    " _regions _idle _on_ran".split()
 )
 
 

@@ -1,5 +1,6 @@
 """What a `PhaseTimer` holds for the length of one session."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +25,14 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 
 
+_WRITE_EVERY_NS = 250_000_000
+_MOST_WAITING = 10
+"""Full windows wait for this long, at most this many: to write costs a training loop of short
+steps half a millisecond, since none of it is in the processor's caches, and several at a time
+little more than one."""
+
 _ROWS = (tuple, list)
+_MODULES = sys.modules
 
 
 class TimingRun:
@@ -42,6 +50,7 @@ class TimingRun:
         warmup: int,
         console: bool,
         scalars: bool,
+        on_ran: Callable[[], object],
     ) -> None:
         self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
@@ -51,16 +60,23 @@ class TimingRun:
         self._scalars = scalars and output.rank == 0 and not self.evaluating
         self._scalars_ns: int | None = None
         self._compiles = CompileWatch()
+        self._full_windows = 0
+        self._written_ns = output.started_ns
+        self._ended = False
         self._left = window + 1  # the step whose batch ends has not ended itself
         self._own_ns = 0
         self._layout = Layout(())
         self._own_names = own_callback_names(trainer)
         self._trainer = trainer
+        self._epoch_loop: Any = trainer.fit_loop.epoch_loop
+        self._batch_idx = -1
         self.timeline.start(output.started_ns)
         self.tapping: Tapping | HookTiming
         phases = EVALUATION_PHASES if self.evaluating else tuple(Phase)
         try:
-            self.tapping = Tapping(trainer, self.timeline, evaluating=self.evaluating)
+            self.tapping = Tapping(
+                trainer, self.timeline, evaluating=self.evaluating, on_ran=on_ran
+            )
             output.timer = "tap"
         except AttributeError:
             self.tapping = HookTiming(trainer, self.timeline)
@@ -77,6 +93,13 @@ class TimingRun:
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
+        self._batch_idx = -1
+
+    def batch_ran(self) -> None:
+        """Do what `end_batch` does, without a hook's arguments."""
+        loop = self._epoch_loop
+        self._batch_idx = self._batch_idx + 1 if self._batch_idx >= 0 else loop.batch_idx
+        self.end_batch(loop._results.batch, self._batch_idx)
 
     def end_batch(self, batch: Any, batch_idx: int) -> None:
         """Note what is known of a step once its batch has run; write a full window.
@@ -94,18 +117,24 @@ class TimingRun:
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
-        if self._compiles.compiled_since():
+        dynamo = _MODULES.get("torch._dynamo.utils")
+        if dynamo is not None and self._compiles.compiled_since(dynamo):
             timeline.flags |= StepFlag.COMPILED
         self._left -= 1
         if self._left <= 0:
             self._left = self._window
-            self._write_window()
+            self._full_windows += 1
+            now = self._output.now()
+            if self._full_windows >= _MOST_WAITING or now - self._written_ns > _WRITE_EVERY_NS:
+                self._write_windows()
+                self._written_ns = self._output.now()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
         end_ns = self.timeline.stop(unfinished=error is not None)
         self.restore()
-        self._write_window()
+        self._ended = True
+        self._write_windows()
         steps = self.timeline.step
         own_ns = self._own_ns_per_step() if steps else None
         self._output.end(
@@ -120,23 +149,30 @@ class TimingRun:
         """Put the Trainer back as it was."""
         self.tapping.restore()
 
-    def _write_window(self) -> None:
+    def _write_windows(self) -> None:
+        """Write the windows that are full, or at the end all that is left."""
         timeline, output, slots = self.timeline, self._output, self.timeline.clock.slots
+        self._full_windows = 0
         for outside in timeline.outside:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
-        taken = timeline.take_rows()
-        if len(taken[0]):
-            if self._layout.width != len(slots):
-                self._layout = Layout(slots, self._own_names)
-            window = Window(*taken, self._layout, origin_ns=output.started_ns)
-            output.write(window.record())
-            self._own_ns += window.own_ns
-            if self._console:
-                say(profile_line(window.phase_total_ns, window.total_ns, window.count))
-            if self._scalars:
-                self._log_scalars(window)
+        facts, charged = timeline.take_rows()
+        if self._layout.width != len(slots):
+            self._layout = Layout(slots, self._own_names)
+        for begin in range(0, len(facts), self._window):
+            rows = slice(begin, begin + self._window)
+            self._write_window(
+                Window(facts[rows], charged[rows], self._layout, origin_ns=output.started_ns)
+            )
         output.flush()
+
+    def _write_window(self, window: Window) -> None:
+        self._output.write(window.record())
+        self._own_ns += window.own_ns
+        if self._console:
+            say(profile_line(window.phase_total_ns, window.total_ns, window.count))
+        if self._scalars:
+            self._log_scalars(window)
 
     def _log_scalars(self, window: Window) -> None:
         trainer: Any = self._trainer
@@ -147,7 +183,7 @@ class TimingRun:
         self._scalars_ns = now
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
         # The step under which Lightning itself would log now: the user's numbering stays whole.
-        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+        step = max(0, self._epoch_loop._batches_that_stepped - self._ended)
         for logger in trainer.loggers:
             untimed(logger.log_metrics)(scalars, step=step)
 
