@@ -40,7 +40,8 @@ class GpuProfConfig:
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
         metrics: Outputs of training_step kept on the device and logged once a window.
         report: Whether the report is shown when fit ends.
-        overhead_budget: Share of a step's time that marks on the device may cost.
+        overhead_budget: Share of a step's time that this may cost by its own clock; above it
+            records are written less often.
         log_dir: Where files go instead of the loggers' log dir.
 
     Raises:
