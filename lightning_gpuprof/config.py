@@ -44,7 +44,8 @@ class GpuProfConfig:
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
         report: Whether the report is shown when fit ends.
-        overhead_budget: Share of a step's time that marks on the device may cost.
+        overhead_budget: Share of a step's time that this may cost by its own clock; above it
+            records are written less often.
         log_dir: Where files go instead of the loggers' log dir.
 
     Raises:

@@ -135,6 +135,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             warmup=config.warmup_steps,
             console=config.console,
             scalars=config.scalars,
+            overhead_budget=config.overhead_budget,
             clock=clock,
         )
     ]

@@ -155,6 +155,10 @@ class ProfilerTap(Profiler):
         region = self._clock.region(Phase.LOGGING, name)
         return Flagging(region, self._timeline, StepFlag.LOGGED)
 
+    def saving(self) -> Context:
+        """Return the region of a checkpoint being saved."""
+        return Saving(self._clock, self._timeline)
+
     def use(self, *, validating: bool) -> None:
         """Look actions up in the table for training or in the one for validation inside a fit."""
         # The dict's own lookup as an instance attribute: the Trainer calls it 30 times a step.
@@ -162,12 +166,12 @@ class ProfilerTap(Profiler):
         self.__dict__["profile"] = self._regions.__getitem__
 
     def _start_both(self, action_name: str) -> None:
-        self._regions[action_name].region.__enter__()
+        _region_of(self._regions[action_name]).__enter__()
         self._inner.start(action_name)
 
     def _stop_both(self, action_name: str) -> None:
         self._inner.stop(action_name)
-        self._regions[action_name].region.__exit__(None, None, None)
+        _region_of(self._regions[action_name]).__exit__(None, None, None)
 
     def _in_training(self, action_name: str) -> Context:
         action = parse_action(action_name)
@@ -240,6 +244,10 @@ _OWN = frozenset(
     "_inner _timeline _clock _names _borders _tells _hands_on _training _validating"
     " _regions _idle _on_ran".split()
 )
+
+
+def _region_of(context: Context) -> Context:
+    return context.region if isinstance(context, HandingOn) else context
 
 
 def _inner_alone(inner: Any) -> Any:

@@ -106,6 +106,8 @@ class Tapping:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         self._calls.add(fit_loop, "setup_data", startup)
         self._calls.add(fit_loop.epoch_loop.val_loop, "run", self.tap.validation())
+        # Lightning 2.4 has no action for it; in others this region is around the action's own.
+        self._calls.add(self._trainer, "save_checkpoint", self.tap.saving())
 
     def _time_evaluation(self) -> None:
         loop = self._trainer._active_loop

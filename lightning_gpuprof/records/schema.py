@@ -297,7 +297,9 @@ class RunEnd(_Record, tag="end"):
     wall_ns: int
     steps: int
     own_cost_ns_per_step: int | None = None
-    """What this package itself took of each step, by its own clock."""
+    """What this package itself took of each step, by its own clock; PROFILED steps left out."""
+    profiler_stall_ns: int | None = None
+    """What it took of all PROFILED steps together: torch.profiler's starts, stops and exports."""
     error: str | None = None
 
 
