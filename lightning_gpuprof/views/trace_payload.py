@@ -102,9 +102,11 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
 
 def _roofline(found: "Roofline | None") -> dict[str, Any]:
     if found is None:
-        return {"roofline": [], "roofline_summary": None}
-    values = to_builtins(found)
-    return {"roofline": values.pop("rows"), "roofline_summary": values}
+        return {"roofline": [], "roofs": None}
+    # Imported here, like the analysis itself: many traces have no shapes.
+    from lightning_gpuprof.views.work_payload import roofline_payload
+
+    return roofline_payload(found)
 
 
 def _values(row: Struct) -> dict[str, Any]:
