@@ -70,7 +70,8 @@ def section(found: dict[str, Any], rounds: int) -> str:
     return "\n".join(
         [
             f"\nOn {facts['cores']} cores of an {facts['cpu']}, without a GPU, torch "
-            f"{versions['torch']}, {date.today()}; median of {rounds} run{'s' * (rounds > 1)} in turn (range):\n",
+            f"{versions['torch']}, {date.today()}; runs of each, in turn: {rounds}; "
+            "median (range):\n",
             "| | before | after |",
             "|---|---|---|",
             f"| the whole script | {cells[0]} | {cells[1]} |\n",
