@@ -9,7 +9,8 @@ import numpy as np
 from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
 from lightning_gpuprof.analysis.distribution import Int64
 from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
-from lightning_gpuprof.analysis.growth import Growth, MemoryGrowth, memory_growth, phase_growth
+from lightning_gpuprof.analysis.growth import Growth, phase_growth
+from lightning_gpuprof.analysis.memory_growth import MemoryGrowth, memory_growth
 from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
 from lightning_gpuprof.analysis.phase_split import (
     Part,
