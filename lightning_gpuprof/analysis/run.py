@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
 from lightning_gpuprof.analysis.distribution import Int64
 from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
 from lightning_gpuprof.analysis.growth import Growth, phase_growth
-from lightning_gpuprof.analysis.memory_growth import MemoryGrowth, memory_growth
+from lightning_gpuprof.analysis.memory_growth import RSS_NOTE, MemoryGrowth, memory_growth
 from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
 from lightning_gpuprof.analysis.phase_split import (
     Part,
@@ -184,7 +184,7 @@ def analyze_run(
         scalars=tuple(chosen.all(Scalars)),
         steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
         batch_size=_batch_size(chosen, steady),
-        notes=tuple(chosen.all(Note)),
+        notes=tuple(note for note in chosen.all(Note) if note.name != RSS_NOTE),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
         ),

@@ -13,13 +13,19 @@ from lightning_gpuprof.analysis.batch_size import (
     accumulation_for,
     advise,
 )
+from lightning_gpuprof.analysis.memory_growth import RSS_NOTE
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_samples import count_samples
-from lightning_gpuprof.probes.memory import MemoryProbe, MemoryReading, memory_probe
+from lightning_gpuprof.probes.memory import (
+    MemoryProbe,
+    MemoryReading,
+    ProcessMemory,
+    memory_probe,
+)
 from lightning_gpuprof.records.schema import Advice, Memory, Note
 from lightning_gpuprof.units import size
 
@@ -31,7 +37,8 @@ class BatchSizeAdvisor(Callback):
 
     Peaks come from torch's allocator, per window, without waiting for the device. The first
     steps and validation are left out of them: both allocate what training steps do not. On a
-    CPU nothing is measured, and that is what it says.
+    CPU no device memory is measured, and that is what it says; the process's own memory is
+    noted instead, in which a leak shows too.
 
     Args:
         window: Batches per reading.
@@ -64,6 +71,7 @@ class BatchSizeAdvisor(Callback):
         self._make_probe = probe
         self._output: RunOutput | None = None
         self._probe: MemoryProbe | None = None
+        self._process: ProcessMemory | None = None
         self._peaks: list[Peak] = []
         self._batch = 0
         self._in_window = 0
@@ -89,6 +97,7 @@ class BatchSizeAdvisor(Callback):
             note = Note(step=0, name="vram-not-measured", message="no GPU: not measured")
             self._output.write(note)
             self._say(NOT_MEASURED)
+            self._process = ProcessMemory()
 
     @override
     @guarded
@@ -101,9 +110,11 @@ class BatchSizeAdvisor(Callback):
         batch_idx: int,
     ) -> None:
         """Note the batch's size; at a window's end read the memory."""
-        if self._probe is None:
-            return
         self._batch += 1
+        if self._probe is None:
+            if self._batch % self.window == 0:
+                self._note_process_memory()
+            return
         if self._batch == self.warmup:
             self._probe.read()  # begins new peaks
         if self._batch <= self.warmup:
@@ -140,6 +151,7 @@ class BatchSizeAdvisor(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         """Close the run's output."""
+        self._release()
         if self._output is not None:
             status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
             self._output.end(status, error=exception)
@@ -148,9 +160,19 @@ class BatchSizeAdvisor(Callback):
     @guarded
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Close the run's output."""
-        self._probe = None
+        self._release()
         if self._output is not None:
             self._output.end("finished")
+
+    def _note_process_memory(self) -> None:
+        used = self._process.read() if self._process is not None else None
+        if used is not None and self._output is not None:
+            self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
+
+    def _release(self) -> None:
+        process, self._probe, self._process = self._process, None, None
+        if process is not None:
+            process.close()
 
     def _end_window(self, trainer: Trainer) -> None:
         samples, self._samples, self._in_window = self._samples, 0, 0

@@ -1,5 +1,6 @@
 """Reads the device allocator's counters; on a device without them nothing is measured."""
 
+import os
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,3 +73,31 @@ def memory_probe(device: torch.device) -> MemoryProbe | None:
     True
     """
     return CudaMemory(device) if device.type == "cuda" else None
+
+
+class ProcessMemory:
+    """Reads this process's resident memory, in about a microsecond; None where there is no /proc.
+
+    >>> memory = ProcessMemory()
+    >>> (memory.read() or 1) > 0
+    True
+    >>> memory.close()
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._file: int | None = os.open("/proc/self/statm", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def read(self) -> int | None:
+        """Return the bytes, or None where they are not to be had."""
+        if self._file is None:
+            return None
+        return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)

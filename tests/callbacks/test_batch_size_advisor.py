@@ -67,7 +67,10 @@ def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
     assert said() == [NOT_MEASURED]
     assert session.all(Memory) == []
     assert session.all(Advice) == []
-    assert [note.name for note in session.all(Note)] == ["vram-not-measured"]
+    notes = session.all(Note)
+    assert [note.name for note in notes] == ["vram-not-measured", *["rss_bytes"] * 3]
+    assert [note.step for note in notes[1:]] == [3, 7, 11]
+    assert all(note.value > 0 for note in notes[1:])
 
 
 def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, said):
