@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 import torch
 
+_POOL = (0, 0)
+"""The id of the pool that is no CUDA graph's."""
+
 
 @dataclass(frozen=True)
 class MemoryReading:
@@ -27,6 +30,14 @@ class MemoryProbe(Protocol):
 
     def read(self) -> MemoryReading | None:
         """Return the memory now, and begin new peaks; None where it cannot be measured."""
+        ...
+
+    def peaks(self) -> tuple[int, int] | None:
+        """Return the allocated and the reserved peak, and begin new ones."""
+        ...
+
+    def graph_pools(self) -> bool:
+        """Tell whether CUDA graphs hold memory of their own; slow, for once in a while."""
         ...
 
 
@@ -64,6 +75,20 @@ class CudaMemory:
             alloc_retries=stats["num_alloc_retries"],
             ooms=stats["num_ooms"],
         )
+
+    def peaks(self) -> tuple[int, int] | None:
+        """Return the allocated and the reserved peak, and begin new ones."""
+        stats = self._cuda.memory_stats(self._device)
+        if not stats:
+            return None
+        self._cuda.reset_peak_memory_stats(self._device)
+        return stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
+
+    def graph_pools(self) -> bool:
+        """Tell whether CUDA graphs hold memory of their own, by the pools of all segments."""
+        segments = self._cuda.memory_snapshot()
+        pools = {tuple(segment.get("segment_pool_id", _POOL)) for segment in segments}
+        return bool(pools - {_POOL})
 
 
 def memory_probe(device: torch.device) -> MemoryProbe | None:
