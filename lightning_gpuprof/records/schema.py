@@ -171,8 +171,10 @@ class Memory(_Record, tag="memory"):
     samples: int | None = None
     """Batch size seen in this window, where it was one."""
     phase_peak_bytes: dict[str, int] = {}
+    """Of one step in the window: forward, backward, optimizer_step."""
     kind_bytes: dict[str, int] = {}
-    """parameters, gradients, optimizer_state, activations, other."""
+    """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
+    less what rests between steps, so temporaries too), other (rests too, of no kind above)."""
 
 
 class Scalars(_Record, tag="scalars"):
