@@ -19,3 +19,7 @@ class SchemaError(RecordError):
 
 class TraceError(GpuProfError):
     """A trace file that is of no known kind, or holds nothing that can be read."""
+
+
+class UnknownTraceError(TraceError):
+    """A file that no reader knows."""

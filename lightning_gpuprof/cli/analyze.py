@@ -4,10 +4,17 @@ import argparse
 import gc
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
 
 if TYPE_CHECKING:
     from lightning_gpuprof.traces import ReadOptions
+    from lightning_gpuprof.traces.timeline import Timeline
+
+_UNREADABLE = 2
+"""Exit status where a file could not be read, as for any request that cannot be met."""
 
 _PROGRESS_AFTER_S = 1.0
 _BAR_WIDTH = 40
@@ -56,31 +63,74 @@ def _run(args: argparse.Namespace) -> int:
 def _print_json(args: argparse.Namespace, options: "ReadOptions") -> int:
     import msgspec
 
-    from lightning_gpuprof.views.trace_payload import analyze_file
-
-    documents = [
-        analyze_file(path, options, step=args.step, steady=args.steady) for path in args.files
-    ]
-    whole = documents[0] if len(documents) == 1 else documents
-    text = msgspec.json.format(msgspec.json.encode(whole), indent=2)
-    sys.stdout.write(text.decode() + "\n")
-    return 0
+    documents: list[Any] = []
+    failed = _each(args.files, lambda path: documents.append(_document(path, args, options)))
+    if documents:
+        whole = documents[0] if len(args.files) == 1 else documents
+        text = msgspec.json.format(msgspec.json.encode(whole), indent=2)
+        sys.stdout.write(text.decode() + "\n")
+    return failed
 
 
 def _print_text(args: argparse.Namespace, options: "ReadOptions") -> int:
-    from lightning_gpuprof.analysis.trace import analyze_timeline
+    return _each(args.files, lambda path: _print_file(path, args, options))
+
+
+def _each(paths: list[str], do: Callable[[str], None]) -> int:
+    """Go through the files; one that cannot be read is named, and keeps none of the others away."""
+    if len(paths) == 1:
+        do(paths[0])
+        return 0
+    failed = 0
+    for path in paths:
+        try:
+            do(path)
+        except GpuProfError as error:
+            print(f"lightning-gpuprof: {error}", file=sys.stderr)
+            failed = _UNREADABLE
+    return failed
+
+
+def _document(path: str, args: argparse.Namespace, options: "ReadOptions") -> dict[str, Any]:
+    from lightning_gpuprof.views.trace_payload import analyze_file
+
+    try:
+        return analyze_file(path, options, step=args.step, steady=args.steady)
+    except UnknownTraceError:
+        from lightning_gpuprof.views.other_files import other_payload
+
+        other = other_payload(path)
+        if other is None:
+            raise
+        return other
+
+
+def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> None:
     from lightning_gpuprof.traces import open_timeline
+
+    try:
+        timeline = open_timeline(path, options)
+    except UnknownTraceError:
+        from lightning_gpuprof.views.other_files import other_lines, other_payload
+
+        other = other_payload(path)
+        if other is None:
+            raise
+        print("\n".join(other_lines(other, top=args.top)) + "\n")
+        return
+    _print_timeline(path, timeline, args)
+
+
+def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -> None:
+    from lightning_gpuprof.analysis.trace import analyze_timeline
     from lightning_gpuprof.views.trace_payload import choose_window, split_payload, trace_payload
     from lightning_gpuprof.views.trace_text import render_rest, render_split
 
-    for path in args.files:
-        timeline = open_timeline(path, options)
-        window = choose_window(timeline, step=args.step, steady=args.steady)
-        # Before the other analyses: on a large trace they take a while.
-        print(render_split(split_payload(path, timeline, window)), end="", flush=True)
-        document = trace_payload(path, timeline, analyze_timeline(timeline, window))
-        print(render_rest(document, top=args.top))
-    return 0
+    window = choose_window(timeline, step=args.step, steady=args.steady)
+    # Before the other analyses: on a large trace they take a while.
+    print(render_split(split_payload(path, timeline, window)), end="", flush=True)
+    document = trace_payload(path, timeline, analyze_timeline(timeline, window))
+    print(render_rest(document, top=args.top))
 
 
 def _interactive() -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head, read_head
 from lightning_gpuprof.traces.timeline import Timeline
@@ -58,7 +58,8 @@ def find_reader(path: str) -> Reader:
     """Return the reader for a file, found from its content.
 
     Raises:
-        TraceError: The file cannot be read or is of no known kind.
+        TraceError: The file cannot be read.
+        UnknownTraceError: It is of no known kind.
     """
     head = read_head(path)
     for source in SOURCES.values():
@@ -67,7 +68,12 @@ def find_reader(path: str) -> Reader:
         reader = cast(Reader, import_module(source.module))
         if reader.matches(head):
             return reader
-    raise TraceError(
+    if not head.data:
+        raise UnknownTraceError(
+            f"{path} holds nothing, or a gzip stream that ends before its first byte: it was not "
+            "written to its end. Record it again."
+        )
+    raise UnknownTraceError(
         f"{path} is of no kind that can be read here ({', '.join(SOURCES)}). "
         "Give a trace file as the profiler wrote it."
     )

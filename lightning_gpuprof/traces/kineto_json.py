@@ -24,6 +24,8 @@ _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
 _TRIES = 4
 _LONGEST_TAIL = 1 << 26
 _OPEN, _CLOSE = ord("["), ord("]")
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
+"""What a strict parser says of text that may still hold whole events."""
 
 T = TypeVar("T")
 Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
@@ -127,7 +129,7 @@ class EventStream(Generic[T]):
         text = memoryview(buffer)[at : cut + 1]
         try:
             events = self._decode(text)
-        except msgspec.DecodeError as error:
+        except _REFUSED as error:
             buffer[cut] = comma
             if end := _ARRAY_END.search(str(error)):
                 return self._end_at(at + int(end[1]) - 1)  # it counts from 1
@@ -138,7 +140,7 @@ class EventStream(Generic[T]):
     def _end_at(self, end: int) -> list[T] | None:
         try:
             events = self._decode(memoryview(self._buffer)[self._at : end])
-        except msgspec.DecodeError:
+        except _REFUSED:
             return None
         self._at, self._ended = end, True
         return events
@@ -157,7 +159,7 @@ class EventStream(Generic[T]):
             self.header.update((key, msgspec.json.decode(raw)) for key, raw in rest.items())
             self._at, self._ended = len(self._buffer), True
             yield events
-        except msgspec.DecodeError:
+        except _REFUSED:
             yield self._walk()
         if not self._ended:
             self._warn("The file ends inside its list of events: the last ones were lost.")
@@ -176,7 +178,7 @@ class EventStream(Generic[T]):
             try:
                 whole = b"[" + text[found.spans[0][0] : found.spans[-1][1]] + b"]"
                 events = self._decode(whole)
-            except msgspec.DecodeError:
+            except _REFUSED:
                 events = list(self._one_by_one(text, found.spans))
         self._buffer, self._at = bytearray(b"" if found.ended else b"[") + text[found.rest :], 0
         return events
@@ -186,7 +188,7 @@ class EventStream(Generic[T]):
             one = text[start:end]
             try:
                 yield from self._decode(b"[" + one + b"]")
-            except msgspec.DecodeError:
+            except _REFUSED:
                 event = self._decode_one(one)
                 if event is None:
                     self._lost += 1
@@ -209,7 +211,7 @@ class EventStream(Generic[T]):
             return
         try:
             values = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except _REFUSED:
             values = self._mended(text)
         if isinstance(values, dict):
             self.header.update(values)
@@ -219,7 +221,7 @@ class EventStream(Generic[T]):
 
         try:
             return msgspec.json.decode(repaired(text))
-        except msgspec.DecodeError:
+        except _REFUSED:
             if self._ended or not self.header:
                 self._warn("The values beside the list of events could not be read.")
             return None

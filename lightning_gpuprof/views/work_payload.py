@@ -112,6 +112,7 @@ def tables_payload(path: str, tables: Tables) -> dict[str, Any]:
     """Lay out a file that holds statistics or counters but no timeline."""
     whole = sum(row.total_ns for row in tables.stats)
     return {
+        "schema_version": 1,
         "source": tables.source,
         "file": path,
         "kind": tables.kind,

@@ -1,0 +1,141 @@
+"""`analyze` over every kind of file, whole, cut short and strange: figures or a sentence."""
+
+import csv
+import gzip
+import json
+import pickle
+import random
+
+import pytest
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+
+NOT_TRACES = {
+    "empty": b"",
+    "text": b"hello world\n" * 50,
+    "list": b"[]",
+    "number": b"42",
+    "other": b'{"a": 1, "b": [1, 2, 3]}',
+    "no list": b'{"traceEvents": 7}',
+    "zeros": bytes(3000),
+    "empty gzip": gzip.compress(b""),
+    "no gzip": b"\x1f\x8b" + bytes(500),
+    "no database": b"SQLite format 3\0" + bytes(4000),
+    "half a pickle": b"\x80\x04segments device_traces",
+    "table": b"a,b,c\n1,2,3\n",
+}
+
+
+@pytest.mark.parametrize("name", NOT_TRACES)
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_file_that_is_no_trace_is_named_and_nothing_is_printed(name, flags, tmp_path, capsys):
+    path = tmp_path / "file"
+    path.write_bytes(NOT_TRACES[name])
+
+    assert main(["analyze", *flags, str(path)]) == 2
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("lightning-gpuprof: ")
+
+
+@pytest.mark.parametrize("name", ["", "missing"])
+def test_a_folder_or_a_missing_file_is_named(name, tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / name)]) == 2
+    assert str(tmp_path / name) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("events", [[], [1, None, {"a": 3}], [{"ph": "X", "ts": "x", "dur": -5}]])
+def test_a_trace_without_events_says_so(events, tmp_path, capsys):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+
+    assert main(["analyze", str(path)]) == 0
+    assert "no events" in capsys.readouterr().out
+
+
+def test_bad_text_in_a_trace_costs_no_more_than_its_event(tmp_path, capsys):
+    path = tmp_path / "trace.json"
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "%b", "ts": 1, "dur": 2, "pid": 1, "tid": 1}'
+    path.write_bytes(
+        b'{"traceEvents": [' + event % b"\xed\xa0\xbd" + b"," + event % b"good" + b"]}"
+    )
+
+    assert main(["analyze", "--json", str(path)]) == 0
+    names = [row["name"] for row in json.loads(capsys.readouterr().out)["operators"]]
+    assert "good" in names
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_trace_cut_anywhere_gives_figures_or_a_sentence(seed, tmp_path, capsys):
+    whole = tmp_path / "whole.json.gz"
+    write_synthetic(whole, SyntheticSpec(steps=3))
+    packed = whole.read_bytes()
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(packed[: random.Random(seed).randrange(1, len(packed))])
+
+    status = main(["analyze", "--json", str(cut)])
+
+    printed = capsys.readouterr()
+    if status == 0:
+        assert json.loads(printed.out)["warnings"]
+    else:
+        assert status == 2
+        assert printed.err.startswith("lightning-gpuprof: ")
+
+
+def test_statistics_and_snapshots_have_documents_of_their_own(tmp_path, capsys):
+    stats = tmp_path / "stats.csv"
+    with stats.open("w", newline="") as file:
+        rows = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+        rows.writerow(["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"])
+        rows.writerow(["kernel_a", 4, 400, 100, 100.0])
+    snapshot = tmp_path / "snapshot.pickle"
+    snapshot.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
+
+    assert main(["analyze", "--json", str(stats), str(snapshot)]) == 0
+
+    tables, memory = json.loads(capsys.readouterr().out)
+    assert (tables["source"], tables["stats"][0]["total_ns"]) == ("stats-csv", 400)
+    assert (memory["source"], memory["devices"]) == ("memory-snapshot", [])
+    assert main(["analyze", str(stats), str(snapshot)]) == 0
+    assert "kernel_a" in capsys.readouterr().out
+
+
+def test_one_bad_file_keeps_no_other_away(tmp_path, capsys):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    write_synthetic(good, SyntheticSpec(steps=2))
+    bad.write_text("nothing")
+
+    assert main(["analyze", "--json", str(bad), str(good)]) == 2
+
+    printed = capsys.readouterr()
+    assert [one["file"] for one in json.loads(printed.out)] == [str(good)]
+    assert str(bad) in printed.err
+
+
+SMALL = 300_000
+
+
+def test_every_shared_file_gives_figures_or_a_sentence(shared_traces, capsys):
+    folders = ("jax", "kineto", "memory", "ncu", "nsys", "rocprof")
+    files = [
+        path
+        for folder in folders
+        for path in sorted((shared_traces / folder).rglob("*.*"))
+        if path.is_file() and "_perf_report_csvs" not in str(path) and path.stat().st_size < SMALL
+    ]
+    unreadable = []
+    for path in files:
+        status = main(["analyze", "--json", str(path)])
+        printed = capsys.readouterr()
+        if status:
+            assert printed.err.startswith("lightning-gpuprof: ")
+            unreadable.append(path.name)
+        else:
+            assert json.loads(printed.out)["source"]
+
+    # A list of allocator events, in HTA's own form.
+    assert set(unreadable) <= {"memory_timeline.raw.gz"}
+    assert len(files) > 40
