@@ -1,24 +1,28 @@
 """Runs every example project's before.py and after.py in turn: the numbers in their READMEs.
 
-    python benchmarks/examples.py [--only dreamer_rssm ...] [--rounds 3]
+    python benchmarks/examples.py [--only dreamer_rssm ...] [--rounds 3] [--write]
 
 Each script runs as a user runs it, in a process and with a compile cache of its own.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from _harness import Spread, interleaved, write_results
+from _harness import Spread, interleaved, machine, write_results
 
 EXAMPLES = Path(__file__).parents[1] / "example_projects"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/before.py"))
 KEPT_LINES = 12
+MEASURED = re.compile(r"(?<=--write -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
+"""The part of a README that `--write` replaces."""
 
 
 class Script:
@@ -53,10 +57,39 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     }
 
 
+def section(found: dict[str, Any], rounds: int) -> str:
+    """Return the measured part of an example's README."""
+    facts = machine()
+    versions = facts["versions"]
+    took = [found[side]["process_s"] for side in ("before", "after")]
+    cells = [f"{one['median']:.1f} s ({one['low']:.1f}-{one['high']:.1f})" for one in took]
+    printed = [
+        f"{side}.py prints\n\n```text\n" + "\n".join(found[side]["printed"]) + "\n```\n"
+        for side in ("before", "after")
+    ]
+    return "\n".join(
+        [
+            f"\nOn {facts['cores']} cores of an {facts['cpu']}, without a GPU, torch "
+            f"{versions['torch']}, {date.today()}; runs of each, in turn: {rounds}; "
+            "median (range):\n",
+            "| | before | after |",
+            "|---|---|---|",
+            f"| the whole script | {cells[0]} | {cells[1]} |\n",
+            *printed,
+        ]
+    )
+
+
+def put_into(readme: Path, measured: str) -> None:
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(MEASURED.sub(lambda _: measured, text), encoding="utf-8")
+
+
 def main() -> None:
     parser = ArgumentParser(description="Measure the example projects.")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="put the numbers into the READMEs")
     args = parser.parse_args()
     found = {}
     for name in args.only:
@@ -64,7 +97,10 @@ def main() -> None:
         for side, one in found[name].items():
             took = one["process_s"]
             print(f"{name} {side}: {took['median']:.1f} s ({took['low']:.1f}-{took['high']:.1f})")
-            print("\n".join(f"    {line}" for line in one["printed"]))
+            print("\n".join(f"    {line}" for line in one["printed"]), flush=True)
+        readme = EXAMPLES / name / "README.md"
+        if args.write and readme.exists():
+            put_into(readme, section(found[name], args.rounds))
     if args.only == NAMES:
         print(write_results("examples", {"examples": found}))
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
     from lightning_gpuprof.callbacks.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+    from lightning_gpuprof.callbacks.progress_bar import (
+        DeferredProgressBar,
+        DeferredRichProgressBar,
+    )
     from lightning_gpuprof.callbacks.sync_detector import SyncDetector
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
@@ -31,6 +35,8 @@ __all__ = [
     "BatchSizeAdvisor",
     "DeferredLoss",
     "DeferredMean",
+    "DeferredProgressBar",
+    "DeferredRichProgressBar",
     "DeferredScalars",
     "DeviceMonitor",
     "GpuProfCallback",
@@ -52,6 +58,8 @@ _PUBLIC = {
     "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
     "DeferredMean": "lightning_gpuprof.probes.deferred",
+    "DeferredProgressBar": "lightning_gpuprof.callbacks.progress_bar",
+    "DeferredRichProgressBar": "lightning_gpuprof.callbacks.progress_bar",
     "DeferredScalars": "lightning_gpuprof.probes.deferred",
     "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",

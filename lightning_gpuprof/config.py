@@ -43,8 +43,15 @@ class GpuProfConfig:
         sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
+        vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
+        vram_high: High end of it.
+        device_stats: Whether a thread asks the driver for clocks, power and throttling, where
+            there is a GPU and its vendor's library (nvidia-ml-py, amdsmi).
+        memory_snapshot: Whether a GPU's allocations are kept, to write what filled the memory
+            when it runs out. Costs a walk over the stack for each allocation.
         report: Whether the report is shown when fit ends.
-        overhead_budget: Share of a step's time that marks on the device may cost.
+        overhead_budget: Share of a step's time that this may cost by its own clock; above it
+            records are written less often.
         log_dir: Where files go instead of the loggers' log dir.
 
     Raises:
@@ -67,6 +74,10 @@ class GpuProfConfig:
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
     sync_steps: int | None = None
+    vram_low: float = 0.6
+    vram_high: float = 0.8
+    device_stats: bool = True
+    memory_snapshot: bool = False
     report: bool = True
     overhead_budget: float = 0.005
     log_dir: str | None = None
@@ -82,6 +93,11 @@ class GpuProfConfig:
             raise ConfigError(
                 f"overhead_budget={self.overhead_budget} is no share of a step's time. Pass a "
                 "fraction above 0, such as 0.005 for half a percent."
+            )
+        if not 0 < self.vram_low < self.vram_high <= 1:
+            raise ConfigError(
+                f"vram_low={self.vram_low}, vram_high={self.vram_high} is no band of a GPU's "
+                "memory. Pass two shares of 1, the lower one first, such as 0.6 and 0.8."
             )
         self.chosen_schedule()
         if self.sync_steps is not None and self.sync_steps < 0:

@@ -3,6 +3,6 @@
 import sys
 from pathlib import Path
 
-for folder in (Path(__file__).parents[1], Path(__file__).parent):
+for folder in (Path(__file__).parent, Path(__file__).parents[1]):
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        sys.path.append(str(folder))

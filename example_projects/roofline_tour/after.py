@@ -22,6 +22,6 @@ if __name__ == "__main__":
     fused = torch.compile(block)
     with torch.no_grad():
         table([whole(block, "block"), whole(fused, "block, fused")], measure())
-        result = ab_test(block, fused, tensors(), warmup=3, iterations=30)
+        result = ab_test(block, fused, tensors(), warmup=2, iterations=15)
     print(result)
     print(f"{result.baseline.median_ms:.1f} ms to {result.optimized.median_ms:.1f} ms")

@@ -77,7 +77,6 @@ def _mean(values: Int64, starts: Int64, count: Int64) -> Int64:
 
 def _slowest(dur_ns: Int64, starts: Int64, count: Int64) -> Int64:
     """Return the index of the longest step of each bucket, the earliest of equals."""
-    bucket = np.repeat(np.arange(len(starts)), count)
-    order = np.lexsort((np.arange(len(dur_ns)), -dur_ns, bucket))
-    first_of_bucket = np.searchsorted(bucket[order], np.arange(len(starts)))
-    return order[first_of_bucket].astype(np.int64)
+    longest = np.repeat(np.maximum.reduceat(dur_ns, starts), count)
+    places = np.flatnonzero(dur_ns == longest)
+    return places[np.searchsorted(places, starts)].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Whether device memory grows from step to step, and how fast: said only when it is sure.
+"""Whether memory grows from step to step, and how fast: said only when it is sure.
 
 The slope is the median of the slopes between all pairs of windows (Theil-Sen), which a few odd
 windows do not move; its interval follows from the number of rising pairs (Sen 1968), and whether
@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import Memory
+from lightning_gpuprof.records.schema import Memory, Note
 
 MIN_WINDOWS = 8
 """Fewer cannot reach the significance asked for by much."""
@@ -21,17 +21,25 @@ MIN_Z = 3.3
 INTERVAL_Z = 1.96
 MIN_RISE_FRAC = 0.01
 """A rise over the run below this share of the memory in use is left unsaid."""
+LATE_FRAC = 0.25
+"""At this share of the whole slope it still rises in the second half: a cache that fills stops."""
 MAX_WINDOWS = 1000
 """More are thinned out: pairs grow with the square."""
+RSS_NOTE = "rss_bytes"
+"""Note of this name: the training process's resident memory at a window's end."""
+
+_Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
 class MemoryGrowth:
     """Memory in use between steps rises steadily.
 
-    `allocated` is read at the end of each window of steps, when activations are gone.
+    Read at the end of each window of steps, when activations are gone: what the device's
+    allocator has given out or, without a GPU, the resident memory of the training process.
     """
 
+    of_device: bool
     bytes_per_step: float
     low_bytes_per_step: float
     high_bytes_per_step: float
@@ -40,40 +48,57 @@ class MemoryGrowth:
     last_step: int
     rise_bytes: int
     """Over these steps, by the slope."""
+    last_bytes: int
     windows: int
     steps_left: int | None
     """Until the device is full at this pace, from the last peak; None where its size is unknown."""
 
 
-def memory_growth(session: Session) -> MemoryGrowth | None:
-    """Return the growth of a session's device memory; None where it is flat or not measured.
+def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
+    """Return how a session's memory grows, and whether it was read often enough to say.
 
     The first window is left out: optimizer state, workspaces and caches come to be in it.
     """
     records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
-    if len(records) < MIN_WINDOWS:
-        return None
-    records = records[:: -(-len(records) // MAX_WINDOWS)]
-    steps = np.array([record.step for record in records], dtype=np.float64)
-    used = np.array([record.allocated_bytes for record in records], dtype=np.float64)
-    if not _rises(used):
-        return None
-    slope, low, high = theil_sen(steps.tolist(), used.tolist())
-    rise = slope * (steps[-1] - steps[0])
-    if low <= 0 or rise < MIN_RISE_FRAC * used[0]:
-        return None
+    if not records:
+        notes = [note for note in session.all(Note) if note.name == RSS_NOTE][1:]
+        series = [(note.step, note.value) for note in notes if isinstance(note.value, int)]
+        return _growth(series, room_bytes=None, of_device=False)
     last = records[-1]
-    left = (last.total_bytes - last.peak_reserved_bytes) / slope if last.total_bytes else None
-    return MemoryGrowth(
+    series = [(record.step, record.allocated_bytes) for record in records]
+    room = last.total_bytes - last.peak_reserved_bytes
+    return _growth(series, room_bytes=room, of_device=True)
+
+
+def _growth(
+    series: list[tuple[int, int]], *, room_bytes: int | None, of_device: bool
+) -> tuple[MemoryGrowth | None, bool]:
+    if len(series) < MIN_WINDOWS:
+        return None, False
+    series = series[:: -(-len(series) // MAX_WINDOWS)]
+    steps = np.array([step for step, _ in series], dtype=np.float64)
+    used = np.array([size for _, size in series], dtype=np.float64)
+    if not _rises(used):
+        return None, True
+    slope, low, high = theil_sen(steps.tolist(), used.tolist())
+    half = len(steps) // 2
+    late, _, _ = theil_sen(steps[half:].tolist(), used[half:].tolist())
+    rise = slope * (steps[-1] - steps[0])
+    if low <= 0 or late < LATE_FRAC * slope or rise < MIN_RISE_FRAC * used[0]:
+        return None, True
+    growth = MemoryGrowth(
+        of_device=of_device,
         bytes_per_step=slope,
         low_bytes_per_step=low,
         high_bytes_per_step=high,
-        first_step=records[0].step,
-        last_step=last.step,
+        first_step=series[0][0],
+        last_step=series[-1][0],
         rise_bytes=int(rise),
-        windows=len(records),
-        steps_left=None if left is None else max(0, int(left)),
+        last_bytes=series[-1][1],
+        windows=len(series),
+        steps_left=None if room_bytes is None else max(0, int(room_bytes / slope)),
     )
+    return growth, True
 
 
 def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
@@ -94,7 +119,7 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, flo
     return float(np.median(slopes)), float(slopes[low]), float(slopes[high])
 
 
-def _rises(used: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
+def _rises(used: _Floats) -> bool:
     """Tell a steady rise from noise, and from a run that only wanders."""
     first, second = np.triu_indices(len(used), 1)
     score = float(np.sign(used[second] - used[first]).sum())

@@ -9,7 +9,8 @@ import numpy as np
 from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
 from lightning_gpuprof.analysis.distribution import Int64
 from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
-from lightning_gpuprof.analysis.growth import Growth, MemoryGrowth, memory_growth, phase_growth
+from lightning_gpuprof.analysis.growth import Growth, phase_growth
+from lightning_gpuprof.analysis.memory_growth import RSS_NOTE, MemoryGrowth, memory_growth
 from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
 from lightning_gpuprof.analysis.phase_split import (
     Part,
@@ -18,12 +19,14 @@ from lightning_gpuprof.analysis.phase_split import (
     part_split,
     phase_split,
 )
+from lightning_gpuprof.analysis.rank_advice import rank_advice
 from lightning_gpuprof.analysis.rank_view import RankView, rank_views
 from lightning_gpuprof.analysis.sessions import SessionView, choose_session, session_views
 from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
 from lightning_gpuprof.analysis.special_steps import Compiling, compiling, flagged_steps
 from lightning_gpuprof.analysis.spikes import Spikes, spikes
 from lightning_gpuprof.analysis.steady import Mask, StepStats, steady_mask, step_flags, step_stats
+from lightning_gpuprof.analysis.throughput import Knee, SizeRate, knee, size_rates
 from lightning_gpuprof.analysis.wall_time import OutsideTime, WallTime, outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import Phase
@@ -84,6 +87,11 @@ class RunResults:
     traces: tuple[TraceView, ...]
     sync_sites: tuple[SyncSite, ...]
     advice: Advice | None
+    """Of all ranks: the smallest."""
+    size_rates: tuple[SizeRate, ...]
+    """Throughput of each batch size that was run."""
+    knee: Knee | None
+    """The batch size after which more memory buys little; None where one size was run."""
     scalars: tuple[Scalars, ...]
     steady_dur_ns: Int64
     """Duration of each steady step, in step order."""
@@ -149,7 +157,7 @@ def analyze_run(
     }
     steady = _steady(chosen)
     phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
-    advice = chosen.all(Advice)
+    rates = size_rates(chosen, steady)
     memory_grown, memory_watched = memory_growth(chosen)
     return RunResults(
         start=chosen.start,
@@ -179,11 +187,13 @@ def analyze_run(
         ranks=rank_views(same),
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
-        advice=advice[-1] if advice else None,
+        advice=rank_advice(same),
+        size_rates=rates,
+        knee=knee(rates),
         scalars=tuple(chosen.all(Scalars)),
         steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
         batch_size=_batch_size(chosen, steady),
-        notes=tuple(chosen.all(Note)),
+        notes=tuple(note for note in chosen.all(Note) if note.name != RSS_NOTE),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
         ),

@@ -1,23 +1,35 @@
-"""Lightning's names from whichever package is installed: `lightning`, else `pytorch_lightning`.
+"""Lightning's names from the package in use: `lightning`, or else `pytorch_lightning`.
+
+Where both are installed it is the one that was imported before; see `_OTHER_IN_USE`.
 
 Both packages hold the same classes under different module paths. A Trainer of one accepts a
 callback of the other because it calls hooks by name; so nothing here may rely on `isinstance`
 with a class of a fixed package: use `is_kind`.
 """
 
+import sys
 from typing import TYPE_CHECKING
+
+_OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
     from lightning.pytorch.profilers import Profiler
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
+elif _OTHER_IN_USE:
+    from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning.profilers import Profiler
+    from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 else:
     try:
         from lightning.pytorch import Callback, LightningModule, Trainer
+        from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
         from lightning.pytorch.profilers import Profiler
         from lightning.pytorch.utilities.rank_zero import rank_zero_info, rank_zero_warn
     except ImportError:
         from pytorch_lightning import Callback, LightningModule, Trainer
+        from pytorch_lightning.callbacks import RichProgressBar, TQDMProgressBar
         from pytorch_lightning.profilers import Profiler
         from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 
@@ -25,6 +37,8 @@ __all__ = [
     "Callback",
     "LightningModule",
     "Profiler",
+    "RichProgressBar",
+    "TQDMProgressBar",
     "Trainer",
     "is_kind",
     "rank_zero_info",

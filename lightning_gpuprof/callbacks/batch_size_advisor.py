@@ -6,32 +6,49 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.batch_size import (
-    BatchSizeAdvice,
-    Card,
-    Peak,
-    accumulation_for,
-    advise,
-)
+from lightning_gpuprof.analysis.batch_size import BatchSizeAdvice, Card, Circumstances, advise
+from lightning_gpuprof.analysis.memory_growth import RSS_NOTE
+from lightning_gpuprof.analysis.memory_line import Peak
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.advice_text import (
+    NOT_MEASURED,
+    advice_line,
+    advice_record,
+    vram_line,
+)
+from lightning_gpuprof.callbacks.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.console import say
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_samples import count_samples
-from lightning_gpuprof.probes.memory import MemoryProbe, MemoryReading, memory_probe
-from lightning_gpuprof.records.schema import Advice, Memory, Note
-from lightning_gpuprof.units import size
+from lightning_gpuprof.probes.memory import (
+    MemoryProbe,
+    MemoryReading,
+    ProcessMemory,
+    memory_probe,
+)
+from lightning_gpuprof.probes.memory_kinds import kind_bytes
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import Note
 
-NOT_MEASURED = "[PROFILE] VRAM: no GPU: not measured"
+COMPILED_ALWAYS = (
+    "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
+)
 
 
 class BatchSizeAdvisor(Callback):
     """Records device memory once a window and suggests a batch size for a target band of it.
 
-    Peaks come from torch's allocator, per window, without waiting for the device. The first
-    steps and validation are left out of them: both allocate what training steps do not. On a
-    CPU nothing is measured, and that is what it says.
+    Peaks come from torch's allocator, per window, without waiting for the device; in the first
+    step of each window they are read at the ends of forward and backward too. What a
+    compilation, the first steps and validation allocate is left out. Parameters, gradients and
+    optimizer state are measured once. On a CPU no device memory is measured, and that is what it
+    says; the process's own memory is noted instead, in which a leak shows too.
+
+    Each rank suggests for its own device: readers take the smallest.
 
     Args:
         window: Batches per reading.
@@ -40,6 +57,7 @@ class BatchSizeAdvisor(Callback):
         batch_size: Tells the samples of a batch, where its own tensors do not.
         console: Whether rank 0 shows the VRAM line.
         probe: Gives the memory of a device; tests pass a fake.
+        compiles: Tells whether something was compiled; tests pass a fake.
 
     Raises:
         ConfigError: A number makes no sense.
@@ -54,6 +72,7 @@ class BatchSizeAdvisor(Callback):
         batch_size: Callable[[Any], int] | None = None,
         console: bool = True,
         probe: Callable[[torch.device], MemoryProbe | None] = memory_probe,
+        compiles: Callable[[], CompileWatch] = CompileWatch,
     ) -> None:
         _check(window, band, warmup)
         self.window = window
@@ -62,12 +81,24 @@ class BatchSizeAdvisor(Callback):
         self.console = console
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
+        self._make_compiles = compiles
         self._output: RunOutput | None = None
-        self._probe: MemoryProbe | None = None
+        self._host: Callback | None = None
+        self._looking = False
+        self._begin(None)
+
+    def _begin(self, probe: MemoryProbe | None) -> None:
+        self._probe = probe
+        self._process: ProcessMemory | None = None
+        self._now = MemoryWindow(probe) if probe is not None else None
+        self._compiles = self._make_compiles()
+        self._kinds: dict[str, int] = {}
         self._peaks: list[Peak] = []
+        self._others: list[int] = []
+        self._compiled_windows = 0
+        self._validation_peak: int | None = None
+        self._graphs: bool | None = None
         self._batch = 0
-        self._in_window = 0
-        self._samples = 0
         self._last: BatchSizeAdvice | None = None
 
     @override
@@ -80,15 +111,17 @@ class BatchSizeAdvisor(Callback):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the device's memory, or say that there is none to measure."""
-        self._probe = self._make_probe(trainer.strategy.root_device)
-        self._peaks, self._last = [], None
-        self._batch = self._in_window = self._samples = 0
+        self._begin(self._make_probe(trainer.strategy.root_device))
         if self._probe is not None:
+            self._host = called_by_trainer(trainer, self)
             self._probe.read()  # the sanity check's peaks are not training's
+            if self.warmup == 0:
+                self._new_window()
         elif self._output is not None:
             note = Note(step=0, name="vram-not-measured", message="no GPU: not measured")
             self._output.write(note)
             self._say(NOT_MEASURED)
+            self._process = ProcessMemory()
 
     @override
     @guarded
@@ -101,38 +134,47 @@ class BatchSizeAdvisor(Callback):
         batch_idx: int,
     ) -> None:
         """Note the batch's size; at a window's end read the memory."""
-        if self._probe is None:
-            return
         self._batch += 1
-        if self._batch == self.warmup:
-            self._probe.read()  # begins new peaks
-        if self._batch <= self.warmup:
+        if self._now is None or self._probe is None:
+            if self._batch % self.window == 0:
+                self._note_process_memory()
             return
-        self._samples = max(self._samples, self._samples_of(batch) or 0)
-        self._in_window += 1
-        if self._in_window >= self.window:
+        if self._looking:
+            self._stop_looking()
+            self._now.leave()
+        if self._batch <= self.warmup:
+            if self._batch == self.warmup:
+                self._compiles.compiled_since()
+                self._probe.read()  # begins new peaks
+                self._new_window()
+            return
+        self._now.add(batch, outputs, self._samples_of(batch) or 0)
+        if self._now.batches >= self.window:
             self._end_window(trainer)
 
     @override
     @guarded
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the window, so that its peak is training's own."""
-        if self._in_window:
-            self._end_window(trainer)
+        self._end_window(trainer)
 
     @override
     @guarded
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin new peaks: validation's are not training's."""
-        if self._probe is not None:
-            self._probe.read()
+        reading = self._probe.read() if self._probe is not None else None
+        if reading is not None and not trainer.sanity_checking:
+            seen = self._validation_peak or 0
+            self._validation_peak = max(seen, reading.peak_allocated_bytes)
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Read the last, shorter window."""
-        if self._in_window:
-            self._end_window(trainer)
+        samples = self._now.samples if self._now is not None else 0
+        self._end_window(trainer)
+        if self._compiled_windows and not self._peaks:
+            self._tell(BatchSizeAdvice(samples, reason=COMPILED_ALWAYS), trainer)
 
     @override
     @guarded
@@ -140,6 +182,7 @@ class BatchSizeAdvisor(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         """Close the run's output."""
+        self._release()
         if self._output is not None:
             status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
             self._output.end(status, error=exception)
@@ -148,110 +191,122 @@ class BatchSizeAdvisor(Callback):
     @guarded
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Close the run's output."""
-        self._probe = None
+        self._release()
         if self._output is not None:
             self._output.end("finished")
 
-    def _end_window(self, trainer: Trainer) -> None:
-        samples, self._samples, self._in_window = self._samples, 0, 0
-        reading = self._probe.read() if self._probe is not None else None
-        if reading is None or self._output is None:
-            return
-        self._output.write(_record(reading, step=self._batch - 1, samples=samples or None))
-        self._say(vram_line(reading))
-        if samples:
-            peak = Peak(samples, reading.peak_allocated_bytes, reading.peak_reserved_bytes)
-            self._peaks.append(peak)
-            self._advise(trainer, reading)
-        self._output.flush()
+    @guarded
+    def _before_backward(self, *_: Any) -> None:
+        if self._now is not None:
+            self._now.enter(Phase.BACKWARD)
 
-    def _advise(self, trainer: Trainer, reading: MemoryReading) -> None:
+    @guarded
+    def _after_backward(self, *_: Any) -> None:
+        if self._now is not None:
+            self._now.enter(Phase.FORWARD)
+
+    @guarded
+    def _before_optimizer_step(self, *_: Any) -> None:
+        if self._now is not None:
+            self._now.enter(Phase.OPTIMIZER_STEP)
+
+    def _new_window(self) -> None:
+        """Begin a window, whose first step is looked at phase by phase."""
+        if self._probe is None:
+            return
+        self._now = MemoryWindow(self._probe)
+        if self._host is not None:
+            self._looking = True
+            for hook, method in self._hooks():
+                add_hook(self._host, hook, method)
+
+    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
+        return [
+            ("on_before_backward", self._before_backward),
+            ("on_after_backward", self._after_backward),
+            ("on_before_optimizer_step", self._before_optimizer_step),
+        ]
+
+    def _stop_looking(self) -> None:
+        if self._looking and self._host is not None:
+            self._looking = False
+            for hook, method in self._hooks():
+                drop_hook(self._host, hook, method)
+
+    def _note_process_memory(self) -> None:
+        used = self._process.read() if self._process is not None else None
+        if used is not None and self._output is not None:
+            self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
+
+    def _release(self) -> None:
+        self._stop_looking()
+        process, self._probe, self._process = self._process, None, None
+        self._now = self._host = None
+        if process is not None:
+            process.close()
+
+    def _end_window(self, trainer: Trainer) -> None:
+        window, output = self._now, self._output
+        if window is None or output is None or not window.batches:
+            return
+        self._stop_looking()
+        reading = window.close()
+        if reading is not None:
+            self._write(window, reading, trainer)
+            output.flush()
+        self._new_window()
+
+    def _write(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
+        if not self._kinds:
+            device = trainer.strategy.root_device
+            self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
+        if self._output is not None:
+            record = window.record(reading, step=self._batch - 1, kinds=self._kinds)
+            self._output.write(record)
+        self._say(vram_line(reading))
         held = reading.total_bytes - reading.free_bytes
+        self._others.append(max(0, held - reading.reserved_bytes))
+        if self._compiles.compiled_since():
+            self._compiled_windows += 1
+        elif window.samples:
+            self._peaks.append(window.peak(reading))
+            self._advise(window, reading, trainer)
+
+    def _advise(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
         card = Card(
             total_bytes=reading.total_bytes,
-            others_bytes=max(0, held - reading.reserved_bytes),
+            others_bytes=max(self._others),
+            least_others_bytes=min(self._others),
             resting_bytes=reading.allocated_bytes,
+            known_bytes=window.constant_bytes(reading, self._kinds),
         )
-        advice = advise(self._peaks, card, band=self.band, alloc_retries=reading.alloc_retries)
-        if advice is None or advice == self._last or self._output is None:
+        seen = Circumstances(
+            alloc_retries=reading.alloc_retries,
+            # Once is enough: graphs are captured in the first steps.
+            cuda_graphs=self._has_graphs(),
+            compiled_windows=self._compiled_windows,
+            validation_peak_bytes=self._validation_peak,
+        )
+        advice = advise(self._peaks, card, band=self.band, seen=seen)
+        if advice is not None and advice != self._last:
+            self._tell(advice, trainer)
+
+    def _has_graphs(self) -> bool:
+        if self._graphs is None and self._probe is not None:
+            self._graphs = self._probe.graph_pools()
+        return bool(self._graphs)
+
+    def _tell(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
+        if self._output is None:
             return
         first, self._last = self._last is None, advice
-        self._output.write(_advice_record(advice, self._batch - 1, trainer))
+        self._output.write(advice_record(advice, self._batch - 1, trainer))
         if first:
             self._say(advice_line(advice))
 
     def _say(self, line: str) -> None:
         if self.console and self._output is not None and self._output.rank == 0:
             say(line)
-
-
-def vram_line(reading: MemoryReading) -> str:
-    """Return the console line of one window.
-
-    >>> gib = 2**30
-    >>> vram_line(MemoryReading(gib, 2 * gib, gib, 3 * gib, 4 * gib, 20 * gib, 24 * gib, 0, 0))
-    '[PROFILE] VRAM: allocated: 1.00 GiB | reserved: 2.00 GiB | peak: 4.00 GiB | total: 24.0 GiB'
-    """
-    return (
-        f"[PROFILE] VRAM: allocated: {size(reading.allocated_bytes)} | "
-        f"reserved: {size(reading.reserved_bytes)} | peak: {size(reading.peak_reserved_bytes)} | "
-        f"total: {size(reading.total_bytes)}"
-    )
-
-
-def advice_line(advice: BatchSizeAdvice) -> str:
-    """Return the console line of the first suggestion.
-
-    >>> advice_line(BatchSizeAdvice(16, suggested=56, low=47, high=64))
-    '[PROFILE] batch size: 16 now, 56 suggested (47 to 64 fill the target band)'
-    >>> advice_line(BatchSizeAdvice(16, reason="it does not grow"))
-    '[PROFILE] batch size: 16 now, no suggestion: it does not grow'
-    """
-    if advice.suggested is None:
-        return f"[PROFILE] batch size: {advice.batch_size} now, no suggestion: {advice.reason}"
-    notes = "".join(f"; {note}" for note in advice.notes)
-    return (
-        f"[PROFILE] batch size: {advice.batch_size} now, {advice.suggested} suggested "
-        f"({advice.low} to {advice.high} fill the target band{notes})"
-    )
-
-
-def _record(reading: MemoryReading, *, step: int, samples: int | None) -> Memory:
-    return Memory(
-        step=step,
-        allocated_bytes=reading.allocated_bytes,
-        reserved_bytes=reading.reserved_bytes,
-        peak_allocated_bytes=reading.peak_allocated_bytes,
-        peak_reserved_bytes=reading.peak_reserved_bytes,
-        total_bytes=reading.total_bytes,
-        free_bytes=reading.free_bytes,
-        active_bytes=reading.active_bytes,
-        alloc_retries=reading.alloc_retries,
-        ooms=reading.ooms,
-        samples=samples,
-    )
-
-
-def _advice_record(advice: BatchSizeAdvice, step: int, trainer: Trainer) -> Advice:
-    details: dict[str, Any] = {
-        "constant_bytes": advice.constant_bytes,
-        "per_sample_bytes": advice.per_sample_bytes,
-        "notes": list(advice.notes),
-    }
-    if advice.suggested is not None:
-        accumulate = trainer.accumulate_grad_batches
-        details["accumulate_grad_batches"] = accumulation_for(
-            advice.batch_size, accumulate, advice.suggested
-        )
-    return Advice(
-        step=step,
-        batch_size=advice.batch_size,
-        suggested_batch_size=advice.suggested,
-        low=advice.low,
-        high=advice.high,
-        reason=advice.reason or "; ".join(advice.notes),
-        details={name: value for name, value in details.items() if value is not None},
-    )
 
 
 def _check(window: int, band: tuple[float, float], warmup: int) -> None:

@@ -8,7 +8,12 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks.dispatch import (
+    add_hook,
+    called_by_trainer,
+    drop_hook,
+    silence_unused,
+)
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.errors import ConfigError
@@ -69,6 +74,7 @@ class DeviceMonitor(Callback):
         self._make_sampler = sampler
         self._output: RunOutput | None = None
         self._sampler: StatsSampler | None = None
+        self._host: Callback | None = None
         self._batches = 0
         self._since_ns = 0
         silence_unused(self)
@@ -92,10 +98,12 @@ class DeviceMonitor(Callback):
             return
         self._sampler = self._make_sampler(stats, interval_s=self.interval_s)
         self._sampler.start()
+        # Only now, so that a batch costs nothing where there is nothing to read.
+        self._host = called_by_trainer(trainer, self)
+        add_hook(self._host, "on_train_batch_end", self._batch_ended)
 
-    @override
     @guarded
-    def on_train_batch_end(
+    def _batch_ended(
         self,
         trainer: Trainer,
         pl_module: LightningModule,
@@ -148,6 +156,9 @@ class DeviceMonitor(Callback):
         output.flush()
 
     def _release(self) -> None:
+        host, self._host = self._host, None
+        if host is not None:
+            drop_hook(host, "on_train_batch_end", self._batch_ended)
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.close()

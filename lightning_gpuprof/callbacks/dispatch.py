@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import Callback
+from lightning_gpuprof.callbacks._lightning import Callback, Trainer
 
 HOOKS = tuple(
     name for name in dir(Callback) if name.startswith("on_") or name in ("setup", "teardown")
@@ -55,7 +55,8 @@ def silence_unused(callback: Callback) -> None:
 def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str] = ()) -> None:
     """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
 
-    So the first part is set up before all others and is the last to see the run's end.
+    So the first part is set up before all others and is the last to see the run's end. A part
+    takes a hook of its own back by setting the attribute to None.
 
     Args:
         callback: Gets the hooks, as attributes of this object.
@@ -67,8 +68,36 @@ def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str]
             continue
         order = parts if hook == "setup" else parts[::-1]
         methods = [getattr(part, hook) for part in order if has_hook(part, hook)]
+        methods = [method for method in methods if callable(method)]
+        callback.__dict__.pop(hook, None)
         if methods:
             callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
-    for hook in PER_BATCH_HOOKS:
-        if hook not in callback.__dict__ and hook not in but:
+        elif hook in PER_BATCH_HOOKS:
             callback.__dict__[hook] = None
+
+
+def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
+    """Return the callback whose hooks the Trainer calls: the part itself, or what it is part of."""
+    callbacks: Sequence[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((one for one in callbacks if part in getattr(one, "parts", ())), part)
+
+
+def add_hook(callback: Callback, hook: str, method: Callable[..., Any]) -> None:
+    """Let a callback's hook call a method first, until `drop_hook`."""
+    now = callback.__dict__.get(hook)
+    callback.__dict__[hook] = method if now is None else Each([method, *_methods(now)])
+
+
+def drop_hook(callback: Callback, hook: str, method: Callable[..., Any]) -> None:
+    """Undo `add_hook`; a hook that nothing is left of is passed over again."""
+    methods = [one for one in _methods(callback.__dict__.get(hook)) if one != method]
+    if methods:
+        callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
+    else:
+        callback.__dict__[hook] = None
+
+
+def _methods(hook: Callable[..., Any] | None) -> Sequence[Callable[..., Any]]:
+    if hook is None:
+        return ()
+    return hook.methods if isinstance(hook, Each) else (hook,)

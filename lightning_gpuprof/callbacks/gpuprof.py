@@ -10,8 +10,11 @@ from typing_extensions import Self, override
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
+from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_output import RunOutput
@@ -20,6 +23,9 @@ from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
 
 _SYNC_STEPS = 2
+"""Steps in which syncs are traced, where nothing else is asked for."""
+LOOK_AT_GRAPH_EVERY = 500
+"""Batches per look at the autograd graph, which takes up to a millisecond."""
 
 
 class GpuProfCallback(Callback):
@@ -75,6 +81,9 @@ class GpuProfCallback(Callback):
         self.parts: list[Callback] = [] if config is None else _parts(config, clock)
         self._clock = clock
         self._output: RunOutput | None = None
+        self._forward()
+
+    def _forward(self) -> None:
         forward(self, self.parts, but=("setup", "on_fit_end"))
 
     @override
@@ -86,6 +95,7 @@ class GpuProfCallback(Callback):
         self._output.config = self.config.to_dict()
         for part in self.parts:
             self._set_up(part, trainer, pl_module, stage)
+        self._forward()  # once more: some parts know only now which hooks they need
 
     @override
     @guarded
@@ -131,6 +141,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             warmup=config.warmup_steps,
             console=config.console,
             scalars=config.scalars,
+            overhead_budget=config.overhead_budget,
             clock=clock,
         )
     ]
@@ -157,6 +168,16 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     if config.metrics:
         parts.append(DeferredLoss(config.metrics, window=config.window))
     parts.append(
-        BatchSizeAdvisor(window=config.window, warmup=config.warmup_steps, console=config.console)
+        BatchSizeAdvisor(
+            window=config.window,
+            warmup=config.warmup_steps,
+            band=(config.vram_low, config.vram_high),
+            console=config.console,
+        )
     )
+    parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    if config.device_stats:
+        parts.append(DeviceMonitor(window=config.window))
+    if config.memory_snapshot:
+        parts.append(MemorySnapshot())
     return parts

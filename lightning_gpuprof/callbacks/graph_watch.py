@@ -6,7 +6,12 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks.dispatch import (
+    add_hook,
+    called_by_trainer,
+    drop_hook,
+    silence_unused,
+)
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.errors import ConfigError
@@ -18,14 +23,15 @@ RETAINED_NOTE = "retained_graph"
 
 
 class GraphWatch(Callback):
-    """Looks at one backward pass in many, and notes what makes every one of them slower.
+    """Looks at the backward passes of one batch in many, and notes what slows every one of them.
 
     `torch.autograd` in anomaly mode runs a check after each backward function. A graph kept by
     `retain_graph=True` holds its activations until the loss goes. Each is noted once in the
-    run's records, with the first step seen. Forward and backward run as always.
+    run's records, with the first step seen. Forward and backward run as always; the Trainer
+    calls the hooks around backward for the batches looked at alone.
 
     Args:
-        every: Backward passes per look.
+        every: Batches per look; the first batch is looked at.
 
     Raises:
         ConfigError: `every` makes no sense.
@@ -36,7 +42,8 @@ class GraphWatch(Callback):
             raise ConfigError(f"GraphWatch(every={every}) would never look. Pass 1 or more.")
         self.every = every
         self._output: RunOutput | None = None
-        self._passes = 0
+        self._host: Callback | None = None
+        self._batches = 0
         self._node: Any = None
         self._noted: set[str] = set()
         silence_unused(self)
@@ -45,26 +52,35 @@ class GraphWatch(Callback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._output = RunOutput.of(trainer)
-        self._passes, self._node = 0, None
+        self._node = None
         self._noted = set()
 
     @override
     @guarded
-    def on_before_backward(
-        self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor
-    ) -> None:
-        if self._passes % self.every == 0:
-            self._node = loss.grad_fn
-            if torch.is_anomaly_enabled():
-                self._note(ANOMALY_NOTE, "torch.autograd's anomaly detection is on")
-        self._passes += 1
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._batches = 0
+        self._look(called_by_trainer(trainer, self))
 
     @override
     @guarded
-    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        node, self._node = self._node, None
-        if node is not None and graph_is_kept(node):
-            self._note(RETAINED_NOTE, "backward kept its graph (retain_graph=True)")
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        self._batches += 1
+        if self._host is not None:
+            self._release()
+        if self._batches % self.every == 0:
+            self._look(called_by_trainer(trainer, self))
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
 
     @override
     @guarded
@@ -83,10 +99,30 @@ class GraphWatch(Callback):
         if self._output is not None:
             self._output.end("finished")
 
+    def _look(self, host: Callback) -> None:
+        self._host = host
+        add_hook(host, "on_before_backward", self._before)
+        add_hook(host, "on_after_backward", self._after)
+
+    @guarded
+    def _before(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
+        self._node = loss.grad_fn
+        if torch.is_anomaly_enabled():
+            self._note(ANOMALY_NOTE, "torch.autograd's anomaly detection is on")
+
+    @guarded
+    def _after(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        node, self._node = self._node, None
+        if node is not None and RETAINED_NOTE not in self._noted and graph_is_kept(node):
+            self._note(RETAINED_NOTE, "backward kept its graph (retain_graph=True)")
+
     def _note(self, name: str, message: str) -> None:
         if name not in self._noted and self._output is not None:
             self._noted.add(name)
             self._output.write(Note(step=self._output.step, name=name, value=True, message=message))
 
     def _release(self) -> None:
-        self._node = None
+        host, self._host, self._node = self._host, None, None
+        if host is not None:
+            drop_hook(host, "on_before_backward", self._before)
+            drop_hook(host, "on_after_backward", self._after)

@@ -29,6 +29,8 @@ class HookTiming(Callback):
         timeline: Told of the borders of steps; its clock is charged.
     """
 
+    sees_batches = False
+
     def __init__(self, trainer: Any, timeline: StepTimeline) -> None:
         self._callbacks: list[Any] = trainer.callbacks
         self._timeline = timeline

@@ -2,8 +2,11 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.callbacks.tensorboard_events import TensorBoardEvents
 
 SLOW_NS = 500_000
 """A call that takes longer talks to a server: one per step would be a cost that matters."""
@@ -35,12 +38,25 @@ class LoggerPace:
         self._now = now
         self._trials_ns: list[int] | None = [] if every is None else None
 
+    def log_steps(self, rows: Sequence[tuple[int, Mapping[str, float]]]) -> None:
+        """Hand several steps' values on, leaving out those that the logger does not get."""
+        due = [row for row in rows if self.is_due(row[0])]
+        if not due:
+            return
+        events = attempt(lambda: TensorBoardEvents.of(self.logger), None)
+        if events is not None:
+            events.write(due)
+            return
+        for step, values in due:
+            if self.is_due(step):  # asked again: the first calls may have shown that it is slow
+                self.log(dict(values), step)
+
     def is_due(self, step: int) -> bool:
         """Tell whether the logger gets this step."""
         return self._every > 0 and step % self._every == 0
 
     def log(self, values: dict[str, float], step: int) -> None:
-        """Hand values on."""
+        """Hand values on; the logger may keep or change the dict."""
         if self._trials_ns is None:
             self.logger.log_metrics(values, step=step)
             return

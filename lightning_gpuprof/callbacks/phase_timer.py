@@ -28,6 +28,8 @@ class PhaseTimer(Callback):
         scalars: Whether the window's medians go to the trainer's loggers as `gpuprof/*`, at most
             once a second.
         warmup: This many first steps are marked as warm-up.
+        overhead_budget: Share of a step's time that this may cost by its own clock; above it
+            records are written less often, and it says so.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
     """
@@ -39,6 +41,7 @@ class PhaseTimer(Callback):
         console: bool = True,
         scalars: bool = True,
         warmup: int = 5,
+        overhead_budget: float = 0.005,
         log_dir: str | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -55,6 +58,7 @@ class PhaseTimer(Callback):
         self.console = console
         self.scalars = scalars
         self.warmup = warmup
+        self.overhead_budget = overhead_budget
         self.log_dir = log_dir
         self.clock = clock
         self._run: TimingRun | None = None
@@ -76,7 +80,13 @@ class PhaseTimer(Callback):
             warmup=self.warmup,
             console=self.console,
             scalars=self.scalars,
+            overhead_budget=self.overhead_budget,
+            on_ran=self._on_ran,
         )
+        # A hook that is not there costs nothing; the tap tells as much for less.
+        self.__dict__.pop("on_train_batch_end", None)
+        if self._run.tapping.sees_batches:
+            self.__dict__["on_train_batch_end"] = None
 
     @override
     @guarded
@@ -147,6 +157,11 @@ class PhaseTimer(Callback):
     ) -> None:
         stopped = isinstance(exception, KeyboardInterrupt)
         self._finish("interrupted" if stopped else "exception", exception)
+
+    @guarded
+    def _on_ran(self) -> None:
+        if self._run is not None:
+            self._run.batch_ran()
 
     def _finish(self, status: str, error: BaseException | None = None) -> None:
         run, self._run = self._run, None

@@ -7,24 +7,24 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import (
-    Callback,
-    LightningModule,
-    Trainer,
-    is_kind,
-    rank_zero_warn,
-)
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
-from lightning_gpuprof.callbacks.fit_length import fit_length
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.schedule_checks import (
+    GivingWay,
+    check_length,
+    has_own_profiler,
+    refuse_device,
+    ways_to_shrink,
+)
 from lightning_gpuprof.callbacks.step_borders import StepBorders
 from lightning_gpuprof.callbacks.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
-from lightning_gpuprof.records.schema import Note, StepFlag
-from lightning_gpuprof.schedule import chosen_schedule, too_short
+from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.schedule import chosen_schedule
 
 _INTERRUPTED_WAIT_S = 2.0
 
@@ -103,7 +103,7 @@ class ProfilerSchedule(Callback):
         self._files: TraceFiles | None = None
         self._trainer: Any = None
         self._step = -1
-        self._said_busy = False
+        self._giving_way: GivingWay | None = None
 
     @property
     def recording(self) -> bool:
@@ -132,12 +132,13 @@ class ProfilerSchedule(Callback):
         """Check the schedule against the run's length, now known, and begin to count."""
         if self._output is None:
             return
-        self._check_length(trainer)
+        check_length(trainer, self.schedule, self._output, explicit=self.explicit)
         if self.ranks is not None and self._output.rank not in self.ranks:
             return
         self._step = -1
-        self._said_busy = False
-        if self._theirs(trainer):
+        self._giving_way = GivingWay(self._output)
+        if has_own_profiler(trainer):
+            self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._trainer = trainer
         self._files = TraceFiles(
@@ -273,46 +274,13 @@ class ProfilerSchedule(Callback):
             files.wait(timeout_s)
         self._release()
 
-    def _theirs(self, trainer: Any) -> bool:
-        theirs = getattr(trainer.profiler, "_inner", trainer.profiler)
-        if not is_kind(theirs, "PyTorchProfiler"):
-            return False
-        self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
-        return True
-
     def _say_busy(self, why: str) -> None:
-        message = (
-            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
-            "Remove the other one to get a trace of ours."
-        )
-        if self._output is not None:
-            self._output.write(Note(step=max(0, self._step), name="profiler-busy", message=message))
-        if not self._said_busy:
-            self._said_busy = True
-            rank_zero_warn(message)
-
-    def _check_length(self, trainer: Trainer) -> None:
-        length = fit_length(trainer, self.schedule.unit)
-        if length is None or length >= self.schedule.needed():
-            return
-        message = too_short(self.schedule, length)
-        if self.schedule.fitting(length):
-            rank_zero_warn(message)
-        elif self.explicit and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            raise ConfigError(message)
-        elif self._output is not None:
-            self._output.write(Note(step=0, name="no-trace", value=length, message=message))
+        if self._giving_way is not None:
+            self._giving_way.say(why, step=self._step)
 
     def _shrinkers(self) -> str:
-        ways = [
-            f"{name}=False"
-            for name in ("with_stack", "profile_memory", "record_shapes")
-            if getattr(self, name)
-        ]
-        fewer = "a smaller active=" if self.schedule.active > 1 else "a shorter step"
-        if self.schedule.unit == "epoch":
-            fewer = "unit='step' with a small active="
-        return ", or ".join([*ways, fewer])
+        names = ("with_stack", "profile_memory", "record_shapes")
+        return ways_to_shrink(self.schedule, {name: getattr(self, name) for name in names})
 
     def _release(self) -> None:
         if self._borders is not None:
@@ -322,16 +290,3 @@ class ProfilerSchedule(Callback):
         self._trainer = None
         if cycles is not None:
             cycles.drop()
-
-
-def refuse_device(device_type: str) -> None:
-    """Raise where torch.profiler must not be used.
-
-    Raises:
-        ConfigError: The device is Apple's MPS.
-    """
-    if device_type == "mps":
-        raise ConfigError(
-            "ProfilerSchedule cannot record on Apple's MPS, where torch.profiler is unstable. "
-            "Leave it out: phase timers and deferred loss work there."
-        )

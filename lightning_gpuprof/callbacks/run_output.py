@@ -122,6 +122,7 @@ class RunOutput:
         *,
         steps: int | None = None,
         own_cost_ns_per_step: int | None = None,
+        profiler_stall_ns: int | None = None,
         error: BaseException | None = None,
         wall_ns: int | None = None,
     ) -> None:
@@ -137,11 +138,13 @@ class RunOutput:
                     wall_ns=self.clock() if wall_ns is None else wall_ns,
                     steps=self.step if steps is None else steps,
                     own_cost_ns_per_step=own_cost_ns_per_step,
+                    profiler_stall_ns=profiler_stall_ns,
                     error=None if error is None else f"{type(error).__name__}: {error}",
                 )
             )
         self.ended = True
         self.flush()
+        self._writer.close()
 
     def _begin(self, waiting: list[Record]) -> None:
         self._waiting = None

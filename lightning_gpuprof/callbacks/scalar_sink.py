@@ -84,13 +84,15 @@ class ScalarSink:
         columns = self._named({name: column[part] for name, column in batch.values.items()})
         for name, column in batch.values.items():
             self._means.add(name, [value for value in column[part] if value is not None])
-        for index, (step, _) in enumerate(marks):
-            if step is None:
-                continue
-            self._means.step = step
-            for pace in self._paces:
-                if pace.is_due(step) and (values := _at(columns, index)):
-                    pace.log(values, step)
+        rows = [
+            (step, values)
+            for index, (step, _) in enumerate(marks)
+            if step is not None and (values := _at(columns, index))
+        ]
+        for step, _ in marks:
+            self._means.step = self._means.step if step is None else step
+        for pace in self._paces:
+            pace.log_steps(rows)
 
     def _named(self, values: dict[str, _T]) -> dict[str, _T]:
         if not self._prefix:
@@ -99,5 +101,5 @@ class ScalarSink:
 
 
 def _at(columns: dict[str, list[float | None]], index: int) -> dict[str, float]:
-    """Return a step's values, a dict of its own for each logger: they may keep or change it."""
+    """Return a step's values."""
     return {name: value for name, column in columns.items() if (value := column[index]) is not None}

@@ -17,6 +17,7 @@ from lightning_gpuprof.callbacks.actions import (
 )
 from lightning_gpuprof.callbacks.tap_regions import (
     AtBorder,
+    Batch,
     Context,
     EpochLoop,
     Flagging,
@@ -48,6 +49,7 @@ class ProfilerTap(Profiler):
         idle: Tells of an action whether it runs a hook that is empty.
         fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
             where the hooks of their start are called.
+        on_ran: Called after each batch of a fit that was trained.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ProfilerTap(Profiler):
         evaluating: bool,
         idle: Callable[[Action], bool],
         fetches_inside: bool,
+        on_ran: Callable[[], object] | None,
     ) -> None:
         # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
         self._inner = inner
@@ -66,6 +69,7 @@ class ProfilerTap(Profiler):
         self._clock = timeline.clock
         self._names = names
         self._idle = idle
+        self._on_ran = on_ran
         self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
         if not fetches_inside:
             self._borders = {
@@ -151,6 +155,10 @@ class ProfilerTap(Profiler):
         region = self._clock.region(Phase.LOGGING, name)
         return Flagging(region, self._timeline, StepFlag.LOGGED)
 
+    def saving(self) -> Context:
+        """Return the region of a checkpoint being saved."""
+        return Saving(self._clock, self._timeline)
+
     def use(self, *, validating: bool) -> None:
         """Look actions up in the table for training or in the one for validation inside a fit."""
         # The dict's own lookup as an instance attribute: the Trainer calls it 30 times a step.
@@ -158,12 +166,12 @@ class ProfilerTap(Profiler):
         self.__dict__["profile"] = self._regions.__getitem__
 
     def _start_both(self, action_name: str) -> None:
-        self._regions[action_name].region.__enter__()
+        _region_of(self._regions[action_name]).__enter__()
         self._inner.start(action_name)
 
     def _stop_both(self, action_name: str) -> None:
         self._inner.stop(action_name)
-        self._regions[action_name].region.__exit__(None, None, None)
+        _region_of(self._regions[action_name]).__exit__(None, None, None)
 
     def _in_training(self, action_name: str) -> Context:
         action = parse_action(action_name)
@@ -183,7 +191,10 @@ class ProfilerTap(Profiler):
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
             timeline.batch_slot = region.slot
-            return region
+            if self._on_ran is None:
+                return region
+            own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
+            return Batch(region, self._on_ran, own)
         return AtBorder(region, self._tells[border])
 
     def _in_validation(self, action_name: str) -> Context:
@@ -231,8 +242,12 @@ class _Validation:
 
 _OWN = frozenset(
     "_inner _timeline _clock _names _borders _tells _hands_on _training _validating"
-    " _regions _idle".split()
+    " _regions _idle _on_ran".split()
 )
+
+
+def _region_of(context: Context) -> Context:
+    return context.region if isinstance(context, HandingOn) else context
 
 
 def _inner_alone(inner: Any) -> Any:

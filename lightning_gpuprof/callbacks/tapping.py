@@ -32,12 +32,23 @@ class Tapping:
         trainer: The Trainer, in `setup`.
         timeline: Told of the borders of steps.
         evaluating: The session is validate, test or predict instead of fit.
+        on_ran: Called after each batch of a fit, where the tap sees them all; see `sees_batches`.
+
+    Attributes:
+        sees_batches: Whether `on_ran` is called.
 
     Raises:
         AttributeError: The Trainer's profiler cannot be replaced.
     """
 
-    def __init__(self, trainer: Any, timeline: StepTimeline, *, evaluating: bool) -> None:
+    def __init__(
+        self,
+        trainer: Any,
+        timeline: StepTimeline,
+        *,
+        evaluating: bool,
+        on_ran: Callable[[], object],
+    ) -> None:
         self._trainer = trainer
         self._inner = trainer.profiler
         self._calls = TimedCalls()
@@ -46,13 +57,16 @@ class Tapping:
         def names(state_key: str) -> tuple[str, bool]:
             return callback_name(trainer.callbacks, state_key)
 
+        fetches_inside = _fetches_inside(trainer.lightning_module)
+        self.sees_batches = not evaluating and not fetches_inside
         self.tap = ProfilerTap(
             self._inner,
             timeline,
             names=names,
             evaluating=evaluating,
             idle=partial(is_idle, trainer),
-            fetches_inside=_fetches_inside(trainer.lightning_module),
+            fetches_inside=fetches_inside,
+            on_ran=on_ran if self.sees_batches else None,
         )
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
@@ -92,6 +106,8 @@ class Tapping:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         self._calls.add(fit_loop, "setup_data", startup)
         self._calls.add(fit_loop.epoch_loop.val_loop, "run", self.tap.validation())
+        # Lightning 2.4 has no action for it; in others this region is around the action's own.
+        self._calls.add(self._trainer, "save_checkpoint", self.tap.saving())
 
     def _time_evaluation(self) -> None:
         loop = self._trainer._active_loop

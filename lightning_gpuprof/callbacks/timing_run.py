@@ -1,6 +1,6 @@
 """What a `PhaseTimer` holds for the length of one session."""
 
-import time
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +11,7 @@ from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.console import profile_line, say
 from lightning_gpuprof.callbacks.hook_timing import HOOK_PHASES, HookTiming
+from lightning_gpuprof.callbacks.own_cost import OwnCost
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timed_calls import untimed
@@ -18,13 +19,24 @@ from lightning_gpuprof.callbacks.windows import Layout, Window, outside_span
 from lightning_gpuprof.probes.phase_clock import PhaseClock
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.records.schema import Note, StepFlag
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 
 
+_WRITE_EVERY_NS = 250_000_000
+_MOST_WAITING = 10
+"""Full windows wait for this long, at most this many: to write costs a training loop of short
+steps half a millisecond, since none of it is in the processor's caches, and several at a time
+little more than one."""
+
+_SPARING_EVERY_NS = 2_000_000_000
+_MOST_SPARING = 100
+"""The same where the budget was exceeded."""
+
 _ROWS = (tuple, list)
+_MODULES = sys.modules
 
 
 class TimingRun:
@@ -42,6 +54,8 @@ class TimingRun:
         warmup: int,
         console: bool,
         scalars: bool,
+        overhead_budget: float,
+        on_ran: Callable[[], object],
     ) -> None:
         self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
@@ -51,16 +65,24 @@ class TimingRun:
         self._scalars = scalars and output.rank == 0 and not self.evaluating
         self._scalars_ns: int | None = None
         self._compiles = CompileWatch()
+        self._write_every_ns, self._most_waiting = _WRITE_EVERY_NS, _MOST_WAITING
+        self._full_windows = 0
+        self._written_ns = output.started_ns
+        self._ended = False
         self._left = window + 1  # the step whose batch ends has not ended itself
-        self._own_ns = 0
+        self._cost = OwnCost(overhead_budget)
         self._layout = Layout(())
         self._own_names = own_callback_names(trainer)
         self._trainer = trainer
+        self._epoch_loop: Any = trainer.fit_loop.epoch_loop
+        self._batch_idx = -1
         self.timeline.start(output.started_ns)
         self.tapping: Tapping | HookTiming
         phases = EVALUATION_PHASES if self.evaluating else tuple(Phase)
         try:
-            self.tapping = Tapping(trainer, self.timeline, evaluating=self.evaluating)
+            self.tapping = Tapping(
+                trainer, self.timeline, evaluating=self.evaluating, on_ran=on_ran
+            )
             output.timer = "tap"
         except AttributeError:
             self.tapping = HookTiming(trainer, self.timeline)
@@ -77,6 +99,13 @@ class TimingRun:
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
+        self._batch_idx = -1
+
+    def batch_ran(self) -> None:
+        """Do what `end_batch` does, without a hook's arguments."""
+        loop = self._epoch_loop
+        self._batch_idx = self._batch_idx + 1 if self._batch_idx >= 0 else loop.batch_idx
+        self.end_batch(loop._results.batch, self._batch_idx)
 
     def end_batch(self, batch: Any, batch_idx: int) -> None:
         """Note what is known of a step once its batch has run; write a full window.
@@ -94,24 +123,33 @@ class TimingRun:
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
-        if self._compiles.compiled_since():
+        dynamo = _MODULES.get("torch._dynamo.utils")
+        if dynamo is not None and self._compiles.compiled_since(dynamo):
             timeline.flags |= StepFlag.COMPILED
         self._left -= 1
         if self._left <= 0:
             self._left = self._window
-            self._write_window()
+            self._full_windows += 1
+            now = self._output.now()
+            if (
+                self._full_windows >= self._most_waiting
+                or now - self._written_ns > self._write_every_ns
+            ):
+                self._write_windows()
+                self._written_ns = self._output.now()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
         end_ns = self.timeline.stop(unfinished=error is not None)
         self.restore()
-        self._write_window()
+        self._ended = True
+        self._write_windows()
         steps = self.timeline.step
-        own_ns = self._own_ns_per_step() if steps else None
         self._output.end(
             status,
             steps=steps,
-            own_cost_ns_per_step=own_ns,
+            own_cost_ns_per_step=self._cost.ns_per_step(self._boundaries_per_step()),
+            profiler_stall_ns=self._cost.profiler_stall_ns or None,
             error=error,
             wall_ns=end_ns - self._output.started_ns,
         )
@@ -120,23 +158,32 @@ class TimingRun:
         """Put the Trainer back as it was."""
         self.tapping.restore()
 
-    def _write_window(self) -> None:
+    def _write_windows(self) -> None:
+        """Write the windows that are full, or at the end all that is left."""
         timeline, output, slots = self.timeline, self._output, self.timeline.clock.slots
+        self._full_windows = 0
         for outside in timeline.outside:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
-        taken = timeline.take_rows()
-        if len(taken[0]):
-            if self._layout.width != len(slots):
-                self._layout = Layout(slots, self._own_names)
-            window = Window(*taken, self._layout, origin_ns=output.started_ns)
-            output.write(window.record())
-            self._own_ns += window.own_ns
-            if self._console:
-                say(profile_line(window.phase_total_ns, window.total_ns, window.count))
-            if self._scalars:
-                self._log_scalars(window)
+        facts, charged = timeline.take_rows()
+        if self._layout.width != len(slots):
+            self._layout = Layout(slots, self._own_names)
+        for begin in range(0, len(facts), self._window):
+            rows = slice(begin, begin + self._window)
+            self._write_window(
+                Window(facts[rows], charged[rows], self._layout, origin_ns=output.started_ns)
+            )
+        if not self._ended:
+            self._keep_to_budget()
         output.flush()
+
+    def _write_window(self, window: Window) -> None:
+        self._output.write(window.record())
+        self._cost.add(window)
+        if self._console:
+            say(profile_line(window.phase_total_ns, window.total_ns, window.count))
+        if self._scalars:
+            self._log_scalars(window)
 
     def _log_scalars(self, window: Window) -> None:
         trainer: Any = self._trainer
@@ -147,13 +194,24 @@ class TimingRun:
         self._scalars_ns = now
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
         # The step under which Lightning itself would log now: the user's numbering stays whole.
-        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+        step = max(0, self._epoch_loop._batches_that_stepped - self._ended)
         for logger in trainer.loggers:
             untimed(logger.log_metrics)(scalars, step=step)
 
-    def _own_ns_per_step(self) -> int:
-        boundaries_ns = self.timeline.clock.boundaries * boundary_cost_ns()
-        return round((self._own_ns + boundaries_ns) / self.timeline.step)
+    def _boundaries_per_step(self) -> float:
+        steps = self.timeline.step
+        return self.timeline.clock.boundaries / steps if steps else 0.0
+
+    def _keep_to_budget(self) -> None:
+        message = self._cost.over_budget(self._boundaries_per_step())
+        if message is None:
+            return
+        self._write_every_ns, self._most_waiting = _SPARING_EVERY_NS, _MOST_SPARING
+        self._scalars = False
+        note = Note(step=self.timeline.step, name="overhead-budget", message=message)
+        self._output.write(note)
+        if self._console:
+            say(f"[PROFILE] {message}")
 
     @override
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
@@ -176,18 +234,6 @@ def batch_size(batch: Any) -> int:
         else:
             return UNKNOWN_SAMPLES
     return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
-
-
-def boundary_cost_ns(rounds: int = 200) -> float:
-    """Measure what opening or closing a region costs on this machine."""
-    clock = PhaseClock(time.perf_counter_ns)
-    clock.start()
-    region = clock.region(Phase.OTHER)
-    begin = time.perf_counter_ns()
-    for _ in range(rounds):
-        with region:
-            pass
-    return (time.perf_counter_ns() - begin) / (2 * rounds)
 
 
 def _no_run() -> None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from lightning_gpuprof.probes.phase_clock import Slot
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Column, OutsideSpan, StepsWindow
+from lightning_gpuprof.records.schema import Column, OutsideSpan, StepFlag, StepsWindow
 
 SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a
@@ -50,7 +50,10 @@ class Window:
         origin_ns: The clock's time of the session's start.
 
     Attributes:
-        own_ns: What this package's callbacks took of all steps together.
+        own_ns: What this package's callbacks took of the steps that no profiler slowed.
+        plain_count: How many steps those are.
+        plain_ns: How long they took.
+        profiled_own_ns: What they took of the others: torch.profiler starts, stops, exports.
     """
 
     def __init__(self, facts: _Int64, charged: _Int64, layout: Layout, *, origin_ns: int) -> None:
@@ -64,7 +67,12 @@ class Window:
         totals = (layout.in_phase @ self._slot_total_ns).tolist()
         self.count = len(facts)
         self.total_ns = int(self._dur_ns.sum())
-        self.own_ns = int(layout.own @ self._slot_total_ns)
+        profiled = self._facts["flags"] & int(StepFlag.PROFILED) != 0
+        own_ns = layout.own @ self._charged
+        self.profiled_own_ns = int(own_ns[profiled].sum())
+        self.own_ns = int(own_ns.sum()) - self.profiled_own_ns
+        self.plain_ns = int(self._dur_ns[~profiled].sum())
+        self.plain_count = self.count - int(profiled.sum())
         self.phase_total_ns = {
             name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
         }

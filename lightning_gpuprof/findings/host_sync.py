@@ -35,6 +35,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.findings.sync_cures import cure
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.units import duration, percent
 
@@ -143,8 +144,7 @@ def _finding(
         id=ID,
         severity=grade(saving, step_ns) if saving.high else Severity.INFO,
         title=title,
-        advice="Keep values as tensors (loss.detach() instead of loss.item()), work on whole "
-        "tensors instead of element by element, and read once in many steps.",
+        advice=_advice(ranked, saving),
         evidence=evidence,
         saving_ns=saving,
         confidence=confidence,
@@ -153,4 +153,21 @@ def _finding(
             for s in ranked[:MOST_SITES]
         ),
         change="self.total += loss.detach()  # on the device; read it once, at the epoch's end",
+    )
+
+
+def _advice(ranked: list[SyncSite], saving: Range) -> str:
+    general = (
+        "Keep values as tensors (loss.detach() instead of loss.item()), work on whole tensors "
+        "instead of element by element, and read once in many steps."
+    )
+    if not ranked:
+        return general
+    first = ranked[0]
+    saves = (
+        f" All of them together cost up to {duration(saving.high)} a step." if saving.high else ""
+    )
+    return (
+        f"Begin with {first.file}:{first.line}, `{first.source}` ({first.owner}): {cure(first)}."
+        f"{saves}"
     )

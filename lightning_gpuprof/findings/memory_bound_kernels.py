@@ -81,6 +81,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def _bound_ns(facts: TraceFacts) -> float:
     measured = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
     if measured:
-        return float(sum(row.get("kernel_ns") or 0 for row in measured))
+        return float(sum(row.get("total_ns") or 0 for row in measured))
     rows = facts.rows("categories")
     return float(sum(row.get("total_ns") or 0 for row in rows if row.get("category") in STREAMING))

@@ -13,14 +13,15 @@ Keep numbers instead of tensors, or running sums (`loss.detach()`); empty lists 
 give caches a bound.
 
 ## Thresholds
-`MIN_BYTES_PER_STEP`: a kilobyte is what logging and progress bars keep. The rise must go on through
-seven of eight windows (`analysis/growth.py`): a cache that fills, or an allocator that settles,
-stops. The saving is what the growth cost per step so far, against the first eighth of the run;
-severity is at least a warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000
-steps.
+`MIN_BYTES_PER_STEP`: a kilobyte is what logging and progress bars keep. The rise must be one that a
+flat run shows in one case of a thousand, and go on in the run's second half
+(`analysis/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving
+is what the growth cost per step so far, against the first eighth of the run; severity is at least a
+warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps.
 """
 
-from lightning_gpuprof.analysis.growth import Growth, MemoryGrowth
+from lightning_gpuprof.analysis.growth import Growth
+from lightning_gpuprof.analysis.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
@@ -72,9 +73,15 @@ def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Grow
     said = []
     if memory is not None:
         evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
+        evidence["low_per_step_bytes"] = round(memory.low_bytes_per_step)
+        evidence["high_per_step_bytes"] = round(memory.high_bytes_per_step)
         evidence["last_bytes"] = memory.last_bytes
+        if memory.steps_left is not None:
+            evidence["steps_left_count"] = memory.steps_left
         whose = "Device memory" if memory.of_device else "The process's memory"
         said.append(f"{whose} grows by {size(memory.bytes_per_step)} per step")
+        if memory.steps_left is not None:
+            said[0] += f", which fills the device in {memory.steps_left:,} steps"
     for phase, growth in slower.items():
         evidence[f"{phase.value}_first_ns"] = growth.first
         evidence[f"{phase.value}_last_ns"] = growth.last

@@ -65,7 +65,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
     repeated, whole, repeats = repeated_nodes(facts)
     if not whole or repeated < MIN_REPEATED * whole:
-        return _kept(step_ns) if noted else None
+        return _kept(step_ns) if noted and not _second_order(facts) else None
     share = repeated / whole
     cost_ns = round(backward.mean_ns * share)
     saving = Range(low=round(0.7 * cost_ns), high=min(backward.mean_ns, round(1.2 * cost_ns)))
@@ -90,7 +90,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
     """Return the time in repeated node calls, in all known nodes, and the mean number of passes."""
-    if any(_SECOND_ORDER.search(name) for name in facts.operators):
+    if _second_order(facts):
         return 0.0, 0.0, 1.0
     repeated = whole = calls = made = 0.0
     for one in graph_nodes(facts):
@@ -101,6 +101,10 @@ def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
         made += min(one.node.calls, one.forward.calls)
         repeated += one.node.total_ns * max(0.0, 1 - one.forward.calls / one.node.calls)
     return repeated, whole, calls / made if made else 1.0
+
+
+def _second_order(facts: TraceFacts) -> bool:
+    return any(_SECOND_ORDER.search(name) for name in facts.operators)
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:

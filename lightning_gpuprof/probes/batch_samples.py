@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_leaves
 
 _COUNTS = ("num_graphs", "batch_size")
 """Attributes by which graph and tensor-dict libraries say how many samples they hold."""
@@ -36,6 +37,16 @@ def count_samples(batch: Any) -> int | None:
             return size
         sizes[size] += 1
     return sizes.most_common(1)[0][0] if sizes else None
+
+
+def tensor_bytes(batch: Any) -> int:
+    """Return the bytes of the tensors in a batch or in a step's outputs; 0 where none is found.
+
+    >>> import torch
+    >>> tensor_bytes({"tokens": torch.zeros(8, 100), "length": torch.zeros(8)})
+    3232
+    """
+    return sum(leaf.nbytes for leaf in tree_leaves(batch) if isinstance(leaf, Tensor))
 
 
 def _sizes(part: Any) -> Iterator[tuple[bool, int]]:

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-MAX_NODES = 200
+MAX_NODES = 50
 _RAW = "_raw_saved_"
 
 

@@ -1,9 +1,13 @@
 """Reads the device allocator's counters; on a device without them nothing is measured."""
 
+import os
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+
+_POOL = (0, 0)
+"""The id of the pool that is no CUDA graph's."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,14 @@ class MemoryProbe(Protocol):
 
     def read(self) -> MemoryReading | None:
         """Return the memory now, and begin new peaks; None where it cannot be measured."""
+        ...
+
+    def peaks(self) -> tuple[int, int] | None:
+        """Return the allocated and the reserved peak, and begin new ones."""
+        ...
+
+    def graph_pools(self) -> bool:
+        """Tell whether CUDA graphs hold memory of their own; slow, for once in a while."""
         ...
 
 
@@ -64,6 +76,20 @@ class CudaMemory:
             ooms=stats["num_ooms"],
         )
 
+    def peaks(self) -> tuple[int, int] | None:
+        """Return the allocated and the reserved peak, and begin new ones."""
+        stats = self._cuda.memory_stats(self._device)
+        if not stats:
+            return None
+        self._cuda.reset_peak_memory_stats(self._device)
+        return stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
+
+    def graph_pools(self) -> bool:
+        """Tell whether CUDA graphs hold memory of their own, by the pools of all segments."""
+        segments = self._cuda.memory_snapshot()
+        pools = {tuple(segment.get("segment_pool_id", _POOL)) for segment in segments}
+        return bool(pools - {_POOL})
+
 
 def memory_probe(device: torch.device) -> MemoryProbe | None:
     """Return the probe of a device, or None where its memory cannot be measured.
@@ -72,3 +98,31 @@ def memory_probe(device: torch.device) -> MemoryProbe | None:
     True
     """
     return CudaMemory(device) if device.type == "cuda" else None
+
+
+class ProcessMemory:
+    """Reads this process's resident memory, in about a microsecond; None where there is no /proc.
+
+    >>> memory = ProcessMemory()
+    >>> (memory.read() or 1) > 0
+    True
+    >>> memory.close()
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._file: int | None = os.open("/proc/self/statm", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def read(self) -> int | None:
+        """Return the bytes, or None where they are not to be had."""
+        if self._file is None:
+            return None
+        return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)

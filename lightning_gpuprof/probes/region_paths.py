@@ -44,7 +44,8 @@ def cut_code(slot: int) -> int:
 
 def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
     """Tell which boundaries end a row."""
-    return codes & 3 == _CUT
+    found: npt.NDArray[np.bool_] = np.equal(codes & 3, _CUT)
+    return found
 
 
 class Paths:

@@ -171,8 +171,10 @@ class Memory(_Record, tag="memory"):
     samples: int | None = None
     """Batch size seen in this window, where it was one."""
     phase_peak_bytes: dict[str, int] = {}
+    """Of one step in the window: forward, backward, optimizer_step."""
     kind_bytes: dict[str, int] = {}
-    """parameters, gradients, optimizer_state, activations, other."""
+    """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
+    less what rests between steps, so temporaries too), other (rests too, of no kind above)."""
 
 
 class Scalars(_Record, tag="scalars"):
@@ -297,7 +299,9 @@ class RunEnd(_Record, tag="end"):
     wall_ns: int
     steps: int
     own_cost_ns_per_step: int | None = None
-    """What this package itself took of each step, by its own clock."""
+    """What this package itself took of each step, by its own clock; PROFILED steps left out."""
+    profiler_stall_ns: int | None = None
+    """What it took of all PROFILED steps together: torch.profiler's starts, stops and exports."""
     error: str | None = None
 
 

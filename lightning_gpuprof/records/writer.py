@@ -1,6 +1,8 @@
 """Appends records to a rank's file, one JSON line each, whole lines only."""
 
 import os
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ def _encode_foreign(value: Any) -> Any:
 class RecordWriter:
     """Writes one rank's records; each `flush` is one write of whole lines.
 
+    The file stays open between flushes: to open it anew costs a training loop more than to write.
+
     Args:
         run: The run's log dir.
         rank: Global rank of this process.
@@ -30,6 +34,7 @@ class RecordWriter:
         self.path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
         self._lines: list[bytes] = []
+        self._file: FileIO | None = None
 
     def write(self, record: Record) -> None:
         """Keep a record for the next `flush`."""
@@ -39,15 +44,36 @@ class RecordWriter:
         """Append what was kept since the last flush.
 
         A line that an earlier, killed process tore is ended first, so that it stays the only
-        one lost. What could not be written is kept for the next try.
+        one lost. What could not be written is kept for the next try, and what a full disk took
+        of it is taken back.
         """
         if not self._lines:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            torn = b"\n" if file.tell() and not _ends_with_newline(self.path) else b""
-            file.write(torn + b"\n".join(self._lines) + b"\n")
+        file = self._open_file()
+        length = os.fstat(file.fileno()).st_size
+        torn = b"\n" if length and not _ends_with_newline(self.path) else b""
+        try:
+            _write_all(file, torn + b"\n".join(self._lines) + b"\n")
+        except OSError:
+            with suppress(OSError):
+                file.truncate(length)
+            self.close()
+            raise
         self._lines.clear()
+
+    def close(self) -> None:
+        """Close the file; a later `flush` opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _open_file(self) -> FileIO:
+        if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
+            self.close()  # somebody has deleted it
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = FileIO(self.path, "ab")
+        return self._file
 
 
 def next_session(run: str | os.PathLike[str], *, rank: int) -> int:
@@ -64,3 +90,9 @@ def _ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
+
+
+def _write_all(file: FileIO, text: bytes) -> None:
+    left = memoryview(text)
+    while left:
+        left = left[file.write(left) :]

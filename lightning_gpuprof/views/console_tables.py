@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.analysis.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.report_payload import top_operators
@@ -110,6 +111,8 @@ def rest_table(results: RunResults) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("memory", _memory(results))
+    if (advised := _batch_size(results)) is not None:
+        table.add_row("batch size", advised)
     table.add_row("traces", _traces(results.traces, results))
     table.add_row("outside steps", _outside(results))
     wall = results.wall
@@ -177,6 +180,31 @@ def _memory(results: RunResults) -> str:
         f"peak {size(memory.peak_reserved_bytes)} of {size(memory.total_bytes)} "
         f"({percent(memory.peak_frac)})"
     )
+
+
+def _batch_size(results: RunResults) -> str | None:
+    """Return the advised batch size, or why there is none; None where none was asked for."""
+    advice = results.advice
+    said = []
+    if advice is not None and advice.suggested_batch_size is None:
+        said.append(f"{advice.batch_size} now, no suggestion: {advice.reason}")
+    elif advice is not None:
+        said.append(
+            f"{advice.batch_size} now, {advice.suggested_batch_size} advised "
+            f"({advice.low} to {advice.high})"
+        )
+        accumulate = advice.details.get("accumulate_grad_batches")
+        if accumulate is not None:
+            said.append(f"accumulate_grad_batches={accumulate}")
+        said += [text for text in (advice.details.get("learning_rate"), advice.reason) if text]
+    if results.knee is not None:
+        knee = results.knee
+        said.append(
+            f"above {knee.samples} more memory buys less than {percent(MIN_GAIN)}"
+            if knee.reached
+            else f"{knee.samples} is the fastest of the sizes run: a larger one may be faster"
+        )
+    return "; ".join(said) or None
 
 
 def _traces(traces: Sequence[TraceView], results: RunResults) -> str:

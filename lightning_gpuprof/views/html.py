@@ -20,7 +20,7 @@ from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query
 from lightning_gpuprof.views.report import load_report
 from lightning_gpuprof.views.runs import runs_view
-from lightning_gpuprof.views.tab import VIEWS
+from lightning_gpuprof.views.tab import VIEWS, find_view
 from lightning_gpuprof.views.web_assets import STATIC, plotly_path
 
 MAX_RANKS = 16
@@ -104,7 +104,7 @@ def _what_ifs(
 
 def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
     try:
-        payload = VIEWS[name](run, Query(params))
+        payload = find_view(name)(run, Query(params))
     except GpuProfError as error:
         return {"error": str(error)}
     if isinstance(payload, bytes):

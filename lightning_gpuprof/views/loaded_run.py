@@ -43,7 +43,7 @@ class LoadedRun:
         """Return the document that `lightning-gpuprof report --json` prints."""
         session = self.session_number(query)
         if session not in self._reports:
-            report = load_report(self.path, self.fs, session=session)
+            report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
             self._reports[session] = report.payload()
         return self._reports[session]
 

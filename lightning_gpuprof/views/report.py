@@ -37,19 +37,27 @@ class Report:
         )
 
 
-def load_report(run: str, fs: FileSystem = LOCAL, *, session: int | None = None) -> Report:
+def load_report(
+    run: str,
+    fs: FileSystem = LOCAL,
+    *,
+    session: int | None = None,
+    ranks: Mapping[int, RankRecords] | None = None,
+) -> Report:
     """Read, analyse and judge a run.
 
     Args:
         run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
         fs: Where it lies.
         session: Session number; by default the last fit that recorded steps.
+        ranks: The run's records where they were read before.
 
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
     """
     found = resolve_run(run, fs)
-    ranks = read_run(found.run, fs)
+    if ranks is None:
+        ranks = read_run(found.run, fs)
     analyses, unreadable = _read_analyses(found.run, ranks, fs)
     results = analyze_run(ranks, analyses, session=session)
     judged = evaluate_rules(results)
@@ -72,7 +80,8 @@ def _read_analyses(
         for session in records.sessions:
             for cycle in session.all(ProfilerCycle):
                 path = os.path.join(plugin_dir(run), cycle.trace_file + ANALYSIS_SUFFIX)
-                if not fs.exists(path):
+                # Record files come from anywhere: a name with a folder in it is none of ours.
+                if os.path.basename(cycle.trace_file) != cycle.trace_file or not fs.exists(path):
                     continue
                 try:
                     found[cycle.trace_file] = json.loads(fs.read_bytes(path))

@@ -42,6 +42,7 @@ def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "span_ns": drawing.span,
         "events": len(drawing),
         "kinds": KINDS,
+        "used": [KINDS[i] for i in np.unique(drawing.kind).tolist()],
         "groups": [_group(drawing, index) for index in range(len(drawing.groups))],
         "memory": loaded.memory_tracks(),
     }

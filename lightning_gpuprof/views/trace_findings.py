@@ -78,6 +78,8 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
         traces=(TraceView(0, cycle, document),),
         sync_sites=(),
         advice=None,
+        size_rates=(),
+        knee=None,
         scalars=(),
         steady_dur_ns=step_ns,
         batch_size=None,

@@ -1,42 +1,69 @@
-"""Critical path, savings and trace difference as plain values, for JSON and the tab."""
+"""Roofline, critical path, savings and trace difference as plain values, for JSON and the tab."""
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lightning_gpuprof.analysis.critical_path import CriticalPath, critical_path
-from lightning_gpuprof.analysis.launch_join import join_launches
-from lightning_gpuprof.analysis.nesting import nest
-from lightning_gpuprof.analysis.trace_diff import DiffRow, TraceDiff
-from lightning_gpuprof.analysis.trace_window import Window, within
-from lightning_gpuprof.analysis.what_if import WhatIf, what_if
-from lightning_gpuprof.traces.tables import Tables
-from lightning_gpuprof.traces.timeline import Timeline
+if TYPE_CHECKING:
+    # For signatures alone: whoever lays out one of these need not load the others.
+    from lightning_gpuprof.analysis.critical_path import CriticalPath
+    from lightning_gpuprof.analysis.roofline import Roofline, RooflineRow
+    from lightning_gpuprof.analysis.trace_diff import DiffRow, TraceDiff
+    from lightning_gpuprof.analysis.what_if import WhatIf
+    from lightning_gpuprof.traces.tables import Tables
 
 TOP_PARTS = 50
 """Parts of the critical path that the document holds; the rest is summed up."""
 
 
-def paths_payload(timeline: Timeline, window: Window | None = None) -> dict[str, Any]:
-    """Walk the critical path and replay the trace with parts shortened.
+def roofline_payload(found: "Roofline") -> dict[str, Any]:
+    """Lay out operators against their roofs.
 
     Returns:
-        `critical_path`, `None` where nothing ran, and `what_if`, `None` without a device: there
-        a replay could only say that the host's time is the host's.
+        `roofline` (one entry per operator and shapes, longest first) and `roofs` (the device's
+        peaks with their source, what is not known of them, and how much the rows cover).
     """
-    nesting, launches = nest(timeline.host), join_launches(timeline)
-    path = critical_path(timeline, nesting, launches)
-    if path is not None and window is not None:
-        path = path.within(window.start_ns, window.end_ns)
-        timeline = within(timeline, launches, window)
-        nesting, launches = nest(timeline.host), join_launches(timeline)
-    replayed = what_if(timeline, nesting, launches) if len(timeline.device) else None
+    peaks = found.peaks
     return {
-        "critical_path": critical_path_payload(path) if path else None,
-        "what_if": what_if_payload(replayed) if replayed else None,
+        "roofline": [_roofline_row(row) for row in found.rows],
+        "roofs": {
+            "device": peaks.name if peaks else None,
+            "url": peaks.url if peaks else None,
+            "peak_flop_per_s": dict(peaks.flop_per_s) if peaks else {},
+            "peak_bytes_per_s": peaks.memory_bytes_per_s if peaks else None,
+            "reason": found.reason or None,
+            "total_ns": found.kernel_ns,
+            "kernel_frac": found.kernel_frac,
+            "flop_count": dict(found.flop_count),
+            "hfu": found.hfu,
+            "notes": list(found.notes),
+        },
     }
 
 
-def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[str, Any]:
+def _roofline_row(row: "RooflineRow") -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "category": row.category,
+        "dims": list(row.dims),
+        "dtype": row.dtype,
+        "count": row.count,
+        "kernel_count": row.kernel_count,
+        "total_ns": row.kernel_ns,
+        "flop_count": row.flop_count,
+        "num_bytes": row.num_bytes,
+        "flop_per_byte": row.intensity,
+        "flop_per_s": row.flop_per_s,
+        "bytes_per_s": row.bytes_per_s,
+        "peak_flop_per_s": row.peak_flop_per_s,
+        "peak_bytes_per_s": row.peak_bytes_per_s,
+        "ridge_flop_per_byte": row.ridge,
+        "bound": row.bound.value if row.bound else None,
+        "roof_frac": row.roof_frac,
+        "anomaly": row.anomaly,
+    }
+
+
+def critical_path_payload(path: "CriticalPath", *, top: int = TOP_PARTS) -> dict[str, Any]:
     """Lay out a critical path by part, longest first; `rest_ns` is the sum of those left out."""
     parts = path.parts()
     return {
@@ -49,7 +76,7 @@ def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[s
     }
 
 
-def what_if_payload(found: WhatIf) -> dict[str, Any]:
+def what_if_payload(found: "WhatIf") -> dict[str, Any]:
     """Lay out what shortening each part would save."""
     return {
         "span_ns": found.span_ns,
@@ -64,7 +91,7 @@ def what_if_payload(found: WhatIf) -> dict[str, Any]:
     }
 
 
-def diff_payload(diff: TraceDiff) -> dict[str, Any]:
+def diff_payload(diff: "TraceDiff") -> dict[str, Any]:
     """Lay out the difference of two traces; times and counts are per step where it says so."""
     tables = {
         field.name: [_diff_row(row) for row in getattr(diff, field.name)]
@@ -82,11 +109,11 @@ def diff_payload(diff: TraceDiff) -> dict[str, Any]:
     }
 
 
-def _diff_row(row: DiffRow) -> dict[str, Any]:
+def _diff_row(row: "DiffRow") -> dict[str, Any]:
     return {**vars(row), "delta_ns": row.delta_ns, "change": row.change.value}
 
 
-def tables_payload(path: str, tables: Tables) -> dict[str, Any]:
+def tables_payload(path: str, tables: "Tables") -> dict[str, Any]:
     """Lay out a file that holds statistics or counters but no timeline."""
     whole = sum(row.total_ns for row in tables.stats)
     return {

@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_gpuprof.analysis.batch_size import Card, Peak, accumulation_for, advise
+from lightning_gpuprof.analysis.batch_size import Card, Circumstances, advise
+from lightning_gpuprof.analysis.effective_batch import effective_batch
+from lightning_gpuprof.analysis.memory_line import Peak
 
 MIB = 2**20
 CARD = Card(total_bytes=10_000 * MIB, others_bytes=500 * MIB, resting_bytes=1_000 * MIB)
@@ -62,27 +66,88 @@ def test_a_suggestion_does_not_stretch_far_past_what_was_run():
     assert "4 times the largest" in advice.notes[0]
 
 
-def test_samples_of_varying_length_widen_the_suggestion():
-    advice = advise([peak(32), peak(32, per_sample=80)], CARD)
-    assert advice.low <= 32
-    assert "vary in length" in advice.notes[-1]
+def test_known_kinds_make_the_suggestion_careful_and_the_interval_wide():
+    known = replace(CARD, known_bytes=600 * MIB)
+    advice, plain = advise([peak(32)], known), advise([peak(32)], CARD)
+    # 600 MiB are constant for sure: the other 2000 of the peak may all grow with the batch.
+    assert advice.per_sample_bytes == 2_000 * MIB / 32
+    assert advice.low == int(4_900 / 62.5)
+    assert advice.low <= advice.suggested <= int(6_900 / 62.5)
+    assert advice.high == plain.high == 128
+
+
+def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
+    bent = [peak(16), peak(32, constant=1_400), peak(64)]
+    advice = advise(bent, CARD)
+    assert advice.constant_bytes == 1_400 * MIB
+    assert (advice.low, advice.high) == (82, 130)
 
 
 @pytest.mark.parametrize(
-    ("peaks", "card", "options", "reason"),
+    "peaks",
     [
-        ([peak(32)], CARD, {"alloc_retries": 2}, "ran out of memory"),
-        ([peak(16), peak(32, per_sample=10)], CARD, {}, "does not grow"),
+        [peak(32), peak(32, per_sample=80)],
+        [replace(peak(32, per_sample=80), batch_bytes=137, least_batch_bytes=100)],
+    ],
+)
+def test_samples_of_varying_length_widen_the_suggestion(peaks):
+    advice, alike = advise(peaks, CARD), advise([peak(32, per_sample=80)], CARD)
+    assert advice.low < alike.low
+    assert advice.suggested < alike.suggested
+    assert advice.high == alike.high
+    assert "vary in length" in advice.notes[0]
+
+
+def test_validation_that_holds_more_sets_the_size():
+    seen = Circumstances(validation_peak_bytes=(1_000 + 32 * 100) * MIB)
+    advice = advise([peak(32)], CARD, seen=seen)
+    assert advice.per_sample_bytes == 100 * MIB
+    assert advice.suggested <= 65
+    assert "validation sets the peak (4.10 GiB)" in advice.notes[0]
+    less = Circumstances(validation_peak_bytes=2_000 * MIB)
+    assert advise([peak(32)], CARD, seen=less) == advise([peak(32)], CARD)
+
+
+def test_what_others_hold_is_said_and_the_most_of_it_counts():
+    card = replace(CARD, others_bytes=3_000 * MIB, least_others_bytes=500 * MIB)
+    advice = advise([peak(32)], card)
+    assert (advice.low, advice.high) == (40, 128)
+    assert advice.suggested <= 80
+    assert "others hold up to 2.93 GiB" in advice.notes[0]
+
+
+def test_windows_left_out_for_compilation_are_said():
+    notes = advise([peak(32)], CARD, seen=Circumstances(compiled_windows=2)).notes
+    assert notes[0] == "2 windows with compilation in them were left out"
+
+
+def test_a_fragmented_pool_is_said():
+    assert "reserves 1.4 times" in advise([peak(32, reserved=1.4)], CARD).notes[0]
+
+
+def test_growth_faster_than_a_line_is_said():
+    known = replace(CARD, known_bytes=1_000 * MIB)
+    advice = advise([peak(16, constant=300), peak(32, constant=300)], known)
+    assert "faster than in a straight line" in advice.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("peaks", "card", "seen", "reason"),
+    [
+        ([peak(32)], CARD, Circumstances(alloc_retries=2), "ran out of memory"),
+        ([peak(32)], CARD, Circumstances(cuda_graphs=True), "CUDA graphs keep memory"),
+        ([peak(32, reserved=2.5)], CARD, None, "reserves 2.5 times what is allocated"),
+        ([peak(16), peak(32, per_sample=10)], CARD, None, "does not grow"),
         (
             [peak(8, constant=9_000)],
             Card(10_000 * MIB, 500 * MIB, 9_000 * MIB),
-            {},
+            None,
             "the model alone fills the band",
         ),
     ],
 )
-def test_a_suggestion_is_withheld_with_its_reason(peaks, card, options, reason):
-    advice = advise(peaks, card, **options)
+def test_a_suggestion_is_withheld_with_its_reason(peaks, card, seen, reason):
+    advice = advise(peaks, card, seen=seen)
     assert advice.suggested is None
     assert advice.low is None
     assert reason in advice.reason
@@ -93,5 +158,14 @@ def test_nothing_measured_gives_no_advice():
 
 
 def test_the_effective_batch_is_kept_by_accumulating_less():
-    assert accumulation_for(8, 4, 32) == 1
-    assert accumulation_for(8, 16, 32) == 4
+    assert effective_batch(8, 32, accumulate=4).accumulate == 1
+    kept = effective_batch(8, 32, accumulate=16, world_size=2)
+    assert (kept.accumulate, kept.before, kept.after) == (4, 256, 256)
+    assert kept.note == "the effective batch stays 256: leave the learning rate"
+
+
+def test_a_larger_effective_batch_asks_for_another_learning_rate():
+    grown = effective_batch(8, 32)
+    assert (grown.accumulate, grown.before, grown.after) == (1, 8, 32)
+    assert "from 8 to 32: try the learning rate times 4 with SGD" in grown.note
+    assert "times 2 with Adam" in grown.note

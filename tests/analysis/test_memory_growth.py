@@ -2,12 +2,19 @@ import random
 
 import pytest
 
-from lightning_gpuprof.analysis.memory_growth import memory_growth, theil_sen
+from lightning_gpuprof.analysis import memory_growth as module
+from lightning_gpuprof.analysis.memory_growth import theil_sen
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, Note, RunStart
 
 MIB = 2**20
 GIB = 2**30
+
+
+def memory_growth(of):
+    return module.memory_growth(of)[0]
+
+
 START = RunStart(schema_version=SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
 
 
@@ -59,6 +66,28 @@ def test_state_made_in_the_first_window_is_no_growth():
 
 def test_a_single_jump_is_no_growth():
     assert memory_growth(session([2 * GIB] * 10 + [3 * GIB] * 10)) is None
+
+
+def test_a_cache_that_fills_and_stops_is_no_growth():
+    fills = [2 * GIB + 50 * MIB * min(window, 15) for window in range(30)]
+    assert memory_growth(session(fills)) is None
+
+
+def test_without_a_gpu_the_process_is_watched():
+    notes = tuple(
+        Note(step=50 * window, name="rss_bytes", value=GIB + 10 * MIB * window)
+        for window in range(20)
+    )
+    growth, watched = module.memory_growth(Session(start=START, records=notes, columns={}))
+    assert watched
+    assert not growth.of_device
+    assert growth.steps_left is None
+    assert growth.bytes_per_step == 10 * MIB / 50
+
+
+def test_it_is_said_whether_memory_was_read_often_enough():
+    assert module.memory_growth(session([GIB] * 9)) == (None, True)
+    assert module.memory_growth(session([GIB] * 8)) == (None, False)
 
 
 def test_falling_memory_is_no_growth():

@@ -92,7 +92,8 @@ def tensorboard(chromium, logs):
 def empty_tensorboard(chromium, tmp_path_factory):
     """TensorBoard on an empty folder, below a path prefix."""
     folder = tmp_path_factory.mktemp("empty")
-    with serve_tensorboard("--logdir", str(folder), prefix="/deep/down") as url:
+    args = ("--logdir", str(folder), "--load_fast", "true")
+    with serve_tensorboard(*args, prefix="/deep/down") as url:
         yield url
 
 

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +20,9 @@ def planted():
 @pytest.fixture
 def clock(planted):
     return planted.FakeClock()
+
+
+@pytest.fixture(scope="session")
+def repeated():
+    """Batches that this Lightning trains again after a resume from `on_train_batch_end`."""
+    return 0 if hasattr(_TrainingEpochLoop, "restarted_on_train_batch_end") else 1

@@ -1,4 +1,5 @@
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,7 +7,9 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger
 
-from lightning_gpuprof.callbacks.batch_size_advisor import NOT_MEASURED, BatchSizeAdvisor
+from lightning_gpuprof.analysis.rank_advice import rank_advice
+from lightning_gpuprof.callbacks.advice_text import NOT_MEASURED
+from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.memory import MemoryReading
 from lightning_gpuprof.records.reader import read_run
@@ -17,26 +20,51 @@ TOTAL = 10_000 * MIB
 
 
 class FakeCard:
-    """A card on which each sample takes 50 MiB and the model 1000."""
+    """A card on which each sample takes 50 MiB and the model 1000; a peak is read once.
 
-    def __init__(self, samples):
+    `others` are MiB outside torch, `graphs` whether CUDA graphs hold memory; `phases` are the
+    peaks, in MiB, of the parts of a step that is looked at.
+    """
+
+    def __init__(self, samples, *, others=500, graphs=False, resting=1_000, phases=()):
         self.samples = samples
+        self.others = others
+        self.graphs = graphs
+        self.resting = resting
+        self.phases = list(phases)
         self.reads = 0
 
     def read(self):
         self.reads += 1
         peak = (1_000 + 50 * self.samples) * MIB
         return MemoryReading(
-            allocated_bytes=1_000 * MIB,
+            allocated_bytes=self.resting * MIB,
             reserved_bytes=peak,
             active_bytes=1_000 * MIB,
             peak_allocated_bytes=peak,
             peak_reserved_bytes=peak,
-            free_bytes=TOTAL - peak - 500 * MIB,
+            free_bytes=TOTAL - peak - self.others * MIB,
             total_bytes=TOTAL,
             alloc_retries=0,
             ooms=0,
         )
+
+    def peaks(self):
+        peak = self.phases.pop(0) * MIB if self.phases else 0
+        return peak, peak
+
+    def graph_pools(self):
+        return self.graphs
+
+
+class Compiles:
+    """Says of each window whether something was compiled in it."""
+
+    def __init__(self, *said):
+        self.said = list(said)
+
+    def compiled_since(self):
+        return self.said.pop(0) if self.said else False
 
 
 def fit(tmp_path, callback, *, batch_size=8, **options):
@@ -67,7 +95,10 @@ def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
     assert said() == [NOT_MEASURED]
     assert session.all(Memory) == []
     assert session.all(Advice) == []
-    assert [note.name for note in session.all(Note)] == ["vram-not-measured"]
+    notes = session.all(Note)
+    assert [note.name for note in notes] == ["vram-not-measured", *["rss_bytes"] * 3]
+    assert [note.step for note in notes[1:]] == [3, 7, 11]
+    assert all(note.value > 0 for note in notes[1:])
 
 
 def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, said):
@@ -82,6 +113,10 @@ def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, sa
     assert (advice.batch_size, advice.suggested_batch_size) == (8, 32)
     assert (advice.low, advice.high) == (32, 32)
     assert advice.details["accumulate_grad_batches"] == 1
+    assert advice.details["effective_batch_size"] == 32
+    assert (
+        advice.details["learning_rate"] == "the effective batch stays 32: leave the learning rate"
+    )
     assert "4 times the largest batch" in advice.reason
     lines = said()
     assert lines[0].startswith("[PROFILE] VRAM: allocated: 1000 MiB | reserved: 1.37 GiB | peak:")
@@ -95,6 +130,106 @@ def test_validation_closes_the_window_and_begins_new_peaks(tmp_path):
     session = fit(tmp_path, advisor, val_check_interval=6, limit_val_batches=1)
     assert [r.step for r in session.all(Memory)] == [5, 11]
     assert card.reads == 1 + 2 + 2  # before training, per window, after each validation
+
+
+def test_the_peak_of_each_phase_is_read_in_one_step_of_a_window(tmp_path):
+    # Before backward, after it, before the optimizer's step, at the end; and the next window's.
+    card = FakeCard(8, phases=[1_350, 1_500, 1_100, 1_200, 1, 2, 3, 4])
+    advisor = BatchSizeAdvisor(window=6, warmup=0, probe=lambda device: card, console=False)
+    first, second = fit(tmp_path, advisor).all(Memory)
+    assert first.phase_peak_bytes == {
+        "forward": 1_350 * MIB,
+        "backward": 1_500 * MIB,
+        "optimizer_step": 1_200 * MIB,
+    }
+    # Reading begins new peaks: the window's own is the highest of all.
+    assert first.peak_allocated_bytes == 1_500 * MIB
+    assert second.peak_allocated_bytes == 1_400 * MIB
+    assert advisor.on_after_backward is None
+
+
+def test_memory_at_the_peak_is_split_by_kind(tmp_path):
+    advisor = BatchSizeAdvisor(window=6, warmup=0, probe=lambda device: FakeCard(8), console=False)
+    kinds = fit(tmp_path, advisor).all(Memory)[0].kind_bytes
+    parameters = (32 * 2 + 2) * 4
+    assert kinds == {
+        "parameters": parameters,
+        "gradients": parameters,
+        "optimizer_state": 0,
+        "activations": 400 * MIB,
+        "other": 1_000 * MIB - 2 * parameters,
+    }
+    assert sum(kinds.values()) == 1_400 * MIB
+
+
+def test_what_a_compilation_took_is_left_out(tmp_path):
+    advisor = BatchSizeAdvisor(
+        window=4,
+        warmup=0,
+        probe=lambda device: FakeCard(8),
+        compiles=lambda: Compiles(True, False),
+        console=False,
+    )
+    session = fit(tmp_path, advisor)
+    assert len(session.all(Memory)) == 3
+    [advice] = session.all(Advice)
+    assert "1 windows with compilation in them" in advice.reason
+
+
+def test_a_run_that_always_compiles_gets_no_suggestion(tmp_path):
+    advisor = BatchSizeAdvisor(
+        window=4,
+        warmup=0,
+        probe=lambda device: FakeCard(8),
+        compiles=AlwaysCompiles,
+        console=False,
+    )
+    [advice] = fit(tmp_path, advisor).all(Advice)
+    assert advice.suggested_batch_size is None
+    assert advice.reason.startswith("something was compiled in every window")
+
+
+class AlwaysCompiles:
+    def compiled_since(self):
+        return True
+
+
+def test_cuda_graphs_withhold_the_suggestion(tmp_path, said):
+    advisor = BatchSizeAdvisor(window=4, warmup=0, probe=lambda device: FakeCard(8, graphs=True))
+    [advice] = fit(tmp_path, advisor).all(Advice)
+    assert advice.suggested_batch_size is None
+    assert "CUDA graphs" in advice.reason
+    assert any("8 now, no suggestion: CUDA graphs" in line for line in said())
+
+
+def test_validation_that_holds_more_is_told(tmp_path):
+    class Card(FakeCard):
+        def read(self):
+            reading = super().read()
+            # The third reading is the one after the first validation.
+            peak = 3_000 * MIB if self.reads == 3 else reading.peak_allocated_bytes
+            return replace(reading, peak_allocated_bytes=peak)
+
+    card = Card(8)
+    advisor = BatchSizeAdvisor(window=50, warmup=0, probe=lambda device: card, console=False)
+    session = fit(tmp_path, advisor, val_check_interval=6, limit_val_batches=1)
+    first, second = session.all(Advice)
+    assert "validation sets the peak (2.93 GiB)" in second.reason
+    assert second.suggested_batch_size < first.suggested_batch_size
+
+
+def test_of_two_ranks_the_one_with_less_headroom_decides(tmp_path):
+    def advice(rank, others):
+        card = FakeCard(32, others=others)
+        advisor = BatchSizeAdvisor(window=6, warmup=0, probe=lambda device: card, console=False)
+        return fit(tmp_path / str(rank), advisor, batch_size=32, limit_train_batches=4)
+
+    ranks = {0: advice(0, 500), 1: advice(1, 3_000)}
+    alone = [session.all(Advice)[-1].suggested_batch_size for session in ranks.values()]
+    assert alone[1] < alone[0]
+    chosen = rank_advice(ranks)
+    assert chosen.suggested_batch_size == alone[1]
+    assert chosen.details["rank"] == 1
 
 
 def test_the_user_can_tell_the_batch_size(tmp_path):

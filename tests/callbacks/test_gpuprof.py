@@ -14,7 +14,7 @@ from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.records.schema import DeviceSample, Memory, Note, ProfilerCycle
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ def test_a_config_and_settings_are_the_same():
         ({"config": GpuProfConfig(), "window": 5}, "Pass either"),
         ({"active": 0}, "would never record"),
         ({"window": 0}, "would never write"),
+        ({"vram_low": 0.9}, "no band of a GPU"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(arguments, said):
@@ -195,6 +196,36 @@ def test_parts_keep_their_state_across_a_resume(fit, tmp_path):
 
     assert again.state.finished
     assert read_run(again.log_dir)[0].sessions[0].steps == 12
+
+
+def test_autograd_is_looked_at_and_on_a_cpu_the_device_is_left_alone(fit):
+    class Retains(BoringModel):
+        def backward(self, loss, *args, **kwargs):
+            loss.backward(retain_graph=True)
+
+    callback = GpuProfCallback(trace=False, report=False, memory_snapshot=True)
+    trainer = fit(callback, model=Retains(), detect_anomaly=True)
+
+    session = read_run(trainer.log_dir)[0].sessions[0]
+    notes = {note.name: note.value for note in session.all(Note)}
+    assert notes["retained_graph"] is notes["anomaly_mode"] is True
+    assert {"vram-not-measured", "memory-snapshot-not-measured"} <= set(notes)
+    assert session.all(Memory) == session.all(DeviceSample) == []
+
+
+def test_hooks_around_backward_are_called_for_the_batches_looked_at_alone(fit):
+    callback = GpuProfCallback(trace=False, report=False)
+    called = []
+
+    class Model(BoringModel):
+        def training_step(self, batch, batch_idx):
+            called.append(callable(callback.on_before_backward))
+            return super().training_step(batch, batch_idx)
+
+    fit(callback, model=Model())
+
+    assert called == [True, *[False] * 11]
+    assert callback.on_after_backward is None
 
 
 def test_public_names_exist():

@@ -12,7 +12,8 @@ from lightning.pytorch.profilers import PyTorchProfiler
 from torch.utils.data import DataLoader, IterableDataset
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule, refuse_device
+from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+from lightning_gpuprof.callbacks.schedule_checks import refuse_device
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run

@@ -247,6 +247,12 @@ class TestRetainedGraph:
         ]
         assert judge("retained-graph", WORK, trace={"operators": operators}) is None
 
+    def test_a_graph_kept_for_a_gradient_penalty_is_no_news(self, judge):
+        note = Note(step=50, name="retained_graph", value=True)
+        operators = [op("TanhBackward0Backward0", 4, MS)]
+        trace = {"operators": operators}
+        assert judge("retained-graph", WORK, trace=trace, records=[note]) is None
+
     def test_a_backward_that_gets_slower(self, judge):
         backward = [MS + step * 100 * US for step in range(80)]
         finding = judge("retained-graph", {"backward": backward}, steps=80)

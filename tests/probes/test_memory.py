@@ -7,12 +7,16 @@ class FakeCuda:
     def __init__(self, stats):
         self.stats = stats
         self.resets = 0
+        self.segments = [{"segment_pool_id": (0, 0)}, {}]
 
     def memory_stats(self, device):
         return self.stats
 
     def mem_get_info(self, device):
         return 300, 1000
+
+    def memory_snapshot(self):
+        return self.segments
 
     def reset_peak_memory_stats(self, device):
         self.resets += 1
@@ -46,3 +50,17 @@ def test_a_device_that_was_not_used_yet_gives_no_reading():
 def test_devices_without_counters_are_not_measured():
     assert memory_probe(torch.device("cpu")) is None
     assert memory_probe(torch.device("mps")) is None
+
+
+def test_a_peak_alone_is_read_and_begun_anew():
+    cuda = FakeCuda(STATS)
+    assert CudaMemory(torch.device("cuda", 0), cuda=cuda).peaks() == (2, 4)
+    assert cuda.resets == 1
+
+
+def test_memory_of_cuda_graphs_is_told_by_its_pools():
+    cuda = FakeCuda(STATS)
+    memory = CudaMemory(torch.device("cuda", 0), cuda=cuda)
+    assert not memory.graph_pools()
+    cuda.segments.append({"segment_pool_id": (0, 3)})
+    assert memory.graph_pools()

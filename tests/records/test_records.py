@@ -1,3 +1,6 @@
+import errno
+from io import FileIO
+
 import msgspec
 import numpy as np
 import pytest
@@ -148,6 +151,41 @@ def test_a_failed_flush_keeps_the_lines_for_the_next(tmp_path):
         writer.flush()
     blocked.unlink()
     writer.flush()
+    assert len(read_run(str(tmp_path))[0].sessions) == 1
+
+
+def test_what_a_full_disk_took_of_a_flush_is_taken_back(tmp_path, monkeypatch):
+    class FullDisk(FileIO):
+        def write(self, text):
+            super().write(bytes(text[:10]))
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    writer = RecordWriter(tmp_path, rank=0)
+    writer.write(start())
+    writer.flush()
+    before = writer.path.read_bytes()
+    writer.close()
+    writer.write(start(session=1))
+    monkeypatch.setattr("lightning_gpuprof.records.writer.FileIO", FullDisk)
+    with pytest.raises(OSError, match="No space"):
+        writer.flush()
+    monkeypatch.undo()
+    assert writer.path.read_bytes() == before
+
+    writer.flush()
+
+    sessions = read_run(str(tmp_path))[0].sessions
+    assert [session.start.session for session in sessions] == [0, 1]
+
+
+def test_a_deleted_record_file_is_made_anew(tmp_path):
+    writer = RecordWriter(tmp_path, rank=0)
+    writer.write(start())
+    writer.flush()
+    writer.path.unlink()
+    writer.write(start(session=1))
+    writer.flush()
+
     assert len(read_run(str(tmp_path))[0].sessions) == 1
 
 

@@ -4,6 +4,7 @@ import pytest
 from lightning_gpuprof.analysis.critical_path import critical_path
 from lightning_gpuprof.analysis.launch_join import join_launches
 from lightning_gpuprof.analysis.nesting import nest
+from lightning_gpuprof.analysis.roofline import roofline
 from lightning_gpuprof.analysis.trace import analyze_timeline
 from lightning_gpuprof.analysis.trace_diff import compare_traces
 from lightning_gpuprof.analysis.what_if import what_if
@@ -13,6 +14,7 @@ from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.work_payload import (
     critical_path_payload,
     diff_payload,
+    roofline_payload,
     tables_payload,
     what_if_payload,
 )
@@ -29,6 +31,7 @@ def parts(tmp_path_factory):
 def test_every_document_is_plain_json(parts):
     analysis = analyze_timeline(parts[0])
     documents = [
+        roofline_payload(roofline(*parts)),
         critical_path_payload(critical_path(*parts)),
         what_if_payload(what_if(*parts)),
         diff_payload(compare_traces(analysis, analysis)),
@@ -38,6 +41,16 @@ def test_every_document_is_plain_json(parts):
     for document in documents:
         plain = msgspec.json.decode(msgspec.json.encode(document))
         assert plain == msgspec.to_builtins(document)
+
+
+def test_roofline_rows_have_bound_and_total_under_the_names_that_rules_read(parts):
+    payload = roofline_payload(roofline(*parts))
+
+    assert payload["roofs"]["device"] == "NVIDIA A100 SXM 80GB"
+    assert payload["roofs"]["url"].startswith("https://")
+    row = payload["roofline"][0]
+    assert row["bound"] in ("compute", "memory")
+    assert sum(r["total_ns"] for r in payload["roofline"]) == payload["roofs"]["total_ns"]
 
 
 def test_what_the_table_of_the_critical_path_leaves_out_is_summed_up(parts):

@@ -103,7 +103,7 @@ function figures(title, note, rows) {
       "div.scroll",
       { tabindex: 0, role: "region", "aria-label": title },
       h(
-        "table",
+        "table.figures",
         null,
         h("thead", null, h("tr", null, ["", "Base", "This", "Difference", ""].map((text, i) => h(i && i < 4 ? "th.number" : "th", { scope: "col" }, text)))),
         h(
@@ -111,7 +111,7 @@ function figures(title, note, rows) {
           null,
           rows.map((row) => {
             const show = format(row);
-            const share = row.base && row.diff !== null ? ` (${row.diff > 0 ? "+" : ""}${percent(row.diff / row.base)})` : "";
+            const share = row.base && row.diff !== null ? ` (${relative(row.diff / row.base)})` : "";
             const width = `${((Math.abs(row.diff ?? 0) / largest) * 100).toFixed(1)}%`;
             return h(
               "tr",
@@ -129,6 +129,11 @@ function figures(title, note, rows) {
   );
 }
 
+/** @param {number} change As a share of the base. */
+function relative(change) {
+  return change > 10 ? `×${number(Number((change + 1).toPrecision(2)))}` : `${change > 0 ? "+" : ""}${percent(change)}`;
+}
+
 /** @param {any} row @returns {(value: number) => string} */
 function format(row) {
   if (row.name.endsWith("_per_s")) return (value) => `${number(Number(value.toPrecision(4)))}/s`;
@@ -140,7 +145,7 @@ function format(row) {
 function label(name) {
   /** @type {Record<string, string>} */
   const known = { mean_ns: "mean step", p50_ns: "median step", p95_ns: "95th percentile", p99_ns: "99th percentile", max_ns: "slowest", samples_per_s: "samples" };
-  return known[name] ?? name.replace(/_bytes$/, "").replaceAll("_", " ");
+  return known[name] ?? (name.endsWith("_bytes") ? name.replace(/_bytes$/, "").replaceAll("_", " ") : name);
 }
 
 /** @param {any} found */

@@ -26,7 +26,7 @@ export const roofline = {
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
     const why = absent(payload) ?? nothing(payload);
     if (why) return h("div", null, picker, h("p.empty", { role: "note" }, why));
-    const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.flop_per_byte);
+    const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.intensity);
     return h(
       "div",
       null,
@@ -46,13 +46,15 @@ export const roofline = {
 function nothing(payload) {
   if (payload.rows.length) return null;
   if (!payload.device) return "This trace holds no device events: a roofline needs kernels.";
-  return payload.roofs?.reason ?? "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels.";
+  return payload.roofs?.reason || "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels.";
 }
 
-/** @param {any} roofs */
+/** @param {any} roofs The summary of the analysis. */
 function source(roofs) {
-  if (!roofs?.device) return roofs?.reason ?? "The device's peaks are not known: points without roofs.";
-  return `Peaks of ${roofs.device} from its data sheet${roofs.reason ? `; ${roofs.reason}` : ""}. ${percent(roofs.kernel_frac)} of kernel time is placed.`;
+  const placed = roofs?.kernel_frac ? `${percent(roofs.kernel_frac)} of kernel time is placed. ` : "";
+  if (!roofs?.peaks) return `${placed}${roofs?.reason || "The device's peaks are not known: points without roofs."}`;
+  const used = roofs.hfu ? `Its matrix operators' FLOPs would take ${percent(roofs.hfu)} of the time at peak. ` : "";
+  return `${placed}${used}Peaks of ${roofs.peaks.name} from its data sheet${roofs.reason ? `; ${roofs.reason}` : ""}.`;
 }
 
 /**
@@ -60,20 +62,20 @@ function source(roofs) {
  * @param {any[]} rows
  */
 function plot(payload, rows) {
-  const longest = Math.max(...rows.map((row) => row.total_ns));
-  const x = rows.map((row) => row.flop_per_byte);
+  const longest = Math.max(...rows.map((row) => row.kernel_ns));
+  const x = rows.map((row) => row.intensity);
   const [left, right] = [Math.min(...x, 0.1) / 2, Math.max(...x, 100) * 2];
   const data = Object.entries(BOUNDS).map(([bound, [label, color]]) => {
     const mine = rows.filter((row) => (row.bound ?? "unknown") === bound);
     return {
       name: label,
-      x: mine.map((row) => row.flop_per_byte),
+      x: mine.map((row) => row.intensity),
       y: mine.map((row) => row.flop_per_s),
       text: mine.map((row) => shorten(`${row.name} ${JSON.stringify(row.dims)}`.replaceAll("<", "‹"), 90)),
       mode: "markers",
       type: "scatter",
       hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
-      marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)), line: { width: 0 } },
+      marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.kernel_ns / longest)), line: { width: 0 } },
     };
   });
   return {
@@ -87,27 +89,28 @@ function plot(payload, rows) {
 }
 
 /**
- * A roof per arithmetic type that occurs.
+ * A roof per peak that some operator is held against: matrix units have their own.
  * @param {any[]} rows
  * @param {number} left
  * @param {number} right
  */
 function roofs(rows, left, right) {
-  /** @type {Map<string, any>} */
-  const byType = new Map();
-  for (const row of rows) if (row.peak_flop_per_s && row.peak_bytes_per_s) byType.set(row.dtype, row);
-  return [...byType].map(([dtype, row]) => {
-    const ridge = row.peak_flop_per_s / row.peak_bytes_per_s;
-    return {
-      name: `${dtype} roof`,
-      x: [left, ridge, right],
-      y: [left * row.peak_bytes_per_s, row.peak_flop_per_s, row.peak_flop_per_s],
-      mode: "lines",
-      type: "scatter",
-      line: { color: "#8a93a1", width: 1.5 },
-      hoverinfo: "name",
-    };
-  });
+  /** @type {Map<number, {row: any, types: Set<string>}>} */
+  const byPeak = new Map();
+  for (const row of rows) {
+    if (!row.peak_flop_per_s || !row.peak_bytes_per_s) continue;
+    const known = byPeak.get(row.peak_flop_per_s) ?? { row, types: new Set() };
+    byPeak.set(row.peak_flop_per_s, { row, types: known.types.add(row.dtype) });
+  }
+  return [...byPeak].map(([peak, { row, types }]) => ({
+    name: `${number(Number((peak / 1e12).toPrecision(3)))} TFLOP/s (${[...types].join(", ")})`,
+    x: [left, peak / row.peak_bytes_per_s, right],
+    y: [left * row.peak_bytes_per_s, peak, peak],
+    mode: "lines",
+    type: "scatter",
+    line: { color: "#8a93a1", width: 1.5 },
+    hoverinfo: "name",
+  }));
 }
 
 /**
@@ -122,8 +125,8 @@ function numbers(context, rows) {
       { key: "dims", label: "Shapes", text: true, format: (dims) => shorten(JSON.stringify(dims), 60) },
       { key: "dtype", label: "Type", text: true, plain: true },
       { key: "count", label: "Calls", format: count },
-      { key: "total_ns", label: "Kernel time", format: duration, bar: true },
-      { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
+      { key: "kernel_ns", label: "Kernel time", format: duration, bar: true },
+      { key: "intensity", label: "FLOP/byte", format: (value) => number(value) },
       { key: "flop_per_s", label: "TFLOP/s", format: (value) => number(value / 1e12) },
       { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
       { key: "bound", label: "Bound by", text: true, plain: true, format: (bound, row) => (row.anomaly ? "see note" : (bound ?? "–")) },
@@ -131,7 +134,7 @@ function numbers(context, rows) {
     ]),
     rows,
     state: context.local("rows"),
-    sort: "total_ns",
+    sort: "kernel_ns",
     searchable: true,
   });
 }

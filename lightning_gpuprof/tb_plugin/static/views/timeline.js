@@ -76,7 +76,7 @@ class TimelineView {
         `${count(payload.events)} events over ${duration(payload.span_ns[1] - payload.span_ns[0])}, by the trace's clock. Drag to move, Ctrl and wheel to zoom, double-click an event to fill the view.`,
         this.tools(),
         widget.node,
-        legend(payload.kinds, this.summary),
+        legend(payload.used),
         this.found,
         this.details,
         this.perfetto,
@@ -251,16 +251,9 @@ function results(answer, text, pick) {
   ].filter((node) => node instanceof Node);
 }
 
-/**
- * The colours of what is in this trace.
- * @param {string[]} kinds
- * @param {any} summary
- */
-function legend(kinds, summary) {
-  const causes = new Set((summary.idle ?? []).map((/** @type {any} */ one) => `idle_${one.cause}`));
-  const categories = new Set((summary.categories ?? []).map((/** @type {any} */ one) => `kernel_${one.category}`));
-  const always = ["operator", "runtime", "sync"];
-  const shown = kinds.filter((kind) => causes.has(kind) || categories.has(kind) || always.includes(kind));
+/** @param {string[]} used The kinds of events in this trace. */
+function legend(used) {
+  const shown = used.filter((kind) => kind !== "annotation");
   return h(
     "ul.legend",
     { "aria-label": "Colours" },

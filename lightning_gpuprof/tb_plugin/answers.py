@@ -1,0 +1,90 @@
+"""What the routes of a run answer; imported at the first request, with all that views need."""
+
+from werkzeug import Request, Response
+
+from lightning_gpuprof.records.files import LOCAL
+from lightning_gpuprof.records.schema import SCHEMA_VERSION
+from lightning_gpuprof.tb_plugin.gfile import file_system_for
+from lightning_gpuprof.tb_plugin.perfetto_files import perfetto_folder
+from lightning_gpuprof.tb_plugin.preparer import Preparer
+from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json, stream
+from lightning_gpuprof.tb_plugin.run_cache import RunCache
+from lightning_gpuprof.tb_plugin.run_index import RunIndex
+from lightning_gpuprof.views.compare import compare_runs
+from lightning_gpuprof.views.loaded_run import LoadedRun
+from lightning_gpuprof.views.query import Query, QueryError
+from lightning_gpuprof.views.runs import runs_view
+from lightning_gpuprof.views.tab import find_view
+
+
+class Answers:
+    """Finds the run that a request names and asks a view about it.
+
+    Args:
+        index: Knows the runs.
+    """
+
+    def __init__(self, index: RunIndex) -> None:
+        self._index = index
+        self._runs = RunCache()
+        self._preparer = Preparer()
+
+    def list_runs(self, request: Request) -> Response:
+        """Answer `/runs`."""
+        runs = self._index.runs()
+        listed = {
+            "runs": [
+                line
+                for name, path in runs.items()
+                for line in runs_view({name: path}, file_system_for(path))
+            ],
+            "roots": [path for _, path in self._index.roots],
+            "schema_version": SCHEMA_VERSION,
+            "perfetto": perfetto_folder() is not None,
+        }
+        return reply_json(request, listed)
+
+    def view(self, name: str, request: Request) -> Response:
+        """Answer the route of a view."""
+        run = self._run(request)
+        payload = find_view(name)(run, Query(request.args))
+        if isinstance(payload, bytes):
+            return reply(request, payload, "application/octet-stream")
+        if payload.get("state") == "not-prepared" and run.fs is LOCAL:
+            payload |= self._preparer.state(run.trace_path(payload["trace"]))
+        return reply_json(request, payload)
+
+    def compare(self, request: Request) -> Response:
+        """Answer `/compare`."""
+        new, base = self._run(request), self._run(request, "base")
+        return reply_json(request, compare_runs(base.path, new.path).payload())
+
+    def trace(self, request: Request) -> Response:
+        """Answer `/trace`."""
+        run = self._run(request)
+        name = request.args.get("file", "")
+        try:
+            path = run.trace_path(name)
+        except QueryError as error:
+            raise NotFoundError(str(error)) from error
+        quoted = name.replace("\\", "_").replace('"', "_")
+        headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
+        # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
+        if run.fs is LOCAL:
+            return stream(request, path, "application/gzip", headers)
+        content = run.fs.read_bytes(path)
+        return reply(request, content, "application/gzip", headers=headers)
+
+    def _run(self, request: Request, parameter: str = "run") -> LoadedRun:
+        name = request.args.get(parameter)
+        if not name:
+            raise QueryError(
+                f"The request names no {parameter}: add {parameter}=NAME, one of those of /runs."
+            )
+        path = self._index.runs().get(name)
+        if path is None:
+            raise NotFoundError(
+                f"There is no run {name[:80]!r} with records of lightning_gpuprof under "
+                "TensorBoard's log dir."
+            )
+        return self._runs.get(name, path, file_system_for(path))

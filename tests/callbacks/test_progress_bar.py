@@ -1,0 +1,139 @@
+"""The progress bars show what Lightning's show, and make no host sync."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+from lightning_gpuprof.callbacks import bar_values
+from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar, DeferredRichProgressBar
+from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+from lightning_gpuprof.errors import ConfigError
+
+BARS = [(TQDMProgressBar, DeferredProgressBar), (RichProgressBar, DeferredRichProgressBar)]
+
+
+class Logging(BoringModel):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)["loss"]
+        self.losses = [*getattr(self, "losses", []), loss.item()]
+        self.log("kl", loss.detach() / 2, prog_bar=True)
+        self.log("both", loss.detach(), prog_bar=True, on_step=True, on_epoch=True)
+        self.log("plain", 0.5, prog_bar=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.layer(batch).sum(), prog_bar=True)
+
+
+def watching(bar_class):
+    """Return a bar that keeps what it shows at each refresh."""
+
+    class Watched(bar_class):
+        def get_metrics(self, trainer, pl_module):
+            shown = super().get_metrics(trainer, pl_module)
+            kind = "seen" if trainer.training else "seen_in_validation"
+            self.__dict__.setdefault(kind, []).append(dict(shown))
+            return shown
+
+    return Watched
+
+
+def fit(bar, *callbacks, model=None, **options):
+    torch.manual_seed(0)
+    model = model or Logging()
+    trainer = Trainer(
+        **{
+            "max_epochs": 2,
+            "limit_train_batches": 6,
+            "limit_val_batches": 2,
+            "accelerator": "cpu",
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_model_summary": False,
+            "callbacks": [bar, *callbacks],
+        }
+        | options
+    )
+    trainer.fit(model)
+    return model
+
+
+@pytest.mark.parametrize(("theirs", "ours"), BARS)
+def test_it_shows_what_lightnings_own_shows_and_the_loss(theirs, ours):
+    their_bar, our_bar = watching(theirs)(), watching(ours)()
+    fit(their_bar)
+    model = fit(our_bar)
+    for kind in ("seen", "seen_in_validation"):
+        without_loss = [
+            {name: value for name, value in shown.items() if name != "loss"}
+            for shown in vars(our_bar)[kind]
+        ]
+        assert without_loss == vars(their_bar)[kind]
+    in_steps = [shown["loss"] for shown in our_bar.seen[:6]]
+    assert in_steps == model.losses[:6]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), BARS)
+def test_it_makes_no_host_sync_where_lightnings_own_does(theirs, ours):
+    class Quiet(BoringModel):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)["loss"]
+            self.log("kl", loss.detach(), prog_bar=True)
+            return loss
+
+    found = {}
+    for bar_class in (theirs, ours):
+        detector = SyncDetector(
+            start=1, steps=3, on_sites=lambda sites, _, key=bar_class: found.update({key: sites})
+        )
+        fit(bar_class(), detector, model=Quiet())
+    assert [site.owner for site in found[theirs]] == ["lightning"]
+    assert found[ours] == []
+
+
+def test_the_loss_is_training_steps_own_while_gradients_accumulate():
+    bar = watching(DeferredProgressBar)()
+    model = fit(bar, accumulate_grad_batches=2, max_epochs=1)
+    assert [shown["loss"] for shown in bar.seen[:6]] == pytest.approx(model.losses)
+
+
+def test_a_value_that_has_not_arrived_is_shown_at_a_later_refresh(monkeypatch):
+    class Late:
+        def __init__(self, values):
+            self.values, self.asked = values, 0
+
+        def ready(self):
+            self.asked += 1
+            return self.asked > 2
+
+        def result(self):
+            return {name: float(value) for name, value in self.values.items()}
+
+    monkeypatch.setattr(bar_values, "start_copy", Late)
+    bar = watching(DeferredProgressBar)()
+    model = fit(bar, max_epochs=1)
+    shown = [seen.get("loss") for seen in bar.seen[:6]]
+    a, c, e = model.losses[0], model.losses[2], model.losses[4]
+    assert shown[:2] == [None, None]
+    assert shown[2:] == [a, a, c, c]
+    assert e not in shown
+
+
+def test_lightnings_own_logging_is_put_back():
+    bar = DeferredProgressBar()
+
+    class Broken(BoringModel):
+        def training_step(self, batch, batch_idx):
+            raise RuntimeError("broken")
+
+    model = Broken()
+    with pytest.raises(RuntimeError, match="broken"):
+        fit(bar, model=model)
+    assert "log" not in vars(model.trainer.fit_loop.epoch_loop._results)
+
+
+def test_one_text_as_metrics_is_refused():
+    with pytest.raises(ConfigError, match="metrics="):
+        DeferredProgressBar("loss")
