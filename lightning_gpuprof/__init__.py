@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DeferredRichProgressBar,
     )
     from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+    from lightning_gpuprof.callbacks.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
     from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
@@ -51,6 +52,7 @@ __all__ = [
     "benchmark_latency",
     "compare_runs",
     "plan",
+    "tune",
     "what_if",
 ]
 
@@ -73,6 +75,7 @@ _PUBLIC = {
     "benchmark_latency": "lightning_gpuprof.probes.latency",
     "compare_runs": "lightning_gpuprof.views.compare",
     "plan": "lightning_gpuprof.callbacks.plan",
+    "tune": "lightning_gpuprof.callbacks.tune",
     "what_if": "lightning_gpuprof.views.what_if",
 }
 """Each public name and the module that defines it."""
