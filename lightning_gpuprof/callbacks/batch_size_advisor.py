@@ -104,11 +104,8 @@ class BatchSizeAdvisor(Callback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output; go without the per-batch hook where nothing can be measured."""
+        """Join the run's output."""
         self._output = RunOutput.of(trainer)
-        self.__dict__.pop("on_train_batch_end", None)
-        if self._make_probe(trainer.strategy.root_device) is None:
-            self.__dict__["on_train_batch_end"] = None
 
     @override
     @guarded
