@@ -9,16 +9,17 @@ class CompileWatch:
 
     def __init__(self) -> None:
         self._seen = 0
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if dynamo is not None:
-            self.compiled_since(dynamo)
+        self.compiled_since()
 
-    def compiled_since(self, dynamo: Any) -> bool:
+    def compiled_since(self, dynamo: Any = None) -> bool:
         """Tell whether anything was compiled since the last call.
 
         Args:
-            dynamo: The module `torch._dynamo.utils`, where it was imported.
+            dynamo: The module `torch._dynamo.utils`, where the caller has looked it up already.
         """
+        dynamo = dynamo or sys.modules.get("torch._dynamo.utils")
+        if dynamo is None:
+            return False
         # `.get`: these are defaultdicts, and looking must not add keys.
         frames = dynamo.counters.get("frames")
         count = frames.get("total", 0) if frames else 0
