@@ -64,7 +64,7 @@ def render_html(run: str, fs: FileSystem = LOCAL, *, session: int | None = None)
 
 def _data(run: LoadedRun, fs: FileSystem, session: int | None) -> dict[str, Any]:
     listing = {
-        "runs": runs_view({run.name: run.path}, fs),
+        "runs": runs_view({run.name: run.path}, lambda _: fs),
         "roots": [],
         "schema_version": SCHEMA_VERSION,
     }
