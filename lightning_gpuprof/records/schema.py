@@ -93,6 +93,10 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     persistent_workers: bool | None = None
     prefetch_factor: int | None = None
     length: int | None = None
+    dataset_kind: str | None = None
+    """"map" (indexed) or "iterable" (`IterableDataset`)."""
+    sampler: str | None = None
+    """Class of its sampler or batch sampler, where that is neither torch's nor Lightning's own."""
 
 
 class RunStart(_Record, tag="run"):
