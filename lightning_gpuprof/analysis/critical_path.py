@@ -266,7 +266,8 @@ class _Walk:
         activity = self._control.activity[row]
         waited = self._waited_for.get(row, -1)
         # The walk may come into a call from its middle, by another thread's launch.
-        if waited >= 0 and self._host_start[row] < self._end[waited] <= self.time:
+        # Strictly before now: an event without duration would lead back here for ever.
+        if waited >= 0 and self._host_start[row] < self._end[waited] < self.time:
             self._add(PathKind.SYNC, self._end[waited], name, ACTIVITIES[activity], row)
             self._device_row = waited
             return

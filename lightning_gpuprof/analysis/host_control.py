@@ -13,6 +13,9 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
 """In these a thread may as well be waiting for another: autograd's, say."""
 
+NEVER_NS = -(2**62)
+"""Before any time of any trace; times below 0 occur, since Python calls may begin before the rest."""
+
 
 @dataclass(frozen=True)
 class ThreadRows:
@@ -31,12 +34,12 @@ class ThreadRows:
     def before(self, time: int) -> tuple[int, int]:
         """Return the innermost row just before a time, and since when it was."""
         index = bisect_left(self.at, time) - 1
-        return (self.row[index], self.at[index]) if index >= 0 else (-1, -1)
+        return (self.row[index], self.at[index]) if index >= 0 else (-1, NEVER_NS)
 
     def last_busy(self, time: int) -> int:
-        """Return when the thread last stopped working, at or before a time; -1 for never."""
+        """Return when the thread last stopped working, at or before a time, or `NEVER_NS`."""
         index = bisect_right(self.busy_until, time) - 1
-        return self.busy_until[index] if index >= 0 else -1
+        return self.busy_until[index] if index >= 0 else NEVER_NS
 
 
 class HostControl:
@@ -82,7 +85,7 @@ class HostControl:
         if row < 0 and recorded:
             thread, row, since = max(recorded, key=lambda other: other[2])
         others_until = [r.last_busy(time - 1) for key, r in self._threads.items() if key != thread]
-        until = max(others_until, default=-1)
+        until = max(others_until, default=NEVER_NS)
         return thread, row, max(since, until)
 
     def any_thread(self) -> int:

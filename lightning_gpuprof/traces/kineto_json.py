@@ -160,7 +160,10 @@ class EventStream(Generic[T]):
             self._at, self._ended = len(self._buffer), True
             yield events
         except _REFUSED:
-            yield self._walk()
+            left = 0
+            while not self._ended and len(self._buffer) != left:
+                left = len(self._buffer)
+                yield self._walk()
         if not self._ended:
             self._warn("The file ends inside its list of events: the last ones were lost.")
             self._at = len(self._buffer)
@@ -180,7 +183,15 @@ class EventStream(Generic[T]):
                 events = self._decode(whole)
             except _REFUSED:
                 events = list(self._one_by_one(text, found.spans))
-        self._buffer, self._at = bytearray(b"" if found.ended else b"[") + text[found.rest :], 0
+        rest = found.rest
+        if not rest and not found.ended and (border := _BORDER.search(text)):
+            # A bracket or quote is missing: its event seems never to end. Go on with the next.
+            self._lost += 1
+            rest = border.start(1)
+        left = text[rest:]
+        if not found.ended:
+            left = b"[" + left.lstrip().removeprefix(b",")
+        self._buffer, self._at = bytearray(left), 0
         return events
 
     def _one_by_one(self, text: bytes, spans: list[tuple[int, int]]) -> Iterator[T]:

@@ -42,7 +42,9 @@ def walk(text: bytes) -> Walked:
             depth += 1
         elif mark in b"}]":
             if depth == 0:
-                return Walked(spans, token.end(), ended=True)
+                if mark == ord("]"):
+                    return Walked(spans, token.end(), ended=True)
+                continue  # the end of an event whose beginning is lost
             depth -= 1
             if depth == 0:
                 rest = token.end()

@@ -73,6 +73,20 @@ class TestWorkerStartup:
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
         assert judge("worker-startup", EPOCHS, **run) is None
 
+    def test_the_first_start_says_nothing_of_the_later_ones(self, judge):
+        waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        finding = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
+        assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
+        once = every(1_000, 2_000 * MS, 100 * US)
+        flags = every(1_000, StepFlag.EPOCH_START)
+        run = {"flags": flags, "loader": Loader(num_workers=1)}
+        assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
+
+    def test_workers_that_are_kept_do_not_start_again(self, judge):
+        loader = Loader(num_workers=1, persistent_workers=True)
+        assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
+
     def test_abstains_where_no_epoch_begins(self, judge):
         assert isinstance(judge("worker-startup", WORK), Abstained)
 
