@@ -145,6 +145,9 @@ class TestHostSync:
         assert isinstance(judge("host-sync", WORK), Abstained)
 
 
+SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
+
+
 class TestMemoryGrowth:
     def test_memory_that_rises_all_along_is_told(self, judge):
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
@@ -157,11 +160,25 @@ class TestMemoryGrowth:
         notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
         assert judge("memory-growth", WORK, records=notes) is None
 
-    def test_a_forward_that_gets_slower_costs_what_it_grew_by(self, judge):
-        forward = [MS + step * 100 * US for step in range(80)]
-        finding = judge("memory-growth", {"forward": forward}, steps=80)
-        assert finding.saving_ns.low == round(0.9 * 3_500_000)
+    def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        finding = judge("memory-growth", SLOWER, steps=500, records=notes)
+        assert finding.saving_ns.low == round(0.9 * finding.evidence["grown_per_step_ns"]) > 0
         assert "forward went from" in finding.title
+
+    def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(self, judge):
+        finding = judge("memory-growth", SLOWER, steps=500)
+        assert finding.severity is Severity.INFO
+        assert span(finding) == (0, 0)
+        assert finding.evidence["grown_per_step_ns"] > 0
+
+    def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
+        assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
+
+    def test_a_machine_that_gets_slower_is_not_told(self, judge):
+        slower = {**SLOWER, "backward": SLOWER["forward"]}
+        assert isinstance(judge("memory-growth", slower, steps=500), Abstained)
 
 
 class TestSlowLogging:
