@@ -221,6 +221,13 @@ class TestSlowCheckpoint:
         assert judge("slow-checkpoint", WORK) is None
 
 
+OFTEN = {
+    "phases": {**WORK, "validation": every(32, 100 * MS, first=31, count=640)},
+    "flags": every(32, StepFlag.VALIDATION, first=31, count=640),
+    "steps": 640,
+}
+
+
 class TestFrequentValidation:
     def test_counts_what_one_takes_and_how_many_there_were(self, judge):
         finding = judge(
@@ -230,6 +237,29 @@ class TestFrequentValidation:
         )
         assert finding.evidence["validations_count"] == 10
         assert finding.change == "Trainer(..., val_check_interval=100)"
+
+    def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
+        finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
+        assert finding.change == "Trainer(..., check_val_every_n_epoch=6)"
+        halves = {"val_check_interval": 0.5, "limit_train_batches": 1.0}
+        finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64), trainer=halves)
+        assert finding.change == ("Trainer(..., check_val_every_n_epoch=6, val_check_interval=1.0)")
+
+    def test_a_run_too_short_for_the_interval_is_told_of_fewer_batches(self, judge):
+        phases = {**WORK, "validation": every(50, 900 * MS, first=49)}
+        flags = every(50, StepFlag.VALIDATION, first=49)
+        finding = judge("frequent-validation", phases, flags=flags, loader=Loader(length=50))
+        assert finding.change == "Trainer(..., limit_val_batches=0.2)"
+
+    @pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
+    def test_short_validations_once_an_epoch_are_not_told(self, judge, each_ns, told):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(50, each_ns, first=49)},
+            flags=every(50, StepFlag.VALIDATION, first=49),
+            columns={"epoch": [step // 50 for step in range(100)]},
+        )
+        assert (finding is not None) is told
 
 
 UPDATES = {**WORK, "optimizer_step": 10 * MS}
