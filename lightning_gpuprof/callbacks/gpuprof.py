@@ -12,6 +12,7 @@ from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
@@ -176,6 +177,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    parts.append(GcWatch())
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:
