@@ -352,6 +352,14 @@ class TestStepTimeJitter:
         finding = judge("step-time-jitter", {"forward": forward}, records=notes)
         assert finding.severity is Severity.WARNING
         assert "gc.freeze()" in finding.change
+        # From the collector's own 45 ms to the 50 ms that the steps took above the median.
+        assert span(finding) == (round(0.9 * 1_350 * US), 1_500 * US)
+
+    def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 80)]
+        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        assert span(finding) == (round(0.9 * 900 * US), 1_000 * US)
 
     def test_waits_and_callbacks_are_other_findings_business(self, judge):
         callbacks = every(20, 60 * MS, MS, first=7)
