@@ -216,7 +216,9 @@ def test_autograd_is_looked_at_and_on_a_cpu_the_device_is_left_alone(fit):
 
 def test_a_planted_leak_is_found_with_its_rate_also_without_a_gpu(fit):
     class Leaks(BoringModel):
-        kept = []
+        def __init__(self):
+            super().__init__()
+            self.kept = []
 
         def training_step(self, batch, batch_idx):
             self.kept.append(torch.ones(2**18))
