@@ -12,6 +12,9 @@ from lightning_gpuprof.views.runs import run_state
 from lightning_gpuprof.views.summary import files_of, is_large
 
 
+_SUM_UP = functools.partial(start_process, module=SUMMARY)
+
+
 class Summaries:
     """Starts a summary for each state of a run at most once; nobody waits for it.
 
@@ -20,7 +23,8 @@ class Summaries:
     """
 
     def __init__(
-        self, start: Callable[[str], Any] = functools.partial(start_process, module=SUMMARY)
+        self,
+        start: Callable[[str], Any] = _SUM_UP,
     ) -> None:
         self._preparer = Preparer(start)
         self._asked: dict[str, dict[str, tuple[int, int]]] = {}
