@@ -11,7 +11,6 @@ from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.runs import run_state
 from lightning_gpuprof.views.summary import files_of, is_large
 
-
 _SUM_UP = functools.partial(start_process, module=SUMMARY)
 
 
