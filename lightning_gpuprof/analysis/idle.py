@@ -16,9 +16,10 @@ from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.intervals import Spans, complement
+from lightning_gpuprof.analysis.kernels import THIN_NS
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.analysis.time_split import DeviceSpans
+from lightning_gpuprof.analysis.time_split import DeviceSpans, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
@@ -67,11 +68,20 @@ class Gap(Struct, frozen=True):
 
 
 class IdleReport(Struct, frozen=True):
-    """Idle time of one device by cause; the totals add up to its idle time exactly."""
+    """Idle time of one device by cause; the totals add up to its idle time exactly.
+
+    Args:
+        causes: By cause, longest first.
+        longest: The longest gaps.
+        gap_count: Number of gaps.
+        before_thin_ns: Time in gaps that a kernel of less than 10 us ended: the most that fusing
+            such kernels, or launching them as a graph, could save.
+    """
 
     causes: tuple[IdleCause, ...]
     longest: tuple[Gap, ...]
     gap_count: int
+    before_thin_ns: int
 
 
 def idle_causes(
@@ -84,7 +94,7 @@ def idle_causes(
     """Attribute each gap of a device between the borders of its spans."""
     between = complement(spans.busy, spans.start_ns, spans.end_ns)
     if not len(between):
-        return IdleReport((), (), 0)
+        return IdleReport((), (), 0, 0)
     device = timeline.device
     rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
     # The table is sorted by start, and a gap ends where some event starts, or with the window.
@@ -94,7 +104,16 @@ def idle_causes(
         causes=_totals(parts),
         longest=_longest(timeline, between, following, parts, nesting, launches, places),
         gap_count=len(between),
+        before_thin_ns=int((between.end - between.start)[_thin(timeline, following)].sum()),
     )
+
+
+def _thin(timeline: Timeline, rows: Int64) -> Mask:
+    """Return which device rows (-1 for none) are kernels too short to be worth their launch."""
+    device = timeline.device
+    kernel = device.category[rows] == CATEGORY_ID["kernel"]
+    thin: Mask = (rows >= 0) & kernel & (device.dur_ns[rows] < THIN_NS)
+    return thin
 
 
 class CausedGaps(Struct, frozen=True):

@@ -16,6 +16,7 @@ from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
+from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_output import RunOutput
@@ -142,10 +143,13 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             warmup=config.warmup_steps,
             console=config.console,
             scalars=config.scalars,
+            device_marks=config.device_marks,
             overhead_budget=config.overhead_budget,
             clock=clock,
         )
     ]
+    if config.modules:
+        parts.append(ModuleTimer(config.modules))
     profiler: ProfilerSchedule | None = None
     if config.trace:
         profiler = ProfilerSchedule(

@@ -40,7 +40,7 @@ class LoggerPace:
 
     def log_steps(self, rows: Sequence[tuple[int, Mapping[str, float]]]) -> None:
         """Hand several steps' values on, leaving out those that the logger does not get."""
-        due = [row for row in rows if self.is_due(row[0])]
+        due = rows if self._every == 1 else [row for row in rows if self.is_due(row[0])]
         if not due:
             return
         events = attempt(lambda: TensorBoardEvents.of(self.logger), None)

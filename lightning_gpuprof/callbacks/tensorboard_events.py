@@ -108,7 +108,7 @@ def masked_crc32c(records: Sequence[bytes]) -> npt.NDArray[np.uint32]:
     length = len(records[0])
     data = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), length)
     # A CRC is linear: each byte adds its own share, which only its distance from the end decides.
-    shares = _shares(length)[np.arange(length), data]
+    shares = _shares(length)[data + _rows(length)]
     crc = np.bitwise_xor.reduce(shares, axis=1) ^ np.uint32(_of_zeros(length))
     rotated: npt.NDArray[np.uint32] = (crc >> np.uint32(15)) | (crc << np.uint32(17))
     masked: npt.NDArray[np.uint32] = rotated + np.uint32(_MASK_DELTA)
@@ -132,7 +132,12 @@ def _shares(length: int) -> npt.NDArray[np.uint32]:
     for position in reversed(range(length)):
         shares[position] = share
         share = table[share & 0xFF] ^ (share >> 8)
-    return shares
+    return shares.ravel()
+
+
+@lru_cache(maxsize=16)
+def _rows(length: int) -> npt.NDArray[np.int64]:
+    return np.arange(length, dtype=np.int64) * 256
 
 
 @lru_cache(maxsize=16)

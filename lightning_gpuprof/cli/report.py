@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.html:
-        html: str = import_module("lightning_gpuprof.views.html").render_html(args.run)
+        # By name: --json needs none of it.
+        views_html = import_module("lightning_gpuprof.views.html")
+        html: str = views_html.render_html(args.run, session=args.session)
         try:
             Path(args.html).write_text(html, encoding="utf-8")
         except OSError as error:

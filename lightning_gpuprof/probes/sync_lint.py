@@ -1,8 +1,12 @@
 """Sees, on a CPU, the calls that would make the host wait if the model were on a GPU."""
 
+import linecache
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,6 +28,7 @@ from lightning_gpuprof.probes.sync_ops import (
 )
 from lightning_gpuprof.probes.sync_watch import Patches, Report, synchronize_calls
 
+_HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
 _WRAPPERS = ("", "__get__", "backward", "grad")
 """Calls that say nothing about the operators they run."""
 _ATEN_NAMES = {"_local_scalar_dense": "item", "index": "boolean mask", "_unique2": "unique"}
@@ -235,5 +240,18 @@ def _devices(args: Iterable[Any]) -> Iterator[Any]:
 
 
 def _names_the_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """The call says "cpu" in so many words; a device object stands for the model's own."""
-    return any(value == "cpu" for value in (*args[1:], kwargs.get("device")) if type(value) is str)
+    """The line says "cpu" in so many words; a variable stands for the model's own device."""
+    given = (*args[1:], kwargs.get("device"))
+    return (
+        any(type(value) is str and value == "cpu" for value in given) and _calling_line_says_cpu()
+    )
+
+
+def _calling_line_says_cpu() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH)):
+        frame = frame.f_back
+    if frame is None:
+        return True
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return not line or '"cpu"' in line or "'cpu'" in line

@@ -23,6 +23,7 @@ class Glance:
 
     Args:
         start: The first session's start, None where it cannot be read.
+        last_start: The last session's start, None where it is not near the file's end.
         end: The last record, where that is a session's end.
         steps: Steps recorded by the last session as far as its last window, where one is near.
         last_unix_ns: When the last step seen ended (Unix time).
@@ -31,6 +32,7 @@ class Glance:
     """
 
     start: RunStart | None
+    last_start: RunStart | None
     end: RunEnd | None
     steps: int | None
     last_unix_ns: int | None
@@ -58,6 +60,7 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
     started = last_start or start
     return Glance(
         start=start,
+        last_start=last_start,
         end=end,
         steps=window.first_step + window.count if window else end_steps,
         last_unix_ns=_last_unix_ns(started, window),

@@ -137,7 +137,9 @@ class StepsWindow(_Record, tag="steps"):
     `start_ns`, `dur_ns`, `flags`, `samples` (batch size), `phase/<phase>` (host self time),
     `part/<phase>/<name>` (the share of a named callback, logger or region in that phase),
     `device/<phase>` (device time), `run_ahead/<phase>` (device behind host at that phase's end),
-    `device_dur`. Host columns of a step add up: sum of `phase/*` is `dur_ns`.
+    `device_dur`, `device_part/<phase>/<name>` (the share of a named component in `device/<phase>`).
+    In a step whose `device_dur` was measured, `NOT_MEASURED` says that a phase or component did
+    not run. Host columns of a step add up: sum of `phase/*` is `dur_ns`.
     """
 
     first_step: int

@@ -10,6 +10,7 @@ from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json, stream
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex
+from lightning_gpuprof.tb_plugin.summaries import Summaries
 from lightning_gpuprof.views.compare import compare_runs
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError
@@ -28,16 +29,13 @@ class Answers:
         self._index = index
         self._runs = RunCache()
         self._preparer = Preparer()
+        self._summaries = Summaries()
 
     def list_runs(self, request: Request) -> Response:
         """Answer `/runs`."""
         runs = self._index.runs()
         listed = {
-            "runs": [
-                line
-                for name, path in runs.items()
-                for line in runs_view({name: path}, file_system_for(path))
-            ],
+            "runs": runs_view(runs, file_system_for),
             "roots": [path for _, path in self._index.roots],
             "schema_version": SCHEMA_VERSION,
             "perfetto": perfetto_folder() is not None,
@@ -47,7 +45,10 @@ class Answers:
     def view(self, name: str, request: Request) -> Response:
         """Answer the route of a view."""
         run = self._run(request)
+        if (kept := run.summed_up(name, request.args)) is not None:
+            return reply_json(request, kept)
         payload = find_view(name)(run, Query(request.args))
+        self._summaries.want(run)
         if isinstance(payload, bytes):
             return reply(request, payload, "application/octet-stream")
         if payload.get("state") == "not-prepared" and run.fs is LOCAL:

@@ -1,4 +1,4 @@
-"""Prepares traces for the timeline that nobody prepared: in a process of its own, once each."""
+"""Prepares what nobody prepared, each once, in a process of its own."""
 
 import subprocess
 import sys
@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-_MODULE = "lightning_gpuprof.views.timeline_tiles"
+TIMELINE = "lightning_gpuprof.views.timeline_tiles"
+SUMMARY = "lightning_gpuprof.views.summarise"
+SNAPSHOT = "lightning_gpuprof.views.memory_sites"
 _LAST_LINE = 300
 
 
-def start_process(path: str) -> "subprocess.Popen[str]":
-    """Start preparing a trace file, behind what else the machine does."""
+def start_process(path: str, module: str = TIMELINE) -> "subprocess.Popen[str]":
+    """Start the module that prepares a file or run, behind what else the machine does."""
     return subprocess.Popen(
-        [sys.executable, "-m", _MODULE, path],
+        [sys.executable, "-m", module, path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -48,6 +50,12 @@ class Preparer:
                 except OSError as error:
                     self._failed[path] = f"no process could be started: {error}"
             return {"state": "preparing"}
+
+    def idle(self) -> bool:
+        """Tell whether nothing is being prepared."""
+        with self._lock:
+            self._collect()
+            return not self._running
 
     def _collect(self) -> None:
         for path, process in list(self._running.items()):

@@ -28,6 +28,9 @@ MAX_TRACES = 4
 """More would make the file grow past what mail takes; the tab has all of them."""
 STEP_BUCKETS = 1000
 TIMELINE_COLUMNS = 3000
+CYCLE_VIEWS = ("operators", "device", "calls", "roofline", "timeline", "timeline_cut")
+MAX_DATA_BYTES = 3_500_000
+"""Beside Plotly's 1.9 MB this keeps the file below 6 MB."""
 TOGGLES = 5
 """Findings that `what_if.js` offers to tick."""
 RANK_STEP_BUCKETS = 200
@@ -61,7 +64,7 @@ def render_html(run: str, fs: FileSystem = LOCAL, *, session: int | None = None)
 
 def _data(run: LoadedRun, fs: FileSystem, session: int | None) -> dict[str, Any]:
     listing = {
-        "runs": runs_view({run.name: run.path}, fs),
+        "runs": runs_view({run.name: run.path}, lambda _: fs),
         "roots": [],
         "schema_version": SCHEMA_VERSION,
     }
@@ -73,7 +76,29 @@ def _data(run: LoadedRun, fs: FileSystem, session: int | None) -> dict[str, Any]
     for key, answer in answers.items():
         if key.split("&")[0] == "run" and "ranks" in answer:
             _keep_one_session(answer)
+    _share(answers)
+    _fit(answers)
     return answers
+
+
+def _share(answers: dict[str, Any]) -> None:
+    """Keep once what the page gets for a cycle by name and, where none is named, by default."""
+    for name in CYCLE_VIEWS:
+        latest = answers["timeline" if name == "timeline_cut" else name].get("trace")
+        if latest is not None and f"{name}&trace={latest}" in answers:
+            answers[f"{name}&trace={latest}"] = {"same_as": name}
+
+
+def _fit(answers: dict[str, Any]) -> None:
+    """Leave out the largest answers about single cycles until the file is as small as promised."""
+    sizes = {key: len(msgspec.json.encode(answer)) for key, answer in answers.items()}
+    total = sum(sizes.values())
+    cycles = [key for key in sizes if key.split("&")[0] in CYCLE_VIEWS]
+    for key in sorted(cycles, key=lambda key: -sizes[key]):
+        if total <= MAX_DATA_BYTES:
+            return
+        answers[key] = {"error": "Left out to keep this file small; the tab has it."}
+        total -= sizes[key]
 
 
 def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
@@ -85,10 +110,8 @@ def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, s
         for name in ("run", "report", "steps"):
             yield name, {"rank": str(rank)}, {"buckets": str(RANK_STEP_BUCKETS)}
     for _, cycle in run.cycles()[-MAX_TRACES:]:
-        for name in ("operators", "device", "calls", "roofline", "timeline"):
-            yield name, {"trace": cycle.trace_file}, {}
-        columns = {"columns": str(TIMELINE_COLUMNS)}
-        yield "timeline_cut", {"trace": cycle.trace_file}, columns
+        for name in CYCLE_VIEWS:
+            yield name, {"trace": cycle.trace_file}, {"columns": str(TIMELINE_COLUMNS)}
 
 
 def _what_ifs(

@@ -1,6 +1,7 @@
 """A run read once and kept for the views that ask about it."""
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.query import Query, QueryError
 from lightning_gpuprof.views.report import load_report
+from lightning_gpuprof.views.summary import answer_key, read_summary
 
 
 class LoadedRun:
@@ -23,13 +25,17 @@ class LoadedRun:
         path: The run's log dir.
         fs: Where it lies.
         name: How the run is called in the tab.
+        summarised: Use the summary beside the run, where there is one of it as it is now.
     """
 
-    def __init__(self, path: str, *, fs: FileSystem = LOCAL, name: str = "") -> None:
+    def __init__(
+        self, path: str, *, fs: FileSystem = LOCAL, name: str = "", summarised: bool = True
+    ) -> None:
         self.path = path
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)
+        self.summary = read_summary(path, fs) if summarised else None
         self._reports: dict[int | None, dict[str, Any]] = {}
         self.drawings: dict[str, LoadedDrawing] = {}
         """By trace file, those asked for so far."""
@@ -42,10 +48,25 @@ class LoadedRun:
     def report(self, query: Query) -> dict[str, Any]:
         """Return the document that `lightning-gpuprof report --json` prints."""
         session = self.session_number(query)
+        if session not in self._reports and session is None and (kept := self._kept("report")):
+            self._reports[None] = kept
         if session not in self._reports:
             report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
             self._reports[session] = report.payload()
         return self._reports[session]
+
+    def summed_up(
+        self, view: str, params: Mapping[str, str]
+    ) -> dict[str, Any] | msgspec.Raw | None:
+        """Return a view's payload as the summary has it, None where it has not."""
+        if view == "run":
+            header = self._kept(answer_key(view, params))
+            return header and {**header, "name": self.name}
+        return self.summary.answers.get(answer_key(view, params)) if self.summary else None
+
+    def _kept(self, key: str) -> dict[str, Any] | None:
+        raw = self.summary.answers.get(key) if self.summary else None
+        return None if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
 
     def session(self, query: Query) -> Session:
         """Return the session that a request names by `rank` and `session`.
@@ -75,6 +96,8 @@ class LoadedRun:
 
     def cycles(self) -> list[tuple[int, ProfilerCycle]]:
         """Return (rank, cycle) of every finished profiler cycle, in the order written."""
+        if self.summary is not None:
+            return self.summary.cycles
         return [
             (rank, cycle)
             for rank, records in self.ranks.items()

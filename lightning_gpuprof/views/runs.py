@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lightning_gpuprof.records.files import (
@@ -21,14 +21,16 @@ LIVE_S = 120
 live: windows close about every few seconds, validation and checkpoints may take a minute."""
 
 
-def runs_view(runs: Mapping[str, str], fs: FileSystem = LOCAL) -> list[dict[str, Any]]:
-    """Return a line for each run, newest first.
+def runs_view(
+    runs: Mapping[str, str], fs_of: Callable[[str], FileSystem] = lambda _: LOCAL
+) -> list[dict[str, Any]]:
+    """Return a line for each run, the one whose last session began last first.
 
     Args:
         runs: Log dir by run name.
-        fs: Where they lie.
+        fs_of: Tells where a log dir lies.
     """
-    lines = [_line(name, path, fs) for name, path in runs.items()]
+    lines = [_line(name, path, fs_of(path)) for name, path in runs.items()]
     lines.sort(key=lambda line: (-(line["started_unix_ns"] or 0), line["name"]))
     return lines
 
@@ -59,7 +61,7 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     line.update(
         state=run_state(seen),
         stage=seen.start.stage,
-        started_unix_ns=seen.start.started_unix_ns,
+        started_unix_ns=(seen.last_start or seen.start).started_unix_ns,
         steps=seen.steps,
         world_size=seen.start.world_size,
         device=(device.name or device.type) if device else None,

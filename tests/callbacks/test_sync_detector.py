@@ -76,6 +76,14 @@ def test_a_value_logged_each_step_is_lightnings_at_the_line_of_the_log_call(tmp_
     assert site.count == 3
 
 
+def test_deferred_loss_and_the_callback_for_all_make_no_sync(tmp_path):
+    from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+    from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+
+    mine = [GpuProfCallback(trace=False, window=2, console=False, report=False, metrics=())]
+    assert rows(tmp_path, BoringModel(), *mine, DeferredLoss(window=2)) == []
+
+
 def test_only_the_watched_steps_run_under_the_watch_and_are_flagged(tmp_path):
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 

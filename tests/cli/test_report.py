@@ -26,6 +26,13 @@ def test_a_session_can_be_chosen(make_session, write_run, capsys):
     assert "There is no session 5" in capsys.readouterr().err
 
 
+def test_the_html_is_about_the_chosen_session(make_session, write_run, tmp_path, capsys):
+    two = make_session({"forward": MS}) + make_session({"forward": 2 * MS}, session=1)
+    page = tmp_path / "report.html"
+    assert main(["report", write_run(two), "--html", str(page), "--session", "0"]) == 0
+    assert "median 1.00 ms" in page.read_text()
+
+
 def test_a_missing_run_is_a_message_and_status_2(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err

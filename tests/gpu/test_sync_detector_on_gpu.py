@@ -3,8 +3,11 @@
 import pytest
 import torch
 from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, SyncSite
@@ -46,3 +49,8 @@ def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seed
 
 def test_a_clean_loop_has_no_rows(tmp_path, seeded_syncs):
     assert rows(tmp_path, seeded_syncs.Clean()) == []
+
+
+def test_deferred_values_make_no_row_even_at_a_windows_end(tmp_path):
+    mine = [DeferredLoss(window=2), DeferredProgressBar()]
+    assert rows(tmp_path, BoringModel(), *mine) == []

@@ -70,6 +70,17 @@ def test_a_log_dir_with_a_run_makes_the_tab_active(logs):
     assert make_client(logs)[1].is_active()
 
 
+def test_the_run_whose_last_session_began_last_is_first(made_runs, tmp_path):
+    for name, started in (("a", (1, 9)), ("b", (5,)), ("c", (7,))):
+        starts = [
+            made_runs.run_start(session=session, started_unix_ns=when)
+            for session, when in enumerate(started)
+        ]
+        made_runs.write_run(tmp_path / name, starts)
+    runs = get(make_client(tmp_path)[0], "runs").json["runs"]
+    assert [(run["name"], run["started_unix_ns"]) for run in runs] == [("a", 9), ("c", 7), ("b", 5)]
+
+
 def test_runs_of_a_logdir_spec_carry_its_names(logs):
     spec = f"first:{logs}/char_lm,second:{logs}/gpu,{logs}/killed"
     runs = get(make_client(logdir_spec=spec)[0], "runs").json["runs"]

@@ -4,6 +4,7 @@ import re
 import pytest
 
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.views import html
 from lightning_gpuprof.views.bundle import bundle
 from lightning_gpuprof.views.html import render_html
 
@@ -38,7 +39,18 @@ def test_the_file_holds_what_the_tab_would_ask_for(demo):
     answers = data(demo)
     assert answers["report"]["findings"][0]["id"] == "data-wait"
     assert answers["steps"]["steps"] == 600
-    assert "operators&trace=rank0-cycle1.pt.trace.json.gz" in answers
+    assert answers["operators&trace=rank0-cycle1.pt.trace.json.gz"] == {"same_as": "operators"}
+    assert answers["operators&trace=rank0-cycle0.pt.trace.json.gz"]["operators"]
+
+
+def test_the_largest_answers_about_cycles_are_left_out_where_the_file_would_grow_too_large(
+    made_runs, tmp_path, monkeypatch
+):
+    run = str(made_runs.demo_run(tmp_path))
+    monkeypatch.setattr(html, "MAX_DATA_BYTES", 30_000)
+    answers = data(render_html(run))
+    assert "Left out" in answers["operators"]["error"]
+    assert answers["report"]["findings"]
 
 
 def test_every_rank_of_a_run_can_be_looked_at(made_runs, tmp_path):

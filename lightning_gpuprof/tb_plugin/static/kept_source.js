@@ -17,7 +17,8 @@ export function keptSource() {
     const keyOf = (/** @type {typeof asked} */ some) =>
       [name, ...some.map(([key, value]) => `${key}=${value}`).sort()].join("&");
     // What is the same for all ranks is kept once.
-    const answer = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
+    const found = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
+    const answer = found?.same_as ? answers[found.same_as] : found;
     if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");
     if (answer.error) throw new SourceError(answer.error);
     return answer;
