@@ -1,25 +1,14 @@
-import json
-
 import pytest
 
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, trace_name
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.views.compare_cycles import compare_cycles_view
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError
-from lightning_gpuprof.views.trace_payload import analyze_file
 
 
 @pytest.fixture
 def run(made_runs, tmp_path):
-    """A run whose second cycle has twice the kernels in each burst."""
-    cycles = [made_runs.add_cycle(tmp_path, cycle=cycle) for cycle in (0, 1)]
-    for cycle, kernels in ((0, 10), (1, 20)):
-        trace = tmp_path / "plugins/gpuprof" / trace_name(0, 0, cycle)
-        write_synthetic(trace, SyntheticSpec(steps=2, kernels_per_burst=kernels))
-        document = json.dumps(analyze_file(str(trace)))
-        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
-    return LoadedRun(str(made_runs.write_run(tmp_path, [made_runs.run_start(), *cycles])))
+    return LoadedRun(str(made_runs.two_cycle_run(tmp_path)))
 
 
 def test_the_last_cycle_is_compared_with_the_first_per_step(run):

@@ -11,7 +11,7 @@ export const compare = {
   label: "Compare",
   about: "This run against another one: steady steps, phases, operators, memory, findings, values; and two of its cycles.",
   async render(context) {
-    return h("div", null, await runs(context), await cycles(context));
+    return h("div", null, await runs(context), await cycles(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message))));
   },
 };
 
@@ -46,8 +46,9 @@ async function cycles(context) {
     "section",
     { "aria-label": "Two cycles of this run" },
     h("h2", null, "Two cycles of this run"),
-    cyclePicker(context, "Cycle", found.cycles, found.trace, "cycle"),
-    cyclePicker(context, "against", found.cycles, found.base, "base_cycle"),
+    context.source.live
+      ? [cyclePicker(context, "Cycle", found.cycles, found.trace, "cycle"), cyclePicker(context, "against", found.cycles, found.base, "base_cycle")]
+      : h("p.muted", null, `${shorten(found.trace, 100)} against ${shorten(found.base, 100)}`),
     found.notes.map((/** @type {string} */ note) => h("p.muted", null, note)),
     h(
       "div.columns",

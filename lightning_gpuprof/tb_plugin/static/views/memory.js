@@ -23,7 +23,7 @@ export const memory = {
   about: "Device memory by the allocator's own counters, read at each window's end.",
   async render(context) {
     const payload = await context.get("memory");
-    const sites = await memorySites(context);
+    const sites = await memorySites(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message)));
     if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites);
     return h(
       "div",

@@ -19,7 +19,7 @@ export async function memorySites(context) {
     null,
     picker,
     found.state === "prepared"
-      ? found.devices.map((/** @type {any} */ device) => [sites(context, device), growing(context, device)])
+      ? found.devices.flatMap((/** @type {any} */ device) => [sites(context, device), growing(context, device)])
       : card("Who holds the memory", null, h("p.empty", { role: "status" }, absent(found))),
   );
   if (found.state === "preparing") {
