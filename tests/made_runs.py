@@ -6,6 +6,7 @@
 import gzip
 import json
 import os
+import pickle
 import socket
 import sys
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, trace_name
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
@@ -353,6 +354,44 @@ def traced_run(
     return write_run(
         folder, [run_start(device=device), cycle, *windows(200, DEMO_PHASES_MS), run_end(200)]
     )
+
+
+def two_cycle_run(folder: Path) -> Path:
+    """A GPU's run with two cycles, the second with twice the kernels, and a memory snapshot."""
+    cycles = [add_cycle(folder, cycle=cycle, first_step=4 + 10 * cycle) for cycle in (0, 1)]
+    target = Path(plugin_dir(str(folder)))
+    for cycle, kernels in zip(cycles, (10, 20), strict=True):
+        trace = target / cycle.trace_file
+        write_synthetic(trace, SyntheticSpec(steps=2, kernels_per_burst=kernels))
+        document = json.dumps(analyze_file(str(trace)))
+        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
+    _write_snapshot(target / snapshot_name(0, 0, 120, "oom"))
+    device = Device(type="cuda", index=0, count=1)
+    return write_run(
+        folder, [run_start(device=device), *cycles, *windows(200, DEMO_PHASES_MS), run_end(200)]
+    )
+
+
+def _write_snapshot(path: Path) -> None:
+    """Write an allocator's state: 3 GiB by one line of a user's file, 1 GiB by another."""
+    blocks, events = [], []
+    for number, (line, gib) in enumerate(((7, 3), (9, 1))):
+        frames = [{"filename": "/home/me/train.py", "line": line, "name": "forward"}]
+        address, size = (number + 1) << 40, gib << 30
+        blocks.append(
+            {
+                "address": address,
+                "size": size,
+                "requested_size": size,
+                "state": "active_allocated",
+                "frames": frames,
+            }
+        )
+        event = {"action": "alloc", "addr": address, "size": size, "time_us": number}
+        events.append({**event, "frames": frames})
+    segment = {"device": 0, "address": 1 << 40, "total_size": 4 << 30, "blocks": blocks}
+    content = {"segments": [segment], "device_traces": [events]}
+    path.write_bytes(pickle.dumps(content))
 
 
 def two_rank_run(folder: Path) -> Path:

@@ -9,6 +9,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks.device_marking import DeviceMarking
+from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.probes.phase_clock import Inside, PhaseClock
 
 
@@ -29,13 +30,15 @@ class Component(AbstractContextManager[None]):
         self._marking = marking
         self._part = 0 if marking is None else marking.marks.part(name)
         self._ranges: list[tuple[DeviceMarking | None, Any, Any]] = []
-        self._nvtx: Any = torch.cuda.nvtx if torch.cuda.is_available() else None
+        self._on_gpu = torch.cuda.is_available()
+        self._nvtx: Any = attempt(_nvtx, None) if self._on_gpu else None
 
     @override
     def __enter__(self) -> None:
         self._region.__enter__()
         # Events recorded while a CUDA graph is being captured would belong to the graph.
-        marking = None if self._nvtx and torch.cuda.is_current_stream_capturing() else self._marking
+        capturing = self._on_gpu and torch.cuda.is_current_stream_capturing()
+        marking = None if capturing else self._marking
         if marking is not None:
             marking.opens_part(self._part)
         self._ranges.append((marking, self._open_range(), self._open_annotation()))
@@ -64,3 +67,10 @@ class Component(AbstractContextManager[None]):
         annotation: Any = torch.profiler.record_function(self.name)
         annotation.__enter__()
         return threading.get_ident(), annotation
+
+
+def _nvtx() -> Any:
+    """Return the NVTX functions; raises where this build of torch has none."""
+    nvtx: Any = torch.cuda.nvtx
+    nvtx.range_end(nvtx.range_start("lightning_gpuprof"))
+    return nvtx

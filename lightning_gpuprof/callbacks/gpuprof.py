@@ -12,6 +12,7 @@ from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
@@ -103,13 +104,17 @@ class GpuProfCallback(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for part in self.parts[::-1]:
             part.on_fit_end(trainer, pl_module)
-        if self.config is None or self._output is None or not self.config.report:
+        if self.config is None or self._output is None:
             return
         if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
             # Here, not above: the reading side is of no use to the training ranks.
-            from lightning_gpuprof.callbacks.run_report import show_report
+            from lightning_gpuprof.callbacks.run_summary import start_summary
 
-            show_report(trainer, self._output.run_dir)
+            start_summary(self._output.run_dir)
+            if self.config.report:
+                from lightning_gpuprof.callbacks.run_report import show_report
+
+                show_report(trainer, self._output.run_dir)
 
     def _set_up(
         self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str
@@ -180,6 +185,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    parts.append(GcWatch())
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:

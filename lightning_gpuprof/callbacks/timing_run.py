@@ -30,15 +30,11 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 
 
-_WRITE_EVERY_NS = 250_000_000
-_MOST_WAITING = 10
-"""Full windows wait for this long, at most this many: to write costs a training loop of short
-steps half a millisecond, since none of it is in the processor's caches, and several at a time
-little more than one."""
-
-_SPARING_EVERY_NS = 2_000_000_000
-_MOST_SPARING = 100
-"""The same where the budget was exceeded."""
+_SPARING_EVERY_NS = 250_000_000
+_MOST_SPARING = 10
+"""Once the budget was exceeded full windows wait for this long, at most this many: a write costs a
+loop of short steps half a millisecond, since none of it is in the processor's caches, and several
+windows at a time cost little more than one. Until then each window is written as it fills."""
 
 _ROWS = (tuple, list)
 _MODULES = sys.modules
@@ -71,7 +67,7 @@ class TimingRun:
         self._scalars = scalars and output.rank == 0 and not self.evaluating
         self._scalars_ns: int | None = None
         self._compiles = CompileWatch()
-        self._write_every_ns, self._most_waiting = _WRITE_EVERY_NS, _MOST_WAITING
+        self._most_waiting = 1
         self._full_windows = 0
         self._written_ns = output.started_ns
         self._ended = False
@@ -157,7 +153,7 @@ class TimingRun:
             now = self._output.now()
             if (
                 self._full_windows >= self._most_waiting
-                or now - self._written_ns > self._write_every_ns
+                or now - self._written_ns > _SPARING_EVERY_NS
             ):
                 self._write_windows()
                 self._written_ns = self._output.now()
@@ -242,7 +238,7 @@ class TimingRun:
         message = self._cost.over_budget(self._boundaries_per_step())
         if message is None:
             return
-        self._write_every_ns, self._most_waiting = _SPARING_EVERY_NS, _MOST_SPARING
+        self._most_waiting = _MOST_SPARING
         self._scalars = False
         note = Note(step=self.timeline.step, name="overhead-budget", message=message)
         self._output.write(note)

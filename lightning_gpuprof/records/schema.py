@@ -188,6 +188,9 @@ class Scalars(_Record, tag="scalars"):
 
     steps: list[int]
     values: dict[str, list[float | None]]
+    not_finite: dict[str, list[int]] | None = None
+    """By name, the steps whose value was NaN or infinite, which is null on disk; None in files
+    from before this was written down."""
 
 
 class ProfilerCycle(_Record, tag="cycle"):

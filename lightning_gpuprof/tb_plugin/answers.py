@@ -1,12 +1,14 @@
 """What the routes of a run answer; imported at the first request, with all that views need."""
 
+import os
+
 from werkzeug import Request, Response
 
 from lightning_gpuprof.records.files import LOCAL
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.gfile import file_system_for
 from lightning_gpuprof.tb_plugin.perfetto_files import perfetto_folder
-from lightning_gpuprof.tb_plugin.preparer import Preparer
+from lightning_gpuprof.tb_plugin.preparer import SNAPSHOT, Preparer, starter
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json, stream
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex
@@ -28,7 +30,8 @@ class Answers:
     def __init__(self, index: RunIndex) -> None:
         self._index = index
         self._runs = RunCache()
-        self._preparer = Preparer()
+        self._timelines = Preparer()
+        self._sites = Preparer(starter(SNAPSHOT))
         self._summaries = Summaries()
 
     def list_runs(self, request: Request) -> Response:
@@ -52,7 +55,10 @@ class Answers:
         if isinstance(payload, bytes):
             return reply(request, payload, "application/octet-stream")
         if payload.get("state") == "not-prepared" and run.fs is LOCAL:
-            payload |= self._preparer.state(run.trace_path(payload["trace"]))
+            if name == "memory_sites":
+                payload |= self._sites.state(os.path.join(run.folder, payload["file"]))
+            else:
+                payload |= self._timelines.state(run.trace_path(payload["trace"]))
         return reply_json(request, payload)
 
     def compare(self, request: Request) -> Response:

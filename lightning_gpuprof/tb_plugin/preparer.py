@@ -25,6 +25,11 @@ def start_process(path: str, module: str = TIMELINE) -> "subprocess.Popen[str]":
     )
 
 
+def starter(module: str) -> Callable[[str], Any]:
+    """Return what starts a module on a path."""
+    return lambda path: start_process(path, module)
+
+
 class Preparer:
     """Starts at most one preparation at a time, and knows how each one went.
 

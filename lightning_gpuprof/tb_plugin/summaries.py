@@ -1,12 +1,11 @@
 """Has the summary of a large run written that nobody has written yet, once it has ended."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from lightning_gpuprof.records.files import LOCAL, record_files
 from lightning_gpuprof.records.glance import glance
-from lightning_gpuprof.tb_plugin.preparer import SUMMARY, Preparer, start_process
+from lightning_gpuprof.tb_plugin.preparer import SUMMARY, Preparer, starter
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.runs import run_state
 from lightning_gpuprof.views.summary import files_of, is_large
@@ -19,10 +18,8 @@ class Summaries:
         start: Starts the work on a run's log dir; tests pass a fake.
     """
 
-    def __init__(
-        self, start: Callable[[str], Any] = functools.partial(start_process, module=SUMMARY)
-    ) -> None:
-        self._preparer = Preparer(start)
+    def __init__(self, start: Callable[[str], Any] | None = None) -> None:
+        self._preparer = Preparer(start or starter(SUMMARY))
         self._asked: dict[str, dict[str, tuple[int, int]]] = {}
 
     def want(self, run: LoadedRun) -> None:

@@ -145,3 +145,26 @@ def test_a_real_trace_is_shown_in_every_view(page, run, kernel):
     page.wait_for(".meter", "Device busy")
     page.click(".card[aria-label=Kernels] .table-box > .link")
     page.wait_for(".card[aria-label=Kernels] td.name", kernel)
+
+
+def test_two_cycles_of_a_run_are_compared_by_kernel(page):
+    page.open("two_cycles", view="compare")
+    text = page.wait_for("section[aria-label='Two cycles of this run']")
+    assert "Two cycles of this run" in text
+    kernels = page.rows("[aria-label='Kernels of the cycles']")
+    assert "→" in kernels[0][0]
+    assert kernels[0][3].startswith("+")
+
+
+def test_a_memory_snapshot_is_analysed_in_a_process_and_names_the_lines_that_hold_it(page):
+    page.open("two_cycles", view="memory")
+    assert "4.00 GiB" in page.wait_for(".card", "Allocations alive")
+    (first, second) = page.rows("[aria-label='Allocation sites']")
+    assert (first[0], first[2]) == ("/home/me/train.py:7", "3.00 GiB")
+    assert second[0] == "/home/me/train.py:9"
+
+
+def test_the_run_that_began_last_is_shown_where_none_is_picked(page):
+    page.open()
+    first = page.browser.run("return document.getElementById('gp-run').options[0].value")
+    assert page.browser.run("return document.getElementById('gp-run').value") == first

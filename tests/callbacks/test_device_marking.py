@@ -269,6 +269,61 @@ def test_several_epochs_and_validation_leave_every_step_whole(clock, fake_device
     assert set(columns["device/validation"][[2, 8]]) == {2 * MS}
 
 
+def test_an_evaluation_has_marks_too(clock, fake_device, tmp_path):
+    class Evaluated(Model):
+        def val_dataloader(self):
+            return DataLoader(Data(self.clock, self.data_ns, 6))
+
+        def validation_step(self, batch, batch_idx):
+            self.run("forward")
+
+        def on_validation_end(self):
+            self.simulated.sync()
+
+    model = Evaluated(fake_device(clock))
+    timer = PhaseTimer(console=False, clock=clock, device_marks=model.simulated)
+    trainer = Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        default_root_dir=tmp_path,
+        callbacks=[timer],
+    )
+    trainer.validate(model, verbose=False)
+    columns = device_columns(read_run(timer._output.run_dir))
+    assert columns["device/forward"].tolist()[1:] == [MS] * 5
+
+
+def test_two_optimizers_by_hand_are_told_apart(clock, fake_device, fit):
+    class Manual(Model):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            for share in (1, 3):
+                self.run("forward", share)
+                optimizer = self.optimizers()
+                self.manual_backward(self.layer(batch).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def configure_optimizers(self):
+            return ByHand(self, self.parameters())
+
+    class ByHand(torch.optim.SGD):
+        def __init__(self, model, parameters):
+            super().__init__(parameters, lr=1e-3)
+            self.model = [model]
+
+        def step(self, closure=None):
+            self.model[0].run("optimizer_step", 2)
+
+    columns = device_columns(fit(Manual(fake_device(clock))))
+    steps = slice(1, 19)
+    assert set(columns["device/forward"][steps]) == {4 * MS}
+    assert set(columns["device/backward"][steps]) == {4 * MS}
+    assert set(columns["device/optimizer_step"][steps]) == {4 * MS}
+
+
 def test_a_cpu_has_no_marks(clock, tmp_path, planted):
     timer = PhaseTimer(window=4, console=False, clock=clock)
     planted.fit(timer, clock, tmp_path)

@@ -217,7 +217,7 @@ class App {
     this.bar.replaceChildren();
     append(this.bar, [
       picker("run", "Run", this.listing.runs.map((one) => [one.name, one.name]), run.name, (name) =>
-        this.go({ run: name, rank: undefined, session: undefined, trace: undefined, view_ns: undefined }),
+        this.go({ run: name, rank: undefined, session: undefined, trace: undefined, view_ns: undefined, cycle: undefined, base_cycle: undefined, snapshot: undefined }),
       ),
       ranks.length > 1 &&
         picker("rank", "Rank", ranks.map((/** @type {any} */ one) => [String(one.rank), String(one.rank)]), String(header?.rank), (rank) =>

@@ -9,22 +9,75 @@ import { table } from "../table.js";
 export const compare = {
   id: "compare",
   label: "Compare",
-  about: "This run against another one: steady steps, phases, operators, memory, findings, values.",
+  about: "This run against another one: steady steps, phases, operators, memory, findings, values; and two of its cycles.",
   async render(context) {
-    const others = context.runs.filter((run) => run.name !== context.run.name && run.steps);
-    if (!context.source.live) {
-      return h("p.empty", { role: "note" }, "This report holds one run. `lightning-gpuprof compare BASE NEW` and TensorBoard's PROFILE tab compare two.");
-    }
-    if (!others.length) return h("p.empty", { role: "note" }, "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a folder of several.");
-    const base = others.find((run) => run.name === context.state.base) ?? before(context.run, others);
-    const picker = basePicker(context, others, base.name);
-    try {
-      return h("div", null, picker, shown(context, await context.get("compare", { base: base.name }), base.name));
-    } catch (error) {
-      return h("div", null, picker, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
-    }
+    return h("div", null, await runs(context), await cycles(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message))));
   },
 };
+
+/** @param {import("../app.js").Context} context */
+async function runs(context) {
+  const others = context.runs.filter((run) => run.name !== context.run.name && run.steps);
+  if (!context.source.live) {
+    return h("p.empty", { role: "note" }, "This report holds one run. `lightning-gpuprof compare BASE NEW` and TensorBoard's PROFILE tab compare two.");
+  }
+  if (!others.length) return h("p.empty", { role: "note" }, "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a folder of several.");
+  const base = others.find((run) => run.name === context.state.base) ?? before(context.run, others);
+  const picker = basePicker(context, others, base.name);
+  try {
+    return h("div", null, picker, shown(context, await context.get("compare", { base: base.name }), base.name));
+  } catch (error) {
+    return h("div", null, picker, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
+  }
+}
+
+/**
+ * Two profiler cycles of this run; null where it has fewer.
+ * @param {import("../app.js").Context} context
+ */
+async function cycles(context) {
+  const { cycle, base_cycle: base } = context.state;
+  const found = await context.get("compare_cycles", { trace: cycle, base });
+  if (found.state === "too-few") return null;
+  const rows = (/** @type {any[]} */ list) => list.map((row) => ({ name: row.name, base: row.base_ns, new: row.test_ns, diff: row.delta_ns, counts: [row.base_count, row.test_count] }));
+  const unit = found.per_step ? "Per step" : "Whole traces";
+  const steps = found.base_step_ns === null ? [] : [{ name: "p50_ns", base: found.base_step_ns, new: found.test_step_ns, diff: found.test_step_ns - found.base_step_ns }];
+  return h(
+    "section",
+    { "aria-label": "Two cycles of this run" },
+    h("h2", null, "Two cycles of this run"),
+    context.source.live
+      ? [cyclePicker(context, "Cycle", found.cycles, found.trace, "cycle"), cyclePicker(context, "against", found.cycles, found.base, "base_cycle")]
+      : h("p.muted", null, `${shorten(found.trace, 100)} against ${shorten(found.base, 100)}`),
+    found.notes.map((/** @type {string} */ note) => h("p.muted", null, note)),
+    h(
+      "div.columns",
+      null,
+      h("div.column", null, figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))),
+      h("div.column", null, figures("Steps", "Median of the profiled ones.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))),
+    ),
+  );
+}
+
+/**
+ * @param {import("../app.js").Context} context
+ * @param {string} label
+ * @param {any[]} cycles
+ * @param {string} picked
+ * @param {string} key
+ */
+function cyclePicker(context, label, cycles, picked, key) {
+  return h(
+    "label.picker",
+    null,
+    h("span", null, label),
+    h(
+      "select",
+      { onchange: (/** @type {any} */ event) => context.go({ [key]: cycles[event.target.selectedIndex].trace }) },
+      cycles.map((one) => h("option", { selected: one.trace === picked }, `rank ${one.rank}, cycle ${one.cycle}`)),
+    ),
+  );
+}
 
 /**
  * The run that came before this one, the newest other where there is none.
@@ -116,7 +169,7 @@ function figures(title, note, rows) {
             return h(
               "tr",
               null,
-              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(label(row.name), 120)),
+              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(label(row.name), 120), row.counts && h("span.muted", null, ` ×${times(row.counts[0])} → ×${times(row.counts[1])}`)),
               h("td.number", null, row.base === null ? "–" : show(row.base)),
               h("td.number", null, row.new === null ? "–" : show(row.new)),
               h("td.number", null, row.diff === null ? "–" : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`),
@@ -128,6 +181,9 @@ function figures(title, note, rows) {
     ),
   );
 }
+
+/** @param {number} value How often per step. */
+const times = (value) => number(Number(value.toPrecision(3)));
 
 /** @param {number} change As a share of the base. */
 function relative(change) {

@@ -4,6 +4,7 @@ import { chart } from "../charts.js";
 import { card, h } from "../dom.js";
 import { count, size } from "../format.js";
 import { phaseLabel } from "../phases.js";
+import { memorySites } from "./memory_sites.js";
 
 const GIB = 2 ** 30;
 /** @type {Record<string, [label: string, color: string]>} */
@@ -22,13 +23,15 @@ export const memory = {
   about: "Device memory by the allocator's own counters, read at each window's end.",
   async render(context) {
     const payload = await context.get("memory");
-    if (!payload.points.length) return h("p.empty", { role: "note" }, absent(payload));
+    const sites = await memorySites(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message)));
+    if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites);
     return h(
       "div",
       null,
       over(context, payload),
       h("div.columns", null, kinds(payload), payload.advice && advice(context, payload)),
       phases(payload),
+      sites,
     );
   },
 };

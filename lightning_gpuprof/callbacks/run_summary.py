@@ -1,0 +1,43 @@
+"""Has a long run summed up for TensorBoard when its fit has ended, so that it opens at once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning_gpuprof
+from lightning_gpuprof.views.summary import is_large
+
+
+def spawn(run_dir: str) -> Any:
+    """Start a process that writes the summary; it outlives this one, and nobody waits for it."""
+    package_root = str(Path(lightning_gpuprof.__file__).parents[1])
+    inherited = [path for path in [os.environ.get("PYTHONPATH")] if path]
+    return subprocess.Popen(
+        [sys.executable, "-m", "lightning_gpuprof.views.summarise", run_dir],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([package_root, *inherited])},
+        start_new_session=True,
+    )
+
+
+def start_summary(run_dir: str, *, start: Callable[[str], Any] = spawn) -> bool:
+    """Start the summary of a run that takes long to read, and tell whether it was.
+
+    Where that fails TensorBoard makes the summary itself, when the run is first looked at.
+
+    Args:
+        run_dir: The run's log dir, on this machine's disks.
+        start: Starts the work; tests pass a fake.
+    """
+    if "://" in run_dir or not is_large(run_dir):
+        return False
+    try:
+        start(run_dir)
+    except OSError:
+        return False
+    return True
