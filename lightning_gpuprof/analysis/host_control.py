@@ -14,7 +14,7 @@ _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
 """In these a thread may as well be waiting for another: autograd's, say."""
 
 NEVER_NS = -(2**62)
-"""Before any time of any trace; times below 0 occur, since Python calls may begin before the rest."""
+"""Before any time of a trace; below 0 occurs, since Python calls may begin before the rest."""
 
 
 @dataclass(frozen=True)
