@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tensorboard check bench gpu docs golden clean
+.PHONY: help demo test oldest tensorboard check bench gpu docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,11 @@ tensorboard: $(VENV)/.installed ## Open TensorBoard on the demo's runs (PROFILE 
 test: $(VENV)/.installed-dev ## Run every test that this machine can run
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
+oldest: ## Run the callbacks' tests with the oldest supported Lightning
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt -e '.[dev]'
+	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python -m pytest tests/callbacks
+
 check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +58,4 @@ golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a dif
 	GOLDEN=write $(BIN)/python -m pytest tests/views
 
 clean: ## Remove .venv, caches and the demo's runs
-	rm -rf $(VENV) $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
     from lightning_gpuprof.callbacks.graph_watch import GraphWatch
     from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
+    from lightning_gpuprof.callbacks.module_timer import ModuleTimer
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
     from lightning_gpuprof.callbacks.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
         DeferredProgressBar,
         DeferredRichProgressBar,
     )
+    from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+    from lightning_gpuprof.callbacks.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
     from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
@@ -43,6 +46,7 @@ __all__ = [
     "GpuProfConfig",
     "GraphWatch",
     "MemorySnapshot",
+    "ModuleTimer",
     "PhaseTimer",
     "ProfilerSchedule",
     "SyncDetector",
@@ -51,6 +55,8 @@ __all__ = [
     "benchmark_latency",
     "compare_runs",
     "plan",
+    "region",
+    "tune",
     "what_if",
 ]
 
@@ -66,6 +72,7 @@ _PUBLIC = {
     "GpuProfConfig": "lightning_gpuprof.config",
     "GraphWatch": "lightning_gpuprof.callbacks.graph_watch",
     "MemorySnapshot": "lightning_gpuprof.callbacks.memory_snapshot",
+    "ModuleTimer": "lightning_gpuprof.callbacks.module_timer",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
     "SyncDetector": "lightning_gpuprof.callbacks.sync_detector",
@@ -73,6 +80,8 @@ _PUBLIC = {
     "benchmark_latency": "lightning_gpuprof.probes.latency",
     "compare_runs": "lightning_gpuprof.views.compare",
     "plan": "lightning_gpuprof.callbacks.plan",
+    "region": "lightning_gpuprof.callbacks.region",
+    "tune": "lightning_gpuprof.callbacks.tune",
     "what_if": "lightning_gpuprof.views.what_if",
 }
 """Each public name and the module that defines it."""

@@ -50,8 +50,10 @@ class GpuProfConfig:
         memory_snapshot: Whether a GPU's allocations are kept, to write what filled the memory
             when it runs out. Costs a walk over the stack for each allocation.
         report: Whether the report is shown when fit ends.
+        modules: Names of modules, as in named_modules(), whose forward and backward are timed.
+        device_marks: Whether phases are also timed on the device, by events; no host sync.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            records are written less often.
+            records are written less often, and marks on the device made in fewer steps.
         log_dir: Where files go instead of the loggers' log dir.
 
     Raises:
@@ -79,13 +81,16 @@ class GpuProfConfig:
     device_stats: bool = True
     memory_snapshot: bool = False
     report: bool = True
+    modules: tuple[str, ...] = ()
+    device_marks: bool = True
     overhead_budget: float = 0.005
     log_dir: str | None = None
 
     def __post_init__(self) -> None:
         """Check types and ranges."""
-        if isinstance(self.metrics, list):  # as YAML and the command line give it
-            object.__setattr__(self, "metrics", tuple(self.metrics))
+        for name in ("metrics", "modules"):
+            if isinstance(getattr(self, name), list):  # as YAML and the command line give it
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         hints = get_type_hints(type(self))
         for field in fields(self):
             _check_type(field.name, getattr(self, field.name), hints[field.name])
@@ -122,7 +127,7 @@ class GpuProfConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values."""
-        return asdict(self) | {"metrics": list(self.metrics)}
+        return asdict(self) | {"metrics": list(self.metrics), "modules": list(self.modules)}
 
     def to_yaml(self) -> str:
         """Return the settings as the `profiling:` section of a YAML file.

@@ -137,6 +137,13 @@ def seeded_syncs() -> ModuleType:
     return load_helper("seeded_syncs")
 
 
+@pytest.fixture(scope="session")
+def fake_device() -> type:
+    """`tests/fake_device.py`: a device that exists only as arithmetic."""
+    device: type = load_helper("fake_device").FakeDevice
+    return device
+
+
 def load_helper(name: str) -> ModuleType:
     """Import a module that lies beside this file: test folders are no packages."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))

@@ -70,14 +70,19 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     ahead = _columns(session, "run_ahead/")
     if not session.steps or "device_dur" not in session.columns or not ahead:
         return None
-    marked = steady.copy()
-    for column in (session.columns["device_dur"], *device.values(), *ahead.values()):
-        marked &= column != NOT_MEASURED
+    marked = steady & (session.columns["device_dur"] != NOT_MEASURED)
+    calibrated = np.logical_or.reduce([column != NOT_MEASURED for column in ahead.values()])
+    marked &= calibrated
     if not marked.any():
         return None
     dur = session.columns["device_dur"][marked]
-    device = {phase: column[marked] for phase, column in device.items()}
-    ahead = {phase: column[marked] for phase, column in ahead.items()}
+    # A marked step without a phase spent nothing in it; windows of such steps lack the column.
+    device = {phase: np.maximum(0, column[marked]) for phase, column in device.items()}
+    ahead = {
+        phase: column[marked]
+        for phase, column in ahead.items()
+        if (column[marked] != NOT_MEASURED).any()
+    }
     over = distribution(dur)
     assert over is not None
     latency_ns = _latency(ahead)
@@ -91,7 +96,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
                 median_ns=median(column),
                 mean_ns=mean(column),
                 frac=int(column.sum()) / max(1, int(dur.sum())),
-                run_ahead_median_ns=median(ahead[phase]) if phase in ahead else None,
+                run_ahead_median_ns=_median(ahead.get(phase)),
             )
             for phase, column in device.items()
         },
@@ -108,8 +113,15 @@ def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:
     return found
 
 
+def _median(ahead: Int64 | None) -> int | None:
+    return None if ahead is None else median(ahead[ahead != NOT_MEASURED])
+
+
 def _latency(ahead: dict[Phase, Int64]) -> int:
-    lowest = np.minimum.reduce(list(ahead.values()))
+    absent = np.iinfo(np.int64).max
+    lowest = np.minimum.reduce(
+        [np.where(column == NOT_MEASURED, absent, column) for column in ahead.values()]
+    )
     return min(MAX_LATENCY_NS, max(0, round(float(np.percentile(lowest, 5)))))
 
 
@@ -118,10 +130,12 @@ def _states(
 ) -> Int64:
     near = latency_ns + np.maximum(NEAR_NS, NEAR_FRAC * dur)
     order = [phase for phase in Phase if phase in ahead and phase is not Phase.DATA_WAIT]
-    behind = np.stack([ahead[phase] > near for phase in order]) if order else None
     names = list(StepState)
     states = np.full(len(dur), names.index(StepState.HOST_BOUND), dtype=np.int64)
-    if behind is not None:
+    if order:
+        behind = np.stack([ahead[phase] > near for phase in order])
+        for i in range(1, len(order)):  # a phase that a step did not have changed nothing in it
+            behind[i] |= (ahead[order[i]] == NOT_MEASURED) & behind[i - 1]
         states[behind.any(axis=0)] = names.index(StepState.DEVICE_BOUND)
         fell = (behind[:-1] & ~behind[1:]).any(axis=0)
         states[fell] = names.index(StepState.SYNC_BOUND)

@@ -23,6 +23,8 @@ class EpochStarts:
     """Waits for data between epochs, before the first step, in total."""
     per_step_ns: int
     """Both, over all recorded steps."""
+    again_ns: int
+    """Of both, what the epochs after the first cost: a first start there always is."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
 
@@ -37,10 +39,11 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         return None
     usual = median(wait[~first])
     excess = (wait - usual).clip(min=0) * first
-    between = sum(
-        span.phase_ns.get(Phase.DATA_WAIT.value, 0)
-        for span in session.all(OutsideSpan)
-        if span.where.startswith("epoch")
+    spans = [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]
+    began_ns = int(session.columns["start_ns"][first][0])
+    between, later = (
+        sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in some)
+        for some in (spans, [span for span in spans if span.start_ns >= began_ns])
     )
     return EpochStarts(
         count=int(first.sum()),
@@ -48,6 +51,7 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         excess_ns=int(excess.sum()),
         between_ns=between,
         per_step_ns=round((int(excess.sum()) + between) / session.steps),
+        again_ns=int(excess[first][1:].sum()) + later,
         steady_mean_ns=mean(excess[steady]),
     )
 

@@ -21,6 +21,14 @@ class MemoryUse:
     ooms: int | None
     phase_peak_bytes: dict[str, int]
     kind_bytes: dict[str, int]
+    others_bytes: int | None
+    """Most of the device that was seen in use outside torch's allocator: the context, libraries,
+    other processes."""
+
+    @property
+    def filled_frac(self) -> float:
+        """The share of the device that the highest peak and the others fill together."""
+        return (self.peak_reserved_bytes + (self.others_bytes or 0)) / self.total_bytes
 
     @property
     def peak_frac(self) -> float:
@@ -34,6 +42,11 @@ def memory_use(session: Session) -> MemoryUse | None:
     if not records:
         return None
     last = records[-1]
+    others = [
+        max(0, record.total_bytes - record.free_bytes - record.reserved_bytes)
+        for record in records
+        if record.free_bytes is not None
+    ]
     phases: dict[str, int] = {}
     for record in records:
         for phase, peak in record.phase_peak_bytes.items():
@@ -50,4 +63,5 @@ def memory_use(session: Session) -> MemoryUse | None:
         ooms=last.ooms,
         phase_peak_bytes=phases,
         kind_bytes=last.kind_bytes,
+        others_bytes=max(others, default=None),
     )

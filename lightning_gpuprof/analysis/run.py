@@ -24,7 +24,7 @@ from lightning_gpuprof.analysis.rank_view import RankView, rank_views
 from lightning_gpuprof.analysis.sessions import SessionView, choose_session, session_views
 from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
 from lightning_gpuprof.analysis.special_steps import Compiling, compiling, flagged_steps
-from lightning_gpuprof.analysis.spikes import Spikes, spikes
+from lightning_gpuprof.analysis.spikes import GC_NOTE, Spikes, spikes
 from lightning_gpuprof.analysis.steady import Mask, StepStats, steady_mask, step_flags, step_stats
 from lightning_gpuprof.analysis.throughput import Knee, SizeRate, knee, size_rates
 from lightning_gpuprof.analysis.wall_time import OutsideTime, WallTime, outside_time, wall_time
@@ -193,7 +193,7 @@ def analyze_run(
         scalars=tuple(chosen.all(Scalars)),
         steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
         batch_size=_batch_size(chosen, steady),
-        notes=tuple(note for note in chosen.all(Note) if note.name != RSS_NOTE),
+        notes=tuple(note for note in chosen.all(Note) if note.name not in (RSS_NOTE, GC_NOTE)),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isnan, nan
 
 from lightning_gpuprof.records.schema import Scalars
 
@@ -39,8 +39,10 @@ def check_values(
     """Compare every value that both runs recorded.
 
     A value differs where the two are further apart than `tolerance` times the base's, or than
-    `tolerance` itself near zero. A step at which one run has a number and the other has none
-    differs too: on disk, NaN is no number.
+    `tolerance` itself near zero, or where one is a number and the other is NaN or infinite; where
+    both are that, they are the same. A step at which a run logged nothing is left out. On disk
+    neither is a number: of runs from before the records told them apart, no number against a
+    number differs, and against none is left out.
 
     >>> one = Scalars(steps=[0, 1], values={"loss": [2.0, 1.0]})
     >>> two = Scalars(steps=[0, 1], values={"loss": [2.0, 1.5]})
@@ -56,8 +58,12 @@ def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:
     for record in records:
         for name, values in record.values.items():
             kept = found.setdefault(name, {})
+            lost = (record.not_finite or {}).get(name, ())
             for step, value in zip(record.steps, values, strict=False):
-                kept[step] = value
+                if value is not None or step in lost:
+                    kept[step] = nan if value is None else value
+                elif record.not_finite is None:
+                    kept[step] = None
     return found
 
 
@@ -80,14 +86,18 @@ def _check(
         count=len(steps),
         max_diff=largest,
         first_step=first,
-        last_base=base[steps[-1]] if steps else None,
-        last_new=new[steps[-1]] if steps else None,
+        last_base=_number(base[steps[-1]]) if steps else None,
+        last_new=_number(new[steps[-1]]) if steps else None,
     )
 
 
+def _number(value: float | None) -> float | None:
+    return None if value is None or isnan(value) else value
+
+
 def _difference(a: float | None, b: float | None) -> float:
-    if a is None or b is None or a != a or b != b:
-        return inf
+    if a is None or b is None or isnan(a) or isnan(b):
+        return 0.0 if a is not None and b is not None and isnan(a) and isnan(b) else inf
     if a == b:
         return 0.0
     absolute = abs(a - b)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.distribution import median
+from lightning_gpuprof.analysis.distribution import Int64, median
 from lightning_gpuprof.analysis.steady import Mask, step_flags
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -17,6 +17,8 @@ REGULAR = 0.25
 """Spikes whose distances spread by less than this share of their mean come regularly. Chance
 (Poisson) gives 1; noise from other processes does not keep step with training."""
 MIN_REGULAR = 3
+MOSTLY = 0.5
+"""Where the collector took this share of a spike's excess, the rest is taken to follow from it."""
 GC_NOTE = "gc_ns"
 """Note of this name: what one run of Python's garbage collector took in a step."""
 _COMPUTE = (
@@ -49,6 +51,8 @@ class Spikes:
     """Where most of the excess lies."""
     gc_ns: int | None
     """The collector's runs in all these steps, spikes or not; None where not recorded."""
+    gc_excess_ns: int
+    """What the spikes took above the median in which the collector took most of that."""
 
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
@@ -62,7 +66,9 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     unusual = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
     high = steady & ~unusual & (compute > typical + SPIKE_FRAC * whole)
     steps, count = int(steady.sum()), int(high.sum())
-    excess = int((compute[high] - typical).sum())
+    above = compute - typical
+    excess = int(above[high].sum())
+    collected = _collected(session)
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
         count=count,
@@ -71,7 +77,10 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         excess_per_step_ns=excess // steps,
         every_steps=_distance(np.flatnonzero(high)),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
-        gc_ns=_collected(session, steady),
+        gc_ns=None if collected is None else int(collected[steady].sum()),
+        gc_excess_ns=0
+        if collected is None
+        else int(above[high & (collected >= MOSTLY * above)].sum()),
     )
 
 
@@ -83,13 +92,13 @@ def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> float | 
     return mean if float(distances.std()) <= REGULAR * mean else None
 
 
-def _collected(session: Session, steady: Mask) -> int | None:
-    notes = [note for note in session.all(Note) if note.name == GC_NOTE]
+def _collected(session: Session) -> Int64 | None:
+    """Return the collector's time in each step; None where it took none or was not watched."""
     column = session.columns.get(GC_NOTE)
     if column is not None:
-        return int(column[steady].sum())
-    if not notes:
+        return column
+    taken = {n.step: n.value for n in session.all(Note) if n.name == GC_NOTE}
+    if not taken:
         return None
     numbers = session.columns.get("step", np.arange(session.steps))
-    wanted = set(numbers[steady].tolist())
-    return sum(int(n.value) for n in notes if n.step in wanted and isinstance(n.value, int))
+    return np.array([int(taken.get(step) or 0) for step in numbers.tolist()], dtype=np.int64)

@@ -13,6 +13,7 @@ from lightning_gpuprof.callbacks._lightning import (
     Trainer,
     rank_zero_warn,
 )
+from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.run_output import RunOutput
@@ -77,6 +78,7 @@ class DeferredLoss(Callback):
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
         self._seen: set[str] = set()
+        silence_unused(self)
 
     @property
     @override

@@ -12,9 +12,11 @@ from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
+from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_output import RunOutput
@@ -145,10 +147,13 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             warmup=config.warmup_steps,
             console=config.console,
             scalars=config.scalars,
+            device_marks=config.device_marks,
             overhead_budget=config.overhead_budget,
             clock=clock,
         )
     ]
+    if config.modules:
+        parts.append(ModuleTimer(config.modules))
     profiler: ProfilerSchedule | None = None
     if config.trace:
         profiler = ProfilerSchedule(
@@ -180,6 +185,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    parts.append(GcWatch())
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:

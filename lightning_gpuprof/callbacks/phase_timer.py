@@ -12,6 +12,7 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.timing_run import TimingRun
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.device_events import DeviceEvents, device_events
 
 
 class PhaseTimer(Callback):
@@ -28,8 +29,12 @@ class PhaseTimer(Callback):
         scalars: Whether the window's medians go to the trainer's loggers as `gpuprof/*`, at most
             once a second.
         warmup: This many first steps are marked as warm-up.
+        device_marks: Whether each phase's boundaries are marked on the device as well, where it has
+            events: device time per phase, and how far the device runs behind the host. Tests
+            pass a fake device's events.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            records are written less often, and it says so.
+            records are written less often, and so much for the marks on the device: above it not
+            every step is marked. It says so.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
     """
@@ -41,6 +46,7 @@ class PhaseTimer(Callback):
         console: bool = True,
         scalars: bool = True,
         warmup: int = 5,
+        device_marks: DeviceEvents | bool = True,
         overhead_budget: float = 0.005,
         log_dir: str | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -58,6 +64,7 @@ class PhaseTimer(Callback):
         self.console = console
         self.scalars = scalars
         self.warmup = warmup
+        self.device_marks = device_marks
         self.overhead_budget = overhead_budget
         self.log_dir = log_dir
         self.clock = clock
@@ -82,6 +89,7 @@ class PhaseTimer(Callback):
             scalars=self.scalars,
             overhead_budget=self.overhead_budget,
             on_ran=self._on_ran,
+            events=self._events(trainer),
         )
         # A hook that is not there costs nothing; the tap tells as much for less.
         self.__dict__.pop("on_train_batch_end", None)
@@ -162,6 +170,11 @@ class PhaseTimer(Callback):
     def _on_ran(self) -> None:
         if self._run is not None:
             self._run.batch_ran()
+
+    def _events(self, trainer: Trainer) -> DeviceEvents | None:
+        if isinstance(self.device_marks, bool):
+            return device_events(trainer.strategy.root_device) if self.device_marks else None
+        return self.device_marks
 
     def _finish(self, status: str, error: BaseException | None = None) -> None:
         run, self._run = self._run, None

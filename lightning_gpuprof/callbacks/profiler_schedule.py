@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
+from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.schedule_checks import (
@@ -104,6 +105,7 @@ class ProfilerSchedule(Callback):
         self._trainer: Any = None
         self._step = -1
         self._giving_way: GivingWay | None = None
+        silence_unused(self)
 
     @property
     def recording(self) -> bool:

@@ -30,6 +30,9 @@ _TRAINER_FACTS = (
     "barebones",
 )
 
+_NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
+"""Packages whose samplers take no time to speak of."""
+
 
 def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
     """Return the record that begins a session, with what the Trainer knows by now."""
@@ -161,4 +164,21 @@ def _loader(trainer: Trainer) -> Loader | None:
         persistent_workers=getattr(loader, "persistent_workers", None),
         prefetch_factor=getattr(loader, "prefetch_factor", None),
         length=attempt(lambda: len(loader), None),
+        dataset_kind=attempt(lambda: _dataset_kind(loader), None),
+        sampler=attempt(lambda: _own_sampler(loader), None),
     )
+
+
+def _dataset_kind(loader: Any) -> str | None:
+    dataset = getattr(loader, "dataset", None)
+    if dataset is None:
+        return None
+    return "iterable" if isinstance(dataset, torch.utils.data.IterableDataset) else "map"
+
+
+def _own_sampler(loader: Any) -> str | None:
+    """Return the class of a sampler that somebody wrote: it runs in the training process."""
+    samplers = (getattr(loader, name, None) for name in ("batch_sampler", "sampler"))
+    own = [type(s) for s in samplers if s is not None]
+    own = [cls for cls in own if cls.__module__.split(".")[0] not in _NOT_OWN]
+    return own[0].__name__ if own else None

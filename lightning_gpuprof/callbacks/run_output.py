@@ -4,6 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -38,6 +39,7 @@ class RunOutput:
         timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
         phases: The phases measured, for `RunStart`.
         config: The configuration, for `RunStart`.
+        components: Makes the region of a named component; None without a `PhaseTimer`.
     """
 
     def __init__(self, trainer: Trainer, run_dir: str, *, now: Callable[[], int]) -> None:
@@ -49,6 +51,7 @@ class RunOutput:
         self.timer = ""
         self.phases: list[str] = []
         self.config: dict[str, Any] = {}
+        self.components: Callable[[str], AbstractContextManager[None]] | None = None
         self.ended = False
         self.now = now
         self.started_ns = now()

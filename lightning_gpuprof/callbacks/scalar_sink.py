@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
+from math import isfinite
 from typing import NamedTuple, TypeVar
 
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
@@ -58,7 +59,9 @@ class ScalarSink:
         if not batches:
             return
         for batch in batches:
-            self._output.write(Scalars(steps=batch.steps, values=batch.values))
+            self._output.write(
+                Scalars(steps=batch.steps, values=batch.values, not_finite=_not_finite(batch))
+            )
             marks = [self._marks.popleft() for _ in batch.steps]
             start = 0
             for epoch, group in groupby(marks, key=lambda mark: mark.epoch):
@@ -103,3 +106,16 @@ class ScalarSink:
 def _at(columns: dict[str, list[float | None]], index: int) -> dict[str, float]:
     """Return a step's values."""
     return {name: value for name, column in columns.items() if (value := column[index]) is not None}
+
+
+def _not_finite(batch: ScalarBatch) -> dict[str, list[int]]:
+    """Return the steps of each value that JSON turns into null although the step gave one."""
+    found = {
+        name: [
+            step
+            for step, value in zip(batch.steps, values, strict=True)
+            if value is not None and not isfinite(value)
+        ]
+        for name, values in batch.values.items()
+    }
+    return {name: steps for name, steps in found.items() if steps}

@@ -50,6 +50,8 @@ class ProfilerTap(Profiler):
         fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
             where the hooks of their start are called.
         on_ran: Called after each batch of a fit that was trained.
+        watch: Puts something around the regions at which it wants to be told, such as the
+            device's marks.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class ProfilerTap(Profiler):
         idle: Callable[[Action], bool],
         fetches_inside: bool,
         on_ran: Callable[[], object] | None,
+        watch: Callable[[Region], Context] | None = None,
     ) -> None:
         # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
         self._inner = inner
@@ -70,6 +73,7 @@ class ProfilerTap(Profiler):
         self._names = names
         self._idle = idle
         self._on_ran = on_ran
+        self._watch = watch
         self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
         if not fetches_inside:
             self._borders = {
@@ -148,7 +152,9 @@ class ProfilerTap(Profiler):
     def validation(self) -> Context:
         """Return the region of a whole validation run inside a fit."""
         region = self._clock.region(Phase.VALIDATION)
-        return _Validation(self, Flagging(region, self._timeline, StepFlag.VALIDATION))
+        return _Validation(
+            self, self._watched(Flagging(region, self._timeline, StepFlag.VALIDATION))
+        )
 
     def logging(self, name: str) -> Context:
         """Return the region of a call to a logger."""
@@ -223,7 +229,13 @@ class ProfilerTap(Profiler):
         return self._clock.region(*found) if found else Inside(self._clock, action_name)
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
-        return HandingOn(region, self._inner, action_name) if self._hands_on else region
+        watched = self._watched(region)
+        return HandingOn(watched, self._inner, action_name) if self._hands_on else watched
+
+    def _watched(self, region: Context) -> Context:
+        if self._watch is None or not isinstance(region, Region):
+            return region
+        return self._watch(region)
 
 
 class _Validation:
@@ -241,7 +253,7 @@ class _Validation:
 
 
 _OWN = frozenset(
-    "_inner _timeline _clock _names _borders _tells _hands_on _training _validating"
+    "_inner _timeline _clock _names _watch _borders _tells _hands_on _training _validating"
     " _regions _idle _on_ran".split()
 )
 

@@ -10,7 +10,9 @@ from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
 from lightning_gpuprof.callbacks.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tap import ProfilerTap
+from lightning_gpuprof.callbacks.tap_regions import Context
 from lightning_gpuprof.callbacks.timed_calls import TimedCalls
+from lightning_gpuprof.probes.phase_clock import Region
 from lightning_gpuprof.probes.step_timeline import WORKER_STARTUP, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 
@@ -32,6 +34,7 @@ class Tapping:
         trainer: The Trainer, in `setup`.
         timeline: Told of the borders of steps.
         evaluating: The session is validate, test or predict instead of fit.
+        watch: See `ProfilerTap`.
         on_ran: Called after each batch of a fit, where the tap sees them all; see `sees_batches`.
 
     Attributes:
@@ -48,6 +51,7 @@ class Tapping:
         *,
         evaluating: bool,
         on_ran: Callable[[], object],
+        watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
         self._inner = trainer.profiler
@@ -59,6 +63,7 @@ class Tapping:
 
         fetches_inside = _fetches_inside(trainer.lightning_module)
         self.sees_batches = not evaluating and not fetches_inside
+        self._watch = watch
         self.tap = ProfilerTap(
             self._inner,
             timeline,
@@ -67,6 +72,7 @@ class Tapping:
             idle=partial(is_idle, trainer),
             fetches_inside=fetches_inside,
             on_ran=on_ran if self.sees_batches else None,
+            watch=watch,
         )
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
@@ -79,7 +85,7 @@ class Tapping:
 
     def time_manual_optimization(self) -> None:
         """Time what the Trainer's own actions leave out where the user calls the optimizers."""
-        trainer, region = self._trainer, self._clock.region
+        trainer, region = self._trainer, self._watched_region
         if trainer.lightning_module.automatic_optimization:
             return
         strategy = trainer.strategy
@@ -94,6 +100,10 @@ class Tapping:
         self._calls.restore()
         if self._trainer.profiler is self.tap:
             self._trainer.profiler = self._inner
+
+    def _watched_region(self, phase: Phase) -> Context:
+        region = self._clock.region(phase)
+        return region if self._watch is None else self._watch(region)
 
     def _time_loggers(self) -> None:
         for logger in self._trainer.loggers:

@@ -9,13 +9,18 @@ from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.compile_watch import CompileWatch
+from lightning_gpuprof.callbacks.component import Component
 from lightning_gpuprof.callbacks.console import profile_line, say
+from lightning_gpuprof.callbacks.device_marking import DeviceMarking
 from lightning_gpuprof.callbacks.hook_timing import HOOK_PHASES, HookTiming
 from lightning_gpuprof.callbacks.own_cost import OwnCost
+from lightning_gpuprof.callbacks.region import ActiveComponents
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timed_calls import untimed
 from lightning_gpuprof.callbacks.windows import Layout, Window, outside_span
+from lightning_gpuprof.probes.device_events import DeviceEvents
+from lightning_gpuprof.probes.device_marks import DeviceMarks
 from lightning_gpuprof.probes.phase_clock import PhaseClock
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
@@ -25,15 +30,11 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 
 
-_WRITE_EVERY_NS = 250_000_000
-_MOST_WAITING = 10
-"""Full windows wait for this long, at most this many: to write costs a training loop of short
-steps half a millisecond, since none of it is in the processor's caches, and several at a time
-little more than one."""
-
-_SPARING_EVERY_NS = 2_000_000_000
-_MOST_SPARING = 100
-"""The same where the budget was exceeded."""
+_SPARING_EVERY_NS = 250_000_000
+_MOST_SPARING = 10
+"""Once the budget was exceeded full windows wait for this long, at most this many: a write costs a
+loop of short steps half a millisecond, since none of it is in the processor's caches, and several
+windows at a time cost little more than one. Until then each window is written as it fills."""
 
 _ROWS = (tuple, list)
 _MODULES = sys.modules
@@ -56,6 +57,7 @@ class TimingRun:
         scalars: bool,
         overhead_budget: float,
         on_ran: Callable[[], object],
+        events: DeviceEvents | None = None,
     ) -> None:
         self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
@@ -65,7 +67,7 @@ class TimingRun:
         self._scalars = scalars and output.rank == 0 and not self.evaluating
         self._scalars_ns: int | None = None
         self._compiles = CompileWatch()
-        self._write_every_ns, self._most_waiting = _WRITE_EVERY_NS, _MOST_WAITING
+        self._most_waiting = 1
         self._full_windows = 0
         self._written_ns = output.started_ns
         self._ended = False
@@ -77,11 +79,20 @@ class TimingRun:
         self._epoch_loop: Any = trainer.fit_loop.epoch_loop
         self._batch_idx = -1
         self.timeline.start(output.started_ns)
+        self.device: DeviceMarking | None = None
+        if events is not None:
+            marks = DeviceMarks(events, output.now)
+            self.device = DeviceMarking(marks, self.timeline, output, budget=overhead_budget)
+            self.device.calibrate()
         self.tapping: Tapping | HookTiming
         phases = EVALUATION_PHASES if self.evaluating else tuple(Phase)
         try:
             self.tapping = Tapping(
-                trainer, self.timeline, evaluating=self.evaluating, on_ran=on_ran
+                trainer,
+                self.timeline,
+                evaluating=self.evaluating,
+                on_ran=on_ran,
+                watch=None if self.device is None else self.device.watch,
             )
             output.timer = "tap"
         except AttributeError:
@@ -89,12 +100,21 @@ class TimingRun:
             output.timer, phases = "hooks", HOOK_PHASES
         output.phases = [phase.value for phase in phases]
         output.count_steps(lambda: self.timeline.step)
+        self._components = ActiveComponents(self.component)
+        self._components.activate()
+        output.components = self._components.get
 
     def begin_training(self, trainer: Trainer) -> None:
         """Training is about to start: optimizers and loaders are there now."""
         self.tapping.time_manual_optimization()
+        if self.device is not None:
+            self.device.calibrate()
         self.begin_epoch(trainer.current_epoch)
         self._output.flush()
+
+    def component(self, name: str) -> Component:
+        """Return the region of a named component, on the host and the device."""
+        return Component(self.timeline.clock, name, self.device)
 
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
@@ -133,7 +153,7 @@ class TimingRun:
             now = self._output.now()
             if (
                 self._full_windows >= self._most_waiting
-                or now - self._written_ns > self._write_every_ns
+                or now - self._written_ns > _SPARING_EVERY_NS
             ):
                 self._write_windows()
                 self._written_ns = self._output.now()
@@ -148,7 +168,7 @@ class TimingRun:
         self._output.end(
             status,
             steps=steps,
-            own_cost_ns_per_step=self._cost.ns_per_step(self._boundaries_per_step()),
+            own_cost_ns_per_step=self._own_ns_per_step(),
             profiler_stall_ns=self._cost.profiler_stall_ns or None,
             error=error,
             wall_ns=end_ns - self._output.started_ns,
@@ -156,6 +176,8 @@ class TimingRun:
 
     def restore(self) -> None:
         """Put the Trainer back as it was."""
+        self._output.components = None
+        self._components.deactivate()
         self.tapping.restore()
 
     def _write_windows(self) -> None:
@@ -166,6 +188,8 @@ class TimingRun:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
         facts, charged = timeline.take_rows()
+        if self.device is not None:
+            facts, charged = self.device.ready(facts, charged, final=self._ended)
         if self._layout.width != len(slots):
             self._layout = Layout(slots, self._own_names)
         for begin in range(0, len(facts), self._window):
@@ -178,7 +202,9 @@ class TimingRun:
         output.flush()
 
     def _write_window(self, window: Window) -> None:
-        self._output.write(window.record())
+        device = self.device
+        more = {} if device is None else device.columns(window.steps, window.total_ns)
+        self._output.write(window.record(more))
         self._cost.add(window)
         if self._console:
             say(profile_line(window.phase_total_ns, window.total_ns, window.count))
@@ -198,6 +224,12 @@ class TimingRun:
         for logger in trainer.loggers:
             untimed(logger.log_metrics)(scalars, step=step)
 
+    def _own_ns_per_step(self) -> int | None:
+        own_ns = self._cost.ns_per_step(self._boundaries_per_step())
+        if own_ns is None or self.device is None:
+            return own_ns
+        return own_ns + round(self.device.cost_ns_per_step)
+
     def _boundaries_per_step(self) -> float:
         steps = self.timeline.step
         return self.timeline.clock.boundaries / steps if steps else 0.0
@@ -206,7 +238,7 @@ class TimingRun:
         message = self._cost.over_budget(self._boundaries_per_step())
         if message is None:
             return
-        self._write_every_ns, self._most_waiting = _SPARING_EVERY_NS, _MOST_SPARING
+        self._most_waiting = _MOST_SPARING
         self._scalars = False
         note = Note(step=self.timeline.step, name="overhead-budget", message=message)
         self._output.write(note)

@@ -1,6 +1,6 @@
 """Turns the timeline's rows into the records of a window."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -77,8 +77,18 @@ class Window:
             name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
         }
 
-    def record(self) -> StepsWindow:
-        """Return the record of this window."""
+    @property
+    def steps(self) -> _Int64:
+        """The steps' numbers."""
+        steps: _Int64 = self._facts["step"]
+        return steps
+
+    def record(self, more: Mapping[str, _Int64] | None = None) -> StepsWindow:
+        """Return the record of this window.
+
+        Args:
+            more: Further columns, such as the device's.
+        """
         facts = self._facts
         rows = {name: facts[name] for name in ("step", "epoch", "batch_idx", "flags")}
         rows["dur_ns"] = self._dur_ns
@@ -92,6 +102,7 @@ class Window:
             part = self._layout.part_names[number]
             if part is not None:
                 rows[part] = self._charged[number]
+        rows.update(more or {})
         columns = dict(zip(rows, _pack(np.array(list(rows.values()))), strict=True))
         columns["start_ns"] = _pack(self._start_ns[np.newaxis])[0]
         return StepsWindow(

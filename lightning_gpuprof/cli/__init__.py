@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
         "lightning_gpuprof.cli.lint", "name the lines of a training loop that make the host wait"
     ),
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
+    "tune": Command("lightning_gpuprof.cli.tune", "measure a few batch sizes for real"),
     "compare": Command("lightning_gpuprof.cli.compare", "say what changed between two runs"),
     "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
 }

@@ -1,4 +1,4 @@
-"""`finish-trace`: compress and analyse a trace that a training run has just written.
+"""`finish-trace`: compress, analyse and draw a trace that a training run has just written.
 
 A training run starts this by itself, as a process of its own at the lowest priority. By hand it
 finishes a trace that a killed run left behind.
@@ -33,14 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compress, analyse, and delete the plain file; returns 0, or 1 where the analysis failed."""
+    """Compress, analyse, draw, delete the plain file; returns 1 where one of the two failed."""
     if not args.keep_priority and hasattr(os, "nice"):
         os.nice(_LOWEST_PRIORITY)
     packed = compress(args.trace)
     try:
         analyse(packed)
+        import_module("lightning_gpuprof.views.timeline_tiles").write_tiles(packed)
     except GpuProfError as error:
-        print(f"{packed} was compressed but not analysed: {error}", file=sys.stderr)
+        print(f"{packed} was compressed but not analysed or drawn: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -75,7 +76,9 @@ def analyse(packed: str) -> str:
         TraceError: The trace cannot be read.
     """
     # By name, so that `--help` does not load the engine.
-    document = import_module("lightning_gpuprof.views.trace_payload").analyze_file(packed)
+    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
+    payload = import_module("lightning_gpuprof.views.trace_payload")
+    document = payload.analyze_file(packed, options)
     path = packed + ANALYSIS_SUFFIX
     part = path + ".part"
     with open(part, "w", encoding="utf-8") as file:

@@ -71,9 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    sizes = [_whole_number(part) for part in args.batch_sizes.split(",")]
+    sizes = whole_numbers(args.batch_sizes)
     cards = _cards(args.vram or [], args.card or [])
-    band = _band(args.target)
+    band = parse_band(args.target)
     outside = parse_size(args.outside)
     with PlanChild(args.model, optimizer=args.optimizer, precision=args.precision) as child:
         plan = make_plan(
@@ -141,13 +141,13 @@ def text(plan: Plan) -> str:
         f"parameters {size(exact['parameters'])}, gradients {size(exact['gradients'])}, "
         f"optimizer state {size(exact['optimizer_state'])}",
         "",
-        *_table(_point_rows(plan)),
+        *table(_point_rows(plan)),
     ]
     if (fit := plan.allocated) is not None:
         bent = "" if fit.linear else f" (not linear: off by up to {percent(fit.residual_frac)})"
         constant, each = size(fit.constant_bytes), size(fit.per_sample_bytes)
         lines += ["", f"allocated = {constant} + {each} per sample{bent}"]
-    lines += ["", *_table(_card_rows(plan)), ""]
+    lines += ["", *table(_card_rows(plan)), ""]
     lines += [f"- {sentence}" for sentence in plan.assumptions]
     return "\n".join(lines)
 
@@ -177,7 +177,8 @@ def _card_rows(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return the rows with their columns aligned to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -213,13 +214,17 @@ def _fit(fit: LinearFit | None) -> dict[str, Any] | None:
     }
 
 
-def _whole_number(written: str) -> int:
-    if not written.strip().isdigit():
-        raise ConfigError(f"--batch-sizes: {written!r} is not a whole number. Write 8,16,32.")
-    return int(written)
+def whole_numbers(written: str) -> list[int]:
+    """Read batch sizes such as 8,16,32."""
+    parts = [part.strip() for part in written.split(",")]
+    for part in parts:
+        if not part.isdigit():
+            raise ConfigError(f"--batch-sizes: {part!r} is not a whole number. Write 8,16,32.")
+    return [int(part) for part in parts]
 
 
-def _band(written: str) -> tuple[float, float]:
+def parse_band(written: str) -> tuple[float, float]:
+    """Read a band of memory such as 0.6-0.8."""
     match = re.fullmatch(r"(0?\.\d+|1|1\.0)-(0?\.\d+|1|1\.0)", written.strip())
     if match is None:
         raise ConfigError(f"--target {written!r} is not a band. Write it as 0.6-0.8.")

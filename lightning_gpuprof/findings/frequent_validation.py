@@ -8,12 +8,15 @@ steps; `per_validation_ns`: what one of them takes.
 Training stands still during validation. It is worth its time as far as its result is acted upon.
 
 ## What to do
-Validate less often (`val_check_interval`), on fewer batches (`limit_val_batches`), or with a larger
-batch and more workers: no gradients are kept, so more samples fit.
+Validate less often (`val_check_interval` within an epoch, `check_val_every_n_epoch` beyond it), on
+fewer batches (`limit_val_batches`), or with a larger batch and more workers: no gradients are kept,
+so more samples fit.
 
 ## Thresholds
-`LOW_FRAC`: validating a fifth as often, at least, leaves a fifth of the cost. Severity: the common
-scale (`findings/grade.py`).
+`LOW_FRAC`: validating a fifth as often, at least, leaves a fifth of the cost; where that
+would be less than once in the run, a fifth of the batches does the same. `SHORT_NS`: validations
+once an epoch that take less than a second altogether belong to short epochs, not to a setting, and
+are not told. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run import RunResults
@@ -34,6 +37,7 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is no
 LOW_FRAC = 0.8
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
+SHORT_NS = 1_000_000_000
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -44,17 +48,21 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not 0 < validation.mean_ns < step_ns:
         return None
     runs = run.flagged_steps.get("validation", 0)
-    each_ns = validation.mean_ns * run.steps.dur.count // max(1, runs)
+    total_ns, epochs = validation.mean_ns * run.steps.dur.count, run.steps.epochs
+    if total_ns < SHORT_NS and epochs is not None and runs <= epochs:
+        return None
+    each_ns = total_ns // max(1, runs)
     every = seldom(
         run.steps.dur.count, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns))
     )
+    advice, change = _change(run, run.steps.count, every)
     saving = Range(low=round(LOW_FRAC * validation.mean_ns), high=validation.mean_ns)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"Validation takes {duration(validation.mean_ns)} of each step on average "
         f"({percent(validation.mean_ns / step_ns)}), {duration(each_ns)} each time",
-        advice=f"Validate every {every:,} steps or on fewer batches (limit_val_batches).",
+        advice=advice,
         evidence={
             "validation_ns": validation.mean_ns,
             "validation_frac": validation.mean_ns / step_ns,
@@ -65,5 +73,44 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value),),
-        change=f"Trainer(..., val_check_interval={every})",
+        change=change,
     )
+
+
+def _change(run: RunResults, steps: int, every: int) -> tuple[str, str]:
+    """Return advice and code for validating every so many steps, as far as the run has them."""
+    epoch = _epoch_steps(run)
+    if every > steps and run.status == "finished":
+        return (
+            f"The run is too short to validate more seldom ({steps:,} steps): validate on fewer "
+            "batches, or less often in a longer run.",
+            f"Trainer(..., limit_val_batches={1 - LOW_FRAC:.1f})",
+        )
+    if epoch is None or every <= epoch:
+        return (
+            f"Validate every {every:,} steps or on fewer batches (limit_val_batches).",
+            f"Trainer(..., val_check_interval={every})",
+        )
+    # An interval longer than the epoch is refused by the Trainer.
+    epochs = -(-every // epoch)
+    whole = (
+        ""
+        if run.start.trainer.get("val_check_interval", 1.0) == 1.0
+        else ", val_check_interval=1.0"
+    )
+    return (
+        f"Validate every {epochs:,} epochs of {epoch:,} steps or on fewer batches "
+        "(limit_val_batches).",
+        f"Trainer(..., check_val_every_n_epoch={epochs}{whole})",
+    )
+
+
+def _epoch_steps(run: RunResults) -> int | None:
+    """Return the batches of a training epoch, None where its length is not known."""
+    length = run.start.loader.length if run.start.loader else None
+    limit = run.start.trainer.get("limit_train_batches")
+    if isinstance(limit, float):
+        return None if length is None else max(1, int(length * limit))
+    if isinstance(limit, int) and limit > 0:
+        return limit if length is None else min(length, limit)
+    return length

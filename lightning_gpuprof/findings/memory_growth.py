@@ -1,8 +1,9 @@
-"""Something accumulates: memory grows, or a phase takes longer, from step to step.
+"""Something accumulates: memory grows from step to step, and phases with it.
 
 ## What it measures
 `growth_per_step_bytes`: the device's allocated memory, or the training process's resident memory,
-per step, where it rises from window to window all along; and phases whose time rises all along.
+per step, where it rises from window to window all along; and phases whose time rises all along with
+it.
 
 ## Why it matters
 Memory that grows ends the run sooner or later. The usual cause, a list of outputs with their
@@ -17,7 +18,10 @@ give caches a bound.
 flat run shows in one case of a thousand, and go on in the run's second half
 (`analysis/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving
 is what the growth cost per step so far, against the first eighth of the run; severity is at least a
-warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps.
+warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps. A phase that gets
+slower while memory does not grow is no finding: other programs on the machine do that too. Where
+memory was not measured, it is told as a fact, without a saving, if the other phases kept their pace
+(`LIKE_OTHERS`).
 """
 
 from lightning_gpuprof.analysis.growth import Growth
@@ -44,6 +48,9 @@ GROWING = (Phase.FORWARD, Phase.CALLBACKS, Phase.OTHER)
 """A growing backward is a graph that grows: `retained-graph` says so."""
 MIN_RISE = 0.2
 """A phase that rises by less may follow the data or the clock's frequency."""
+LIKE_OTHERS = 0.5
+"""Backward or optimizer rise by this share of it: then the whole machine gets slower."""
+OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -54,22 +61,44 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     memory = run.memory_growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
-    if memory is None and not slower:
-        if run.memory_watched:
-            return None
-        return Abstained(ID, "memory was recorded in too few windows, and no phase gets slower")
+    if memory is None and run.memory_watched:
+        return None
+    if memory is None and not (slower := _by_themselves(slower, run.growing)):
+        return Abstained(
+            ID, "memory was recorded in too few windows, and no phase gets slower by itself"
+        )
     return _finding(run.step_ns, memory, slower)
 
 
+def _by_themselves(
+    slower: dict[Phase, Growth], growing: dict[Phase, Growth]
+) -> dict[Phase, Growth]:
+    common = max((_rise_frac(growing[p]) for p in OTHERS if p in growing), default=0.0)
+    return {p: g for p, g in slower.items() if common < LIKE_OTHERS * _rise_frac(g)}
+
+
+def _rise_frac(growth: Growth) -> float:
+    return (growth.last - growth.first) / max(1, growth.first)
+
+
 def _rises(growth: Growth) -> bool:
-    return growth.last - growth.first >= MIN_RISE * max(1, growth.first)
+    return _rise_frac(growth) >= MIN_RISE
+
+
+ADVICE = (
+    "Look for what is kept from step to step (a list of losses or outputs): keep a running sum of "
+    "detached values instead, and empty lists at the epoch's end."
+)
+UNSURE = "Memory was not measured for long enough to say whether it grows: train for longer. "
 
 
 def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth]) -> Finding:
     cost_ns = sum(growth.mean_above_first for growth in slower.values())
     # The first eighth of the run holds some growth too, so the whole of it is a little more.
     saving = Range(low=round(0.9 * cost_ns), high=round(1.25 * cost_ns))
-    evidence: dict[str, int | float] = {"step_ns": step_ns}
+    evidence: dict[str, int | float] = {"step_ns": step_ns, "grown_per_step_ns": cost_ns}
+    if memory is None:
+        saving = Range(low=0, high=0)
     said = []
     if memory is not None:
         evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
@@ -97,12 +126,10 @@ def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Grow
         id=ID,
         severity=severity,
         title="; ".join(said),
-        advice="Look for what is kept from step to step (a list of losses or outputs): keep a "
-        "running "
-        "sum of detached values instead, and empty lists at the epoch's end.",
+        advice=ADVICE if memory is not None else UNSURE + ADVICE,
         evidence=evidence,
         saving_ns=saving,
-        confidence=0.8 if memory is not None else 0.5,
+        confidence=0.8 if memory is not None else 0.3,
         where=tuple(Where(phase=phase.value) for phase in slower),
         change="self.total += loss.detach()  # instead of self.losses.append(loss)",
     )

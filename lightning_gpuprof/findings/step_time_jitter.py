@@ -17,7 +17,8 @@ or a file written every n steps. Irregular ones come from other work on the mach
 `SPIKE_FRAC`, `REGULAR`: see `analysis/spikes.py`. Irregular spikes without a recorded cause are
 told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
 more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
-`GC_FRAC`: where the collector takes more, its time is the saving. Severity: the common scale
+`GC_FRAC`: where the collector takes more, the saving is from its time to the whole excess of the
+spikes that are mostly its own. Severity: the common scale
 (`findings/grade.py`).
 """
 
@@ -54,11 +55,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if seen.count < 2 and not by_collector:
         return None
     known = by_collector or seen.every_steps is not None
-    high = collected_ns if by_collector else seen.excess_per_step_ns
-    # Without a cause there is no change to make, so no saving to promise.
-    saving = Range(low=round(LOW_FRAC * high), high=high) if known else Range(low=0, high=0)
-    if not known and high < MIN_TOLD_FRAC * run.step_ns:
+    if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
         return None
+    saving = _saving(seen, collected_ns, by_collector=by_collector)
     advice, change = _advice(seen, by_collector=by_collector)
     evidence: dict[str, int | float] = {
         "spikes_count": seen.count,
@@ -80,6 +79,17 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=(Where(phase=seen.phase.value),) if seen.phase else (),
         change=change,
     )
+
+
+def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
+    if by_collector:
+        most = max(collected_ns, seen.gc_excess_ns // seen.steps)
+        return Range(low=round(LOW_FRAC * collected_ns), high=most)
+    if seen.every_steps is not None:
+        most = seen.excess_per_step_ns
+        return Range(low=round(LOW_FRAC * most), high=most)
+    # Without a cause there is no change to make, so no saving to promise.
+    return Range(low=0, high=0)
 
 
 def _title(seen: Spikes, collected_ns: int | None) -> str:

@@ -2,8 +2,9 @@
 
 ## What it measures
 `peak_reserved_frac`: the highest memory that torch's allocator reserved, as a share of the
-device's; `alloc_retries_count`: how often it had to give all its cached blocks back and ask again;
-from a trace, the time in which the device idled behind allocator calls.
+device's; `others_bytes`: what else was in use on it (the context, libraries, other processes),
+which fills it too; `alloc_retries_count`: how often the allocator had to give all its cached blocks
+back and ask again; from a trace, the time in which the device idled behind allocator calls.
 
 ## Why it matters
 A retry synchronizes the device, frees every cached block and allocates anew: steps stall for
@@ -43,7 +44,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if memory is None:
         return Abstained(ID, "device memory was not measured (no GPU)")
     retries, ooms = memory.alloc_retries or 0, memory.ooms or 0
-    if memory.peak_frac < HIGH_FRAC and not retries and not ooms:
+    if memory.filled_frac < HIGH_FRAC and not retries and not ooms:
         return None
     evidence: dict[str, int | float] = {
         "peak_reserved_bytes": memory.peak_reserved_bytes,
@@ -51,6 +52,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         "total_bytes": memory.total_bytes,
         "peak_reserved_frac": memory.peak_frac,
     }
+    if memory.others_bytes is not None:
+        evidence["others_bytes"] = memory.others_bytes
     if memory.alloc_retries is not None:
         evidence["alloc_retries_count"] = retries
     facts = trace_facts(run)
@@ -61,8 +64,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         id=ID,
         severity=Severity.CRITICAL if retries or ooms else Severity.WARNING,
         title=f"The memory peak is {size(memory.peak_reserved_bytes)}, {percent(memory.peak_frac)} "
-        f"of "
-        f"the device{f', and the allocator retried {retries} times' if retries else ''}",
+        f"of the device"
+        f"{f', with {size(memory.others_bytes)} in use beside it' if memory.others_bytes else ''}"
+        f"{f', and the allocator retried {retries} times' if retries else ''}",
         advice=f"{smaller} gradients, checkpoint activations, or let segments grow.",
         evidence=evidence,
         saving_ns=Range(low=0, high=stalled),

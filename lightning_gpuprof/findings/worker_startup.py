@@ -2,7 +2,8 @@
 
 ## What it measures
 `startup_ns`: what the first steps of epochs wait for data above the usual step, and the waits for
-data between epochs, over all epochs, per recorded step.
+data between epochs, per recorded step; the first epoch, which nothing can spare its start, is left
+out.
 
 ## Why it matters
 Without persistent workers, Lightning's loop ends all worker processes with an epoch and starts new
@@ -13,9 +14,9 @@ Keep the workers (`persistent_workers=True`); make epochs longer where they are 
 files lazily, in `__getitem__`.
 
 ## Thresholds
-The first start stays, so at most `epochs - 1` of `epochs` starts are saved; with persistent workers
-an epoch still begins with the making of a first batch, at most `num_workers` steps long (the low
-bound). Severity: the common scale (`findings/grade.py`).
+With persistent workers an epoch still begins with the making of a first batch, at most
+`num_workers` steps long (the low bound); where they are kept already, this rule is silent.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run import RunResults
@@ -43,9 +44,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     workers = loader.num_workers if loader else None
     if workers == 0:
         return None
-    cost_ns = starts.per_step_ns
-    per_epoch_ns = (starts.excess_ns + starts.between_ns) // starts.count
     again = starts.count - 1
+    # Workers that are kept do not start again: the rest of the wait is the first batch's making.
+    if not again or (loader and loader.persistent_workers):
+        return None
+    per_epoch_ns = starts.again_ns // again
     first_batch_ns = min(per_epoch_ns, (workers or 1) * run.step_ns)
     saving = Range(
         low=(per_epoch_ns - first_batch_ns) * again // steps.count,
@@ -53,9 +56,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
     if not saving.high:
         return None
-    kept = bool(loader and loader.persistent_workers)
-    if kept:
-        saving = Range(low=0, high=saving.high)
+    cost_ns = starts.again_ns // steps.count
     evidence: dict[str, int | float] = {
         "startup_ns": cost_ns,
         "startup_per_epoch_ns": per_epoch_ns,
@@ -67,16 +68,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
-        title=f"Each of {starts.count} epochs begins with {duration(per_epoch_ns)} of waiting for "
-        f"its workers ({percent(cost_ns / run.step_ns)} of all steps)",
-        advice="The workers are kept already: make the first batch cheaper, and epochs longer."
-        if kept
-        else "Keep the workers from one epoch to the next.",
+        title=f"Each epoch after the first begins with {duration(per_epoch_ns)} of waiting for its "
+        f"workers ({percent(cost_ns / run.step_ns)} of all steps)",
+        advice="Keep the workers from one epoch to the next.",
         evidence=evidence,
         saving_ns=saving,
-        confidence=0.4 if kept else 0.9,
+        confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value),),
-        change=None
-        if kept
-        else f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
+        change=f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
     )

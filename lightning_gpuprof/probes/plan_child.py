@@ -10,6 +10,8 @@ import msgspec
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.plan_types import PlanPoint, PlanRequest
 
+COMMAND = [sys.executable, "-m", "lightning_gpuprof.probes.plan_run"]
+
 
 class _Reply(msgspec.Struct):
     points: list[PlanPoint] = []
@@ -30,9 +32,8 @@ class PlanChild:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> "PlanChild":
-        command = [sys.executable, "-m", "lightning_gpuprof.probes.plan_run"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         return self
 

@@ -57,8 +57,13 @@ def load(spec: str) -> Callable[[], Any]:
     return make
 
 
-def call(make: Callable[[], Any]) -> Made:
+def call(make: Callable[[], Any], *, values: bool = False) -> Made:
     """Call `make()` and check what it returns.
+
+    Args:
+        make: The user's function.
+        values: Whether a single batch is resized by repeating its samples, for real steps;
+            otherwise the tensors only get the shape.
 
     Raises:
         ConfigError: It is not what the contract says.
@@ -66,19 +71,21 @@ def call(make: Callable[[], Any]) -> Made:
     made = make()
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
         model, batch = made
-        return Made(model, batch if callable(batch) else _resizer(batch))
+        return Made(model, batch if callable(batch) else _resizer(batch, values))
     example = getattr(made, "example_input_array", None)
     if isinstance(made, torch.nn.Module) and example is not None:
-        return Made(made, _resizer(example), forward_only=True)
+        return Made(made, _resizer(example, values), forward_only=True)
     what = "a model without example_input_array" if isinstance(made, torch.nn.Module) else None
     raise ConfigError(f"make() returned {what or type(made).__name__}. {CONTRACT}")
 
 
-def _resizer(example: Any) -> Callable[[int], Any]:
+def _resizer(example: Any, values: bool) -> Callable[[int], Any]:
     def resized(batch_size: int) -> Any:
         def one(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0:
                 return leaf
+            if values:
+                return leaf[torch.arange(batch_size) % leaf.shape[0]]
             return torch.empty((batch_size, *leaf.shape[1:]), dtype=leaf.dtype)
 
         return tree_map(one, example)

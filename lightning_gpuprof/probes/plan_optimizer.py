@@ -8,12 +8,15 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.plan_types import OPTIMIZERS
 
 
-def make_optimizer(model: torch.nn.Module, name: str) -> torch.optim.Optimizer:
+def make_optimizer(
+    model: torch.nn.Module, name: str, *, as_on_cuda: bool = True
+) -> torch.optim.Optimizer:
     """Return the optimizer to plan with, set to run as it would on CUDA.
 
     Args:
         model: With its parameters in place.
         name: One of `OPTIMIZERS`; "model" asks `configure_optimizers`.
+        as_on_cuda: False leaves torch's choice for the device at hand.
 
     Raises:
         ConfigError: The name is unknown, or the model's own cannot be made without a Trainer.
@@ -23,7 +26,7 @@ def make_optimizer(model: torch.nn.Module, name: str) -> torch.optim.Optimizer:
     optimizer = _configured(model) if name == "model" else _named(model, name)
     for group in optimizer.param_groups:
         # torch chooses the multi-tensor path for parameters on CUDA where nothing is asked.
-        if group.get("foreach", False) is None and not group.get("fused"):
+        if as_on_cuda and group.get("foreach", False) is None and not group.get("fused"):
             group["foreach"] = True
     return optimizer
 

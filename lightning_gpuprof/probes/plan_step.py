@@ -45,7 +45,7 @@ def _one_step(
     batch = _in_precision(made.batch(batch_size), precision)
     live.mark(batch, "inputs")
     with _autocast(precision), _reading_no_values(made.model):
-        loss = _loss(made, batch)
+        loss = loss_of(made, batch)
     live.phase = "zero_grad"
     used.zero_grad()
     live.phase = "backward"
@@ -58,7 +58,12 @@ def _one_step(
     del loss, batch
 
 
-def _loss(made: Made, batch: Any) -> torch.Tensor:
+def loss_of(made: Made, batch: Any) -> torch.Tensor:
+    """Run forward as training would, and return the loss.
+
+    Raises:
+        ConfigError: The model gives none.
+    """
     model: Any = made.model
     if made.forward_only:
         return _total(model(*batch) if isinstance(batch, tuple) else model(batch))

@@ -64,6 +64,11 @@ class StepTimeline:
         """Number of the step now running, from 0."""
         return self._batches() - self.ran
 
+    @property
+    def in_step(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._in_step
+
     def start(self, at_ns: int | None = None) -> None:
         """Begin; everything up to the first epoch is `setup`."""
         self.clock.start(at_ns)

@@ -93,6 +93,10 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     persistent_workers: bool | None = None
     prefetch_factor: int | None = None
     length: int | None = None
+    dataset_kind: str | None = None
+    """"map" (indexed) or "iterable" (`IterableDataset`)."""
+    sampler: str | None = None
+    """Class of its sampler or batch sampler, where that is neither torch's nor Lightning's own."""
 
 
 class RunStart(_Record, tag="run"):
@@ -133,7 +137,9 @@ class StepsWindow(_Record, tag="steps"):
     `start_ns`, `dur_ns`, `flags`, `samples` (batch size), `phase/<phase>` (host self time),
     `part/<phase>/<name>` (the share of a named callback, logger or region in that phase),
     `device/<phase>` (device time), `run_ahead/<phase>` (device behind host at that phase's end),
-    `device_dur`. Host columns of a step add up: sum of `phase/*` is `dur_ns`.
+    `device_dur`, `device_part/<phase>/<name>` (the share of a named component in `device/<phase>`).
+    In a step whose `device_dur` was measured, `NOT_MEASURED` says that a phase or component did
+    not run. Host columns of a step add up: sum of `phase/*` is `dur_ns`.
     """
 
     first_step: int
@@ -182,6 +188,9 @@ class Scalars(_Record, tag="scalars"):
 
     steps: list[int]
     values: dict[str, list[float | None]]
+    not_finite: dict[str, list[int]] | None = None
+    """By name, the steps whose value was NaN or infinite, which is null on disk; None in files
+    from before this was written down."""
 
 
 class ProfilerCycle(_Record, tag="cycle"):

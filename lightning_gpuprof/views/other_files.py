@@ -38,7 +38,8 @@ def other_lines(document: dict[str, Any], *, top: int) -> Iterator[str]:
         return
     for row in sorted(document["stats"], key=lambda row: -row["total_ns"])[:top]:
         share = percent(row["frac"]) if row["frac"] is not None else "-"
-        yield f"  {_short(row['name'])}  {row['count']:>8,}  {duration(row['total_ns']):>10}{share:>8}"
+        total = duration(row["total_ns"])
+        yield f"  {_short(row['name'])}  {row['count']:>8,}  {total:>10}{share:>8}"
     counters = document["counters"]
     for row in counters[:top]:
         value = row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}"

@@ -5,10 +5,14 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.analysis.memory_growth import RSS_NOTE
+from lightning_gpuprof.analysis.spikes import GC_NOTE
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory, Note, ProbeDisabled, Scalars
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query
+
+OF_STEPS = (RSS_NOTE, GC_NOTE)
+"""Notes that are measurements of single steps, not news."""
 
 
 def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -43,7 +47,9 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "end": msgspec.to_builtins(session.end),
         "memory": msgspec.to_builtins(memory[-1]) if memory else None,
         "loss": _last_loss(session),
-        "notes": [msgspec.to_builtins(note) for note in session.all(Note) if note.name != RSS_NOTE],
+        "notes": [
+            msgspec.to_builtins(note) for note in session.all(Note) if note.name not in OF_STEPS
+        ],
         "disabled": [
             {"probe": record.probe, "step": record.step, "error": record.error}
             for record in session.all(ProbeDisabled)

@@ -110,3 +110,12 @@ class TestValues:
         nan = Scalars(steps=[0, 1], values={"loss": [None, None]})
         assert check_values([one], [one], tolerance=0.01)[0].same
         assert not check_values([one], [nan], tolerance=0.01)[0].same
+
+    def test_nan_is_told_from_a_step_that_logged_nothing(self):
+        one = Scalars(steps=[0, 1, 2], values={"loss": [1.0, None, None]}, not_finite={"loss": [1]})
+        two = Scalars(steps=[0, 1, 2], values={"loss": [1.0, None, 5.0]}, not_finite={"loss": [1]})
+        num = Scalars(steps=[0, 1, 2], values={"loss": [1.0, 1.0, None]}, not_finite={})
+        (check,) = check_values([one], [two], tolerance=0.01)
+        assert (check.count, check.same, check.last_base) == (2, True, None)
+        (check,) = check_values([one], [num], tolerance=0.01)
+        assert (check.count, check.first_step) == (2, 1)

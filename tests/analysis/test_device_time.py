@@ -38,11 +38,24 @@ def test_run_ahead_tells_what_a_step_waits_for(analyze, data_wait, ahead, state)
 
 
 def test_steps_with_a_lost_mark_are_left_out(analyze):
-    lost = np.full(10, 4 * MS)
-    lost[3] = NOT_MEASURED
-    run = analyze(HOST, steps=10, columns=marks(0, lost, 4 * MS, ahead=(0, 0, 0)))
+    columns = marks(np.zeros(10), 4 * MS, 4 * MS, ahead=np.zeros((3, 10)))
+    for name in columns:
+        columns[name] = np.broadcast_to(columns[name], 10).copy()
+        columns[name][3] = NOT_MEASURED
+    run = analyze(HOST, steps=10, columns=columns)
     assert run.device_time.marked_steps == 9
     assert run.device_time.phases[Phase.FORWARD].mean_ns == 4 * MS
+
+
+def test_a_phase_that_most_steps_do_not_have_costs_them_nothing(analyze):
+    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
+    rare, late = np.full(10, NOT_MEASURED), np.full(10, NOT_MEASURED)
+    rare[4], late[4] = 5 * MS, 10 * US
+    columns |= {"device/validation": rare, "run_ahead/validation": late}
+    run = analyze(HOST, steps=10, columns=columns)
+    assert run.device_time.marked_steps == 10
+    assert run.device_time.phases[Phase.VALIDATION].mean_ns == 5 * MS // 10
+    assert run.device_time.state_frac[StepState.DEVICE_BOUND] == 0.9
 
 
 def test_without_marks_there_is_no_device_time(analyze):

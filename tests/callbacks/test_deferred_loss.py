@@ -80,6 +80,18 @@ def test_each_step_reaches_the_logger_with_the_value_of_item_under_its_own_numbe
     assert recorded(trainer) == dict(enumerate(model.items))
 
 
+def test_a_loss_that_is_nan_is_told_from_none(tmp_path):
+    class Breaks(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            return {"loss": outputs["loss"] * (float("nan") if batch_idx == 2 else 1)}
+
+    trainer = fit(tmp_path, Breaks(), DeferredLoss(window=4), limit_train_batches=4)
+    (record,) = read_run(trainer.loggers[0].log_dir)[0].sessions[0].all(Scalars)
+    assert record.values["loss"][2] is None
+    assert record.not_finite["loss"][0] == 2
+
+
 def test_step_numbers_are_those_of_self_log(tmp_path):
     class LoggingModel(Model):
         def training_step(self, batch, batch_idx):

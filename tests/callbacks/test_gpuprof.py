@@ -15,6 +15,7 @@ from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import DeviceSample, Memory, Note, ProfilerCycle
+from lightning_gpuprof.views.report import load_report
 
 
 @pytest.fixture
@@ -211,6 +212,23 @@ def test_autograd_is_looked_at_and_on_a_cpu_the_device_is_left_alone(fit):
     assert notes["retained_graph"] is notes["anomaly_mode"] is True
     assert {"vram-not-measured", "memory-snapshot-not-measured"} <= set(notes)
     assert session.all(Memory) == session.all(DeviceSample) == []
+
+
+def test_a_planted_leak_is_found_with_its_rate_also_without_a_gpu(fit):
+    class Leaks(BoringModel):
+        def __init__(self):
+            super().__init__()
+            self.kept = []
+
+        def training_step(self, batch, batch_idx):
+            self.kept.append(torch.ones(2**18))
+            return super().training_step(batch, batch_idx)
+
+    callback = GpuProfCallback(trace=False, report=False, console=False, window=4)
+    trainer = fit(callback, model=Leaks(), limit_train_batches=60, limit_val_batches=0)
+
+    [leak] = [f for f in load_report(trainer.log_dir).findings if f.id == "memory-growth"]
+    assert leak.evidence["growth_per_step_bytes"] == pytest.approx(2**20, rel=0.1)
 
 
 def test_hooks_around_backward_are_called_for_the_batches_looked_at_alone(fit):

@@ -2,9 +2,11 @@ import copy
 from pathlib import Path
 
 import pytest
+import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing import event_multiplexer
+from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks import run_output
 from lightning_gpuprof.callbacks.marker import FILE_NAME
@@ -27,7 +29,7 @@ class Probe(Callback):
 
 @pytest.fixture
 def fit(tmp_path):
-    def train(*callbacks, trainer=None, **options):
+    def train(*callbacks, trainer=None, train=None, **options):
         options = {"logger": False, "enable_checkpointing": False, **options}
         trainer = trainer or Trainer(
             max_epochs=1,
@@ -41,7 +43,7 @@ def fit(tmp_path):
             **options,
         )
         trainer.fit_loop.max_epochs += 1
-        trainer.fit(BoringModel())
+        trainer.fit(BoringModel(), train)
         return trainer
 
     return train
@@ -82,7 +84,30 @@ def test_the_session_begins_with_the_facts_of_the_run(fit):
     assert start.model["optimizers"][0]["class"] == "SGD"
     assert start.model["compiled"] is False
     assert start.loader.num_workers == 0
+    assert (start.loader.dataset_kind, start.loader.sampler) == ("map", None)
     assert {"python", "torch", "lightning", "lightning_gpuprof"} <= set(start.versions)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(torch.randn(8, 32))
+
+
+class Backwards(torch.utils.data.SequentialSampler):
+    pass
+
+
+def test_an_iterable_dataset_and_a_sampler_of_their_own_are_facts(fit):
+    rows = torch.randn(8, 32)
+    first, second = Probe(), Probe()
+    fit(first, train=DataLoader(Stream()))
+    fit(second, train=DataLoader(rows, sampler=Backwards(rows)))
+    facts = [
+        (start.loader.dataset_kind, start.loader.sampler)
+        for probe in (first, second)
+        for start in (read_run(probe.output.run_dir)[0].sessions[0].start,)
+    ]
+    assert facts == [("iterable", None), ("map", "Backwards")]
 
 
 def test_an_unwritable_folder_warns_once_and_training_goes_on(fit, tmp_path):

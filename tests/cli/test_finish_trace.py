@@ -1,28 +1,21 @@
 import gzip
 import json
-import sys
-import types
 import zlib
 
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.errors import TraceError
-
-
-@pytest.fixture
-def engine(monkeypatch):
-    """A stand-in for the trace engine."""
-    module = types.ModuleType("lightning_gpuprof.views.trace_payload")
-    module.analyze_file = lambda path: {"file": path}
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    return module
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX
 
 
 @pytest.fixture
 def plain(tmp_path):
     path = tmp_path / "rank0-cycle0.pt.trace.json"
-    path.write_text(json.dumps({"traceEvents": [{"name": f"aten::add{i}"} for i in range(500)]}))
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"aten::add{i}", "pid": 1, "tid": 1, "ts": i, "dur": 1}
+        for i in range(500)
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
     return path
 
 
@@ -30,26 +23,22 @@ def finish(plain):
     return main(["finish-trace", "--keep-priority", str(plain)])
 
 
-def test_the_plain_file_becomes_a_compressed_one_with_its_analysis(engine, plain):
+def test_the_plain_file_becomes_a_compressed_one_with_its_analysis_and_drawing(plain):
     content = plain.read_bytes()
     assert finish(plain) == 0
     packed = plain.with_name("rank0-cycle0.pt.trace.json.gz")
     assert gzip.decompress(packed.read_bytes()) == content
-    analysis = json.loads(packed.with_name(packed.name + ".analysis.json").read_text())
-    assert analysis == {"file": str(packed)}
-    assert sorted(p.name for p in plain.parent.iterdir()) == [
-        packed.name,
-        packed.name + ".analysis.json",
-    ]
+    analysis = json.loads(packed.with_name(packed.name + ANALYSIS_SUFFIX).read_text())
+    assert analysis["file"] == str(packed)
+    assert len(analysis["operators"]) == 500
+    names = [packed.name, packed.name + ANALYSIS_SUFFIX, packed.name + DRAWING_SUFFIX]
+    assert sorted(p.name for p in plain.parent.iterdir()) == sorted(names)
 
 
-def test_a_trace_that_cannot_be_analysed_is_kept_compressed(engine, plain, capsys):
-    def fail(path):
-        raise TraceError("holds no events")
-
-    engine.analyze_file = fail
+def test_a_trace_that_cannot_be_analysed_is_kept_compressed(plain, capsys):
+    plain.write_text("this is no trace")
     assert finish(plain) == 1
-    assert "holds no events" in capsys.readouterr().err
+    assert "was compressed but not analysed" in capsys.readouterr().err
     assert [p.name for p in plain.parent.iterdir()] == ["rank0-cycle0.pt.trace.json.gz"]
 
 
@@ -58,7 +47,7 @@ def test_what_is_no_plain_trace_is_refused(tmp_path, capsys):
     assert "no plain trace file" in capsys.readouterr().err
 
 
-def test_real_traces_stay_below_1_7_times_the_smallest_size(engine, shared_traces, tmp_path):
+def test_real_traces_stay_below_1_7_times_the_smallest_size(shared_traces, tmp_path):
     source = shared_traces / "kineto/tracelens-h100/gaunernst_bert-small-uncased__1016001.json.gz"
     content = gzip.decompress(source.read_bytes())
     plain = tmp_path / "t.json"

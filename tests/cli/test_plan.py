@@ -1,8 +1,12 @@
 import json
+import sys
 
+import msgspec
 import pytest
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.probes import plan_child, plan_run
+from lightning_gpuprof.probes.plan_types import PlanRequest
 
 MODEL = """
 import torch
@@ -23,9 +27,31 @@ def make():
     return Net(), lambda size: torch.randn(size, 1024)
 
 
-def broken():
-    raise RuntimeError("the user's own error")
 """
+
+
+class Inline(plan_child.PlanChild):
+    """Answers in this process: a child's import of torch takes seconds."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def predict(self, batch_sizes):
+        request = PlanRequest(
+            model=self._model,
+            batch_sizes=tuple(batch_sizes),
+            optimizer=self._optimizer,
+            precision=self._precision,
+        )
+        return plan_run.answer(msgspec.json.encode(request).decode())["points"]
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    monkeypatch.setattr("lightning_gpuprof.cli.plan.PlanChild", Inline)
 
 
 @pytest.fixture
@@ -35,10 +61,12 @@ def model(tmp_path):
     return path
 
 
-def test_a_plan_is_printed_as_json_and_as_a_table(model, capfd):
+def test_a_plan_is_printed_as_json(model, inline, capfd):
     command = ["plan", "--model", f"{model}:make", "--vram", "1GiB", "--optimizer", "adamw"]
+    command += ["--batch-sizes", "8,16"]
     assert main([*command, "--json"]) == 0
-    plan = json.loads(capfd.readouterr().out)
+    printed = capfd.readouterr().out
+    plan = json.loads(printed[printed.index("{") :])
     parameters = (1024 * 1024 + 1024) * 4
     assert plan["measured"] is False
     assert plan["points"][0]["exact_bytes"]["optimizer_state"] == 2 * parameters
@@ -48,18 +76,30 @@ def test_a_plan_is_printed_as_json_and_as_a_table(model, capfd):
     assert card["batch_size"] % 8 == 0
 
 
-def test_a_plan_as_text_says_that_it_is_a_prediction(model, capfd):
+def test_a_plan_as_text_says_that_it_is_a_prediction(model, inline, capfd):
     assert main(["plan", "--model", f"{model}:make", "--vram", "1GiB"]) == 0
     printed = capfd.readouterr().out
-    assert printed.startswith("Predicted, not measured: 32-true, AdamW")
+    assert "Predicted, not measured: 32-true, AdamW" in printed
     assert "1.00 GiB" in printed
     assert "- The CUDA context" in printed
 
 
-def test_a_failing_model_shows_its_own_traceback(model, capfd):
-    assert main(["plan", "--model", f"{model}:broken"]) == 2
+def test_the_process_that_plans_answers_whatever_the_model_prints(tmp_path, capfd):
+    path = tmp_path / "net.py"
+    path.write_text("print('chatter on stdout')")
+    assert main(["plan", "--model", f"{path}:make"]) == 2
+    printed = capfd.readouterr()
+    assert "defines no function 'make'" in printed.err
+    assert "chatter on stdout" in printed.err
+    assert printed.out == ""
+
+
+def test_a_failing_model_shows_its_own_traceback(monkeypatch, capfd):
+    failing = [sys.executable, "-c", "raise RuntimeError('their own error')"]
+    monkeypatch.setattr(plan_child, "COMMAND", failing)
+    assert main(["plan", "--model", "net.py:make"]) == 2
     said = capfd.readouterr().err
-    assert "RuntimeError: the user's own error" in said
+    assert "RuntimeError: their own error" in said
     assert "status 1" in said
 
 
@@ -71,7 +111,7 @@ def test_a_failing_model_shows_its_own_traceback(model, capfd):
         (["--model", "absent.py:make"], "there is no file absent.py"),
     ],
 )
-def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, capfd):
+def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, inline, capfd):
     assert main(["plan", *arguments]) == 2
     said = capfd.readouterr().err
     assert message in said
@@ -92,8 +132,9 @@ def test_a_bad_argument_is_echoed_before_anything_is_run(arguments, message, cap
     assert message in capfd.readouterr().err
 
 
-def test_a_card_is_found_by_a_part_of_its_name(model, capfd):
+def test_a_card_is_found_by_a_part_of_its_name(model, inline, capfd):
     assert main(["plan", "--model", f"{model}:make", "--card", "l40s", "--json"]) == 0
-    (card,) = json.loads(capfd.readouterr().out)["cards"]
+    printed = capfd.readouterr().out
+    (card,) = json.loads(printed[printed.index("{") :])["cards"]
     assert card["vram_bytes"] == 48 * 10**9
     assert "L40S" in card["card"]

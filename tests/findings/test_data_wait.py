@@ -25,6 +25,37 @@ def test_a_long_wait_names_the_number_of_workers_that_hides_it(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3_500_000, 5_900_000)
 
 
+WAITS = {"data_wait": 6 * MS, "forward": 4 * MS}
+
+
+def test_both_cures_are_named(analyze):
+    advice = evaluate(analyze(WAITS, cpu_count=4, loader=IN_PROCESS)).advice
+    assert "2 worker processes" in advice
+    assert "move slow work out of __getitem__ and collate" in advice
+
+
+def test_an_iterable_dataset_is_told_to_share_its_samples_out(analyze):
+    loader = Loader(num_workers=0, dataset_kind="iterable")
+    finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
+    assert "IterableDataset" in finding.advice
+    assert "get_worker_info()" in finding.change
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)
+
+
+@pytest.mark.parametrize(("workers", "cores"), [(0, 4), (0, 1)])
+def test_a_sampler_of_their_own_may_be_what_workers_cannot_take_over(analyze, workers, cores):
+    loader = Loader(num_workers=workers, dataset_kind="map", sampler="RanksEach")
+    finding = evaluate(analyze(WAITS, cpu_count=cores, loader=loader))
+    assert "RanksEach runs in th" in finding.advice
+    assert finding.saving_ns.low == 0
+
+
+def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(analyze):
+    loader = Loader(num_workers=2, sampler="RanksEach")
+    run = analyze(WAITS, columns={"cpu/data_wait": 5 * MS}, cpu_count=8, loader=loader)
+    assert "RanksEach runs in this process too" in evaluate(run).advice
+
+
 def test_a_short_wait_is_silent(analyze):
     assert evaluate(analyze({"data_wait": 400_000, "forward": 10 * MS}, loader=IN_PROCESS)) is None
 

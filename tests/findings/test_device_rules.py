@@ -109,6 +109,26 @@ def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
     assert "retried 3 times" in finding.title
 
 
+def test_what_others_hold_fills_the_device_too(judge):
+    def judged(free):
+        memory = Memory(
+            step=50,
+            allocated_bytes=GB,
+            reserved_bytes=60 * GB,
+            peak_allocated_bytes=60 * GB,
+            peak_reserved_bytes=60 * GB,
+            total_bytes=80 * GB,
+            free_bytes=free * GB,
+        )
+        return judge("vram-pressure", WORK, records=[memory], device=H100)
+
+    assert judged(19) is None
+    finding = judged(5)
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence["others_bytes"] == 15 * GB
+    assert "with 14.0 GiB in use beside it" in finding.title
+
+
 def test_opaque_regions_are_a_fact(judge):
     operators = [
         {"name": "Torch-Compiled Region: 0/0", "count": 2, "total_ns": 9 * MS, "self_ns": 9 * MS},

@@ -73,6 +73,20 @@ class TestWorkerStartup:
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
         assert judge("worker-startup", EPOCHS, **run) is None
 
+    def test_the_first_start_says_nothing_of_the_later_ones(self, judge):
+        waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        finding = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
+        assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
+        once = every(1_000, 2_000 * MS, 100 * US)
+        flags = every(1_000, StepFlag.EPOCH_START)
+        run = {"flags": flags, "loader": Loader(num_workers=1)}
+        assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
+
+    def test_workers_that_are_kept_do_not_start_again(self, judge):
+        loader = Loader(num_workers=1, persistent_workers=True)
+        assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
+
     def test_abstains_where_no_epoch_begins(self, judge):
         assert isinstance(judge("worker-startup", WORK), Abstained)
 
@@ -131,6 +145,9 @@ class TestHostSync:
         assert isinstance(judge("host-sync", WORK), Abstained)
 
 
+SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
+
+
 class TestMemoryGrowth:
     def test_memory_that_rises_all_along_is_told(self, judge):
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
@@ -143,11 +160,25 @@ class TestMemoryGrowth:
         notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
         assert judge("memory-growth", WORK, records=notes) is None
 
-    def test_a_forward_that_gets_slower_costs_what_it_grew_by(self, judge):
-        forward = [MS + step * 100 * US for step in range(80)]
-        finding = judge("memory-growth", {"forward": forward}, steps=80)
-        assert finding.saving_ns.low == round(0.9 * 3_500_000)
+    def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        finding = judge("memory-growth", SLOWER, steps=500, records=notes)
+        assert finding.saving_ns.low == round(0.9 * finding.evidence["grown_per_step_ns"]) > 0
         assert "forward went from" in finding.title
+
+    def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(self, judge):
+        finding = judge("memory-growth", SLOWER, steps=500)
+        assert finding.severity is Severity.INFO
+        assert span(finding) == (0, 0)
+        assert finding.evidence["grown_per_step_ns"] > 0
+
+    def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
+        assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
+
+    def test_a_machine_that_gets_slower_is_not_told(self, judge):
+        slower = {**SLOWER, "backward": SLOWER["forward"]}
+        assert isinstance(judge("memory-growth", slower, steps=500), Abstained)
 
 
 class TestSlowLogging:
@@ -190,6 +221,13 @@ class TestSlowCheckpoint:
         assert judge("slow-checkpoint", WORK) is None
 
 
+OFTEN = {
+    "phases": {**WORK, "validation": every(32, 100 * MS, first=31, count=640)},
+    "flags": every(32, StepFlag.VALIDATION, first=31, count=640),
+    "steps": 640,
+}
+
+
 class TestFrequentValidation:
     def test_counts_what_one_takes_and_how_many_there_were(self, judge):
         finding = judge(
@@ -199,6 +237,29 @@ class TestFrequentValidation:
         )
         assert finding.evidence["validations_count"] == 10
         assert finding.change == "Trainer(..., val_check_interval=100)"
+
+    def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
+        finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
+        assert finding.change == "Trainer(..., check_val_every_n_epoch=6)"
+        halves = {"val_check_interval": 0.5, "limit_train_batches": 1.0}
+        finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64), trainer=halves)
+        assert finding.change == ("Trainer(..., check_val_every_n_epoch=6, val_check_interval=1.0)")
+
+    def test_a_run_too_short_for_the_interval_is_told_of_fewer_batches(self, judge):
+        phases = {**WORK, "validation": every(50, 900 * MS, first=49)}
+        flags = every(50, StepFlag.VALIDATION, first=49)
+        finding = judge("frequent-validation", phases, flags=flags, loader=Loader(length=50))
+        assert finding.change == "Trainer(..., limit_val_batches=0.2)"
+
+    @pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
+    def test_short_validations_once_an_epoch_are_not_told(self, judge, each_ns, told):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(50, each_ns, first=49)},
+            flags=every(50, StepFlag.VALIDATION, first=49),
+            columns={"epoch": [step // 50 for step in range(100)]},
+        )
+        assert (finding is not None) is told
 
 
 UPDATES = {**WORK, "optimizer_step": 10 * MS}
@@ -291,6 +352,14 @@ class TestStepTimeJitter:
         finding = judge("step-time-jitter", {"forward": forward}, records=notes)
         assert finding.severity is Severity.WARNING
         assert "gc.freeze()" in finding.change
+        # From the collector's own 45 ms to the 50 ms that the steps took above the median.
+        assert span(finding) == (round(0.9 * 1_350 * US), 1_500 * US)
+
+    def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 80)]
+        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        assert span(finding) == (round(0.9 * 900 * US), 1_000 * US)
 
     def test_waits_and_callbacks_are_other_findings_business(self, judge):
         callbacks = every(20, 60 * MS, MS, first=7)

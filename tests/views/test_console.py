@@ -2,7 +2,14 @@ import io
 
 import pytest
 
-from lightning_gpuprof.records.schema import Device, Loader, Memory, OutsideSpan, ProbeDisabled
+from lightning_gpuprof.records.schema import (
+    Advice,
+    Device,
+    Loader,
+    Memory,
+    OutsideSpan,
+    ProbeDisabled,
+)
 from lightning_gpuprof.views.console import WIDTH, render, render_for
 from lightning_gpuprof.views.report import load_report
 
@@ -81,6 +88,18 @@ def test_memory_on_a_gpu_is_shown_and_never_invented(report):
     )
     text = render(report(device=Device(type="cuda"), records=[memory]))
     assert "allocated 1.00 GiB, reserved 2.00 GiB, peak 4.00 GiB of 8.00 GiB (50.0%)" in text
+
+
+def test_the_advised_batch_size_is_shown_or_why_there_is_none(report):
+    details = {"accumulate_grad_batches": 2, "learning_rate": "leave the learning rate"}
+    advice = Advice(
+        step=50, batch_size=16, suggested_batch_size=56, low=47, high=64, details=details
+    )
+    text = " ".join(render(report(records=[advice])).split())
+    assert "16 now, 56 advised (47 to 64); accumulate_grad_batches=2; leave the learning" in text
+    withheld = Advice(step=50, batch_size=16, reason="CUDA graphs keep memory")
+    assert "16 now, no suggestion: CUDA graphs" in render(report(records=[withheld]))
+    assert "batch size" not in render(report())
 
 
 def test_what_happened_outside_of_steps_and_what_failed_is_said(report):

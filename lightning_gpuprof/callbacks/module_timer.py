@@ -1,0 +1,181 @@
+"""Timers for modules by their names."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer, is_kind
+from lightning_gpuprof.callbacks.backward_calls import BackwardCall
+from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.schema import Note
+
+_Component = AbstractContextManager[None]
+
+
+class ModuleTimer(Callback):
+    """Times the forward and backward of modules, named as in `named_modules()`.
+
+    `ModuleTimer(["encoder", "world_model.rssm"])` beside a `PhaseTimer`, or
+    `GpuProfCallback(modules=[...])`, adds the parts `forward/encoder`, `backward/encoder` and so on
+    to the phases of each step: self time, so that a component inside another is not counted
+    twice. Where there are device marks, each part has its device time too. Nothing synchronizes.
+
+    Backward of a module runs from the first gradient of an output to the last gradient of an
+    input; for one whose inputs need no gradient, to the end of the backward pass. Modules inside
+    a compiled one cannot be told apart and are left out with a warning; one that is itself
+    wrapped by `torch.compile(module)` is timed as a whole, by hooks on the wrapper: its graph
+    stays as it is.
+
+    Args:
+        modules: Names of modules.
+
+    Raises:
+        ConfigError: Names no module at all; in `on_fit_start`, one that does not exist, or no
+            `PhaseTimer` in the Trainer.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        if isinstance(modules, str) or not all(isinstance(name, str) for name in modules):
+            raise ConfigError(
+                f"ModuleTimer({modules!r}) is no list of names. Pass names as in "
+                'named_modules(), such as ModuleTimer(["encoder"]).'
+            )
+        self.modules = tuple(modules)
+        self._output: RunOutput | None = None
+        self._hooks: list[Any] = []
+        silence_unused(self)
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._output = RunOutput.of(trainer)
+
+    @override
+    @guarded
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._output is None or not self.modules:
+            return
+        if self._output.components is None:
+            raise ConfigError(
+                "ModuleTimer has no clock: this Trainer has no PhaseTimer. Add one to the "
+                "callbacks, or use GpuProfCallback(modules=[...]) in the place of both."
+            )
+        for name, module in _find(pl_module, self.modules).items():
+            if _is_inside_compiled(pl_module, name):
+                self._say_left_out(name)
+            else:
+                self._time(module, self._output.components(name))
+
+    @override
+    @guarded
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._release()
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        self._release()
+
+    def _time(self, module: torch.nn.Module, component: _Component) -> None:
+        enter, leave = _Hook(self._enter, component), _Hook(self._leave, component)
+        self._hooks += [
+            module.register_forward_pre_hook(enter, with_kwargs=True),
+            # Also where forward raises: the region must not stay open.
+            module.register_forward_hook(leave, with_kwargs=True, always_call=True),
+        ]
+
+    @guarded
+    def _enter(self, component: _Component, args: Any, kwargs: Any) -> None:
+        component.__enter__()
+
+    @guarded
+    def _leave(self, component: _Component, args: Any, kwargs: Any, output: Any) -> None:
+        component.__exit__(None, None, None)
+        if torch.is_grad_enabled():
+            BackwardCall(self._guarded, component).watch((args, kwargs), output)
+
+    @guarded
+    def _guarded(self, act: Callable[[], None]) -> None:
+        act()
+
+    def _say_left_out(self, name: str) -> None:
+        assert self._output is not None
+        message = (
+            f"{name} is inside a compiled module and is not timed alone. Name the compiled module "
+            "itself, or compile its parts one by one."
+        )
+        self._output.write(Note(step=0, name="module_not_timed", value=name, message=message))
+
+    def _release(self) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+
+
+class _Hook:
+    """Calls back with a component; a copy of its module (pickle, deepcopy) gets an empty hook."""
+
+    def __init__(self, act: Callable[..., None], component: _Component) -> None:
+        self._act = act
+        self._component = component
+
+    def __call__(self, module: Any, *arguments: Any) -> None:
+        self._act(self._component, *arguments)
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        return _make_empty_hook, ()
+
+
+def _make_empty_hook() -> Callable[..., None]:
+    return _empty_hook
+
+
+def _empty_hook(*arguments: Any) -> None:
+    return None
+
+
+def _find(model: torch.nn.Module, names: Sequence[str]) -> dict[str, torch.nn.Module]:
+    known = {name.replace("_orig_mod.", ""): module for name, module in _modules(model) if name}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=3)
+            some = ", ".join(near or list(known)[:8]) or "none"
+            raise ConfigError(
+                f"ModuleTimer: {type(model).__name__} has no module {name!r}. "
+                f"{'Nearest' if near else 'It has'}: {some}."
+            )
+    return {name: known[name] for name in dict.fromkeys(names)}
+
+
+def _modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """By name, a compiled wrapper under its own name and not what it wraps."""
+    named = model.named_modules(remove_duplicate=False)
+    return [(name, module) for name, module in named if not name.endswith("_orig_mod")]
+
+
+def _is_inside_compiled(model: torch.nn.Module, name: str) -> bool:
+    """Tell whether hooks on a module would be compiled into a graph, or break it."""
+    if getattr(model, "_compiler_ctx", None) is not None:
+        return True
+    module, parts = model, name.split(".")
+    for part in parts:
+        if is_kind(module, "OptimizedModule"):
+            return True
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            return True
+        module = getattr(module, part)
+    return getattr(module, "_compiled_call_impl", None) is not None

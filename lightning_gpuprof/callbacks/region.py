@@ -1,0 +1,81 @@
+"""Regions of the user's own code inside a step."""
+
+import functools
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+_Component = AbstractContextManager[None]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class ActiveComponents:
+    """The components of a run that is timing in this process, made as they are named."""
+
+    def __init__(self, make: Callable[[str], _Component]) -> None:
+        self.thread = threading.get_ident()
+        self._make = make
+        self._made: dict[str, _Component] = {}
+
+    def get(self, name: str) -> _Component:
+        """Return the component of a name."""
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def activate(self) -> None:
+        """Let `region` use these."""
+        _ACTIVE.append(self)
+
+    def deactivate(self) -> None:
+        """Let `region` use those that it used before."""
+        if self in _ACTIVE:
+            _ACTIVE.remove(self)
+
+
+class region:
+    """Times a piece of code inside a step: `with region("dream"):` or `@region("dream")`.
+
+    It shows as a part of the phase in which it runs, `forward/dream` as a rule, on the host and,
+    where there are marks, the device, and as an NVTX range. It does nothing while no `PhaseTimer`
+    is timing, in threads other than the one that trains, and in code being compiled.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._entered: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        if torch.compiler.is_compiling():
+            return
+        component = _component(self.name)
+        component.__enter__()
+        self._entered.append(component)
+
+    def __exit__(self, *raised: Any) -> None:
+        if not torch.compiler.is_compiling() and self._entered:
+            self._entered.pop().__exit__(None, None, None)
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Time each call of a function."""
+        name = self.name
+
+        @functools.wraps(function)
+        def timed(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with region(name):
+                return function(*args, **kwargs)
+
+        return timed
+
+
+_ACTIVE: list[ActiveComponents] = []
+
+
+def _component(name: str) -> _Component:
+    if not _ACTIVE or _ACTIVE[-1].thread != threading.get_ident():
+        return nullcontext()
+    return _ACTIVE[-1].get(name)

@@ -1,0 +1,149 @@
+"""`lightning-gpuprof tune`: a few batch sizes run for real, each in a process of its own."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.analysis.tune import Tune, run_tune, samples_per_s
+from lightning_gpuprof.cli.plan import parse_band, table, whole_numbers
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.plan_types import OPTIMIZERS, PRECISIONS
+from lightning_gpuprof.probes.tune_child import measure_in_child
+from lightning_gpuprof.probes.tune_types import TunePoint, TuneRequest
+from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.tune_html import tune_html
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="MODULE:FUNCTION",
+        help="pkg.module:make or file.py:make, as for plan; it is trained for real here",
+    )
+    parser.add_argument(
+        "--batch-sizes",
+        default="8,16,32,64",
+        metavar="N,N",
+        help="sizes to run (default: 8,16,32,64); those above the first that fails are left out",
+    )
+    parser.add_argument(
+        "--steps", type=int, default=20, metavar="N", help="steps measured per size (default: 20)"
+    )
+    parser.add_argument(
+        "--warmup", type=int, default=5, metavar="N", help="steps before them (default: 5)"
+    )
+    parser.add_argument(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        default="model",
+        help="by default what configure_optimizers returns; AdamW for a model without",
+    )
+    parser.add_argument("--precision", choices=PRECISIONS, default="32-true")
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="auto takes a GPU where there is one; on a CPU memory is not measured",
+    )
+    parser.add_argument(
+        "--target",
+        default="0.6-0.8",
+        metavar="LOW-HIGH",
+        help="band of the device's memory to fill (default: 0.6-0.8)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
+    parser.add_argument("--html", metavar="FILE", help="write the curves as a page of its own")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, and print the curve."""
+    if args.steps < 1 or args.warmup < 0:
+        raise ConfigError(
+            f"--steps {args.steps} --warmup {args.warmup} would measure nothing. Pass 1 or more."
+        )
+
+    def measure(batch_size: int) -> TunePoint:
+        return measure_in_child(
+            TuneRequest(
+                model=args.model,
+                batch_size=batch_size,
+                steps=args.steps,
+                warmup=args.warmup,
+                optimizer=args.optimizer,
+                precision=args.precision,
+                device=args.device,
+            )
+        )
+
+    sizes, band = whole_numbers(args.batch_sizes), parse_band(args.target)
+    tuned = run_tune(measure, sizes, band=band)
+    document = payload(tuned)
+    if args.html is not None:
+        Path(args.html).write_text(tune_html(document), encoding="utf-8")
+    print(json.dumps(document, indent=2) if args.json else text(tuned))
+    return 0 if tuned.suggested is not None else 1
+
+
+def payload(tuned: Tune) -> dict[str, Any]:
+    """Return the measurements as JSON values; null is not measured."""
+    memory, knee = tuned.memory, tuned.knee
+    return {
+        "schema_version": 1,
+        "measured": True,
+        "points": [_point(point) for point in tuned.points],
+        "knee": None
+        if knee is None
+        else {"samples": knee.samples, "reached": knee.reached, "left_frac": knee.left_frac},
+        "memory": None
+        if memory is None
+        else {
+            "suggested_batch_size": memory.suggested,
+            "low": memory.low,
+            "high": memory.high,
+            "constant_bytes": memory.constant_bytes,
+            "per_sample_bytes": memory.per_sample_bytes,
+            "reason": memory.reason or "; ".join(memory.notes),
+        },
+        "suggested_batch_size": tuned.suggested,
+        "reason": tuned.reason,
+    }
+
+
+def text(tuned: Tune) -> str:
+    """Return the curve as a page of text."""
+    rows: list[tuple[str, ...]] = [("batch size", "step", "samples/s", "gain", "peak", "of device")]
+    before: float | None = None
+    for point in tuned.points:
+        if not point.step_ns:
+            said = "out of memory" if point.out_of_memory else "failed"
+            rows.append((str(point.batch_size), said, "", "", "", ""))
+            continue
+        rate = samples_per_s(point)
+        gain = "" if before is None else f"{rate / before - 1:+.0%}"
+        step = duration(point.step_ns)
+        rows.append((str(point.batch_size), step, f"{rate:,.0f}", gain, *_peak(point)))
+        before = rate
+    first = next((point for point in tuned.points if point.device), None)
+    lines = [f"Measured on {first.device}" if first else "Nothing ran", "", *table(rows), ""]
+    lines += [f"- {p.batch_size}: {p.error}" for p in tuned.points if p.error]
+    if tuned.suggested is None:
+        return "\n".join([*lines, f"No suggestion: {tuned.reason}"])
+    return "\n".join([*lines, f"Suggested batch size: {tuned.suggested} ({tuned.reason})"])
+
+
+def _peak(point: TunePoint) -> tuple[str, str]:
+    peak, total = point.peak_reserved_bytes, point.total_bytes
+    if peak is None or not total:
+        return "not measured", ""
+    return size(peak), percent(peak / total)
+
+
+def _point(point: TunePoint) -> dict[str, Any]:
+    builtins: dict[str, Any] = msgspec.to_builtins(point)
+    rate = samples_per_s(point) if point.step_ns else None
+    return {**builtins, "samples_per_s": rate}

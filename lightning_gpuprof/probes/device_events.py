@@ -1,0 +1,55 @@
+"""Timing events of a device: recorded on its current stream, asked for later, never waited for."""
+
+from typing import Any, Protocol
+
+import torch
+from typing_extensions import override
+
+
+class DeviceEvents(Protocol):
+    """What marks need of a device; `Any` is the device's own event object."""
+
+    def new_event(self) -> Any:
+        """Return an event that can take a time."""
+        ...
+
+    def record(self, event: Any) -> None:
+        """Queue the event on the current stream: it completes after what was queued before."""
+        ...
+
+    def query(self, event: Any) -> bool:
+        """Tell whether the device has passed the event, without waiting for it."""
+        ...
+
+    def elapsed_ns(self, earlier: Any, later: Any) -> int:
+        """Return the device's own time between two events that it has passed."""
+        ...
+
+
+class TorchEvents(DeviceEvents):
+    """`torch.cuda` events, on CUDA and HIP alike: torch gives both the same names."""
+
+    @override
+    def new_event(self) -> Any:
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+    @override
+    def record(self, event: Any) -> None:
+        event.record()
+
+    @override
+    def query(self, event: Any) -> bool:
+        return bool(event.query())
+
+    @override
+    def elapsed_ns(self, earlier: Any, later: Any) -> int:
+        return round(float(earlier.elapsed_time(later)) * 1e6)
+
+
+def device_events(device: torch.device) -> DeviceEvents | None:
+    """Return the events of a device, or None for one that has none to time with.
+
+    >>> device_events(torch.device("cpu")) is None
+    True
+    """
+    return TorchEvents() if device.type == "cuda" else None

@@ -1,0 +1,354 @@
+import copy
+import json
+import pickle
+import threading
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof import GpuProfCallback, region
+from lightning_gpuprof.callbacks.module_timer import ModuleTimer
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import NOT_MEASURED, Note, ProbeDisabled
+
+US, MS = 1_000, 1_000_000
+STEPS = 6
+
+
+class Work(torch.autograd.Function):
+    """Takes host and device time, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.layer = layer
+        layer.spend(layer.forward_ns)
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.layer.spend(ctx.layer.backward_ns)
+        return grad, None
+
+
+class Slow(nn.Module):
+    def __init__(self, device, forward_ns, backward_ns, fails=False):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.device_, self.forward_ns, self.backward_ns = device, forward_ns, backward_ns
+        self.fails = fails
+
+    def spend(self, ns):
+        self.device_.clock.now_ns += ns
+        self.device_.launch(10 * ns)
+
+    def forward(self, x):
+        if self.fails:
+            raise ValueError("bad batch")
+        return Work.apply(self.linear(x), self)
+
+
+class World(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.rssm = Slow(device, 30 * US, 50 * US)
+        self.own = Slow(device, 40 * US, 70 * US)
+
+    def forward(self, x):
+        for _ in range(3):
+            x = self.rssm(x)
+        return self.own(x)
+
+
+class Model(LightningModule):
+    def __init__(self, device):
+        super().__init__()
+        self.encoder = Slow(device, 100 * US, 200 * US)
+        self.world_model = World(device)
+        self.simulated = device
+
+    def training_step(self, batch, batch_idx):
+        with region("dream"):
+            self.simulated.clock.now_ns += 11 * US
+            self.simulated.launch(22 * US)
+        x = torch.relu_(self.encoder(batch))
+        return self.world_model(x).sum() * 1e-3
+
+    def train_dataloader(self):
+        return DataLoader(torch.ones(STEPS, 4))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.fixture
+def fit(clock, tmp_path, fake_device):
+    def fitted(callback, model=None, *, marks=True, **options):
+        device = fake_device(clock)
+        timer = PhaseTimer(
+            window=4, console=False, clock=clock, device_marks=device if marks else False
+        )
+        torch.manual_seed(0)
+        model = model(device) if model else Model(device)
+        sync = Callback()
+        sync.on_train_batch_end = lambda *_: device.sync()
+        defaults = {
+            "max_epochs": 1,
+            "accelerator": "cpu",
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "default_root_dir": tmp_path,
+        }
+        callbacks = [timer, sync, *([callback] if callback else [])]
+        trainer = Trainer(callbacks=callbacks, **(defaults | options))
+        try:
+            trainer.fit(model)
+        finally:
+            fitted.session = read_run(timer._output.run_dir)[0].sessions[-1]
+            fitted.model = model
+        return fitted.session.columns
+
+    return fitted
+
+
+def each(columns, name):
+    [value] = set(columns[name].tolist())
+    return value
+
+
+def test_components_are_parts_of_their_phases_by_self_time(fit):
+    columns = fit(ModuleTimer(["encoder", "world_model", "world_model.rssm"]))
+    assert each(columns, "part/forward/encoder") == 100 * US
+    assert each(columns, "part/forward/world_model") == 40 * US
+    assert each(columns, "part/forward/world_model.rssm") == 3 * 30 * US
+    assert each(columns, "part/forward/dream") == 11 * US
+    assert each(columns, "part/backward/encoder") == 200 * US
+    assert each(columns, "part/backward/world_model") == 70 * US
+    assert each(columns, "part/backward/world_model.rssm") == 3 * 50 * US
+    assert each(columns, "phase/forward") == 241 * US
+    assert each(columns, "phase/backward") == 420 * US
+
+
+def test_components_have_their_device_time(fit):
+    columns = fit(ModuleTimer(["encoder", "world_model.rssm"]))
+    # Work begins when it is queued, so an idle device adds the host's own time.
+    assert each(columns, "device_part/forward/encoder") > 0
+    assert each(columns, "device_part/forward/world_model.rssm") == 3 * 300 * US
+    assert each(columns, "device_part/backward/world_model.rssm") == 3 * 500 * US
+    assert each(columns, "device_part/backward/encoder") == 2_000 * US
+    parts = sum(v for k, v in columns.items() if k.startswith("device_part/backward/"))
+    assert (parts <= columns["device/backward"]).all()
+
+
+def test_without_marks_components_are_timed_on_the_host(fit):
+    columns = fit(ModuleTimer(["encoder"]), marks=False)
+    assert each(columns, "part/forward/encoder") == 100 * US
+    assert not [name for name in columns if name.startswith("device")]
+
+
+def test_nothing_stays_on_the_model(fit):
+    fit(ModuleTimer(["encoder", "world_model.rssm"]))
+    for module in fit.model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert not module._backward_hooks
+
+
+def test_weights_are_the_same_to_the_bit(fit):
+    fit(None)
+    plain = copy.deepcopy(fit.model.state_dict())
+    fit(ModuleTimer(["encoder", "world_model", "world_model.rssm"]))
+    for name, value in fit.model.state_dict().items():
+        assert torch.equal(value, plain[name])
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(fit):
+    with pytest.raises(ConfigError, match=r"no module 'world_model.rsm'.*world_model.rssm"):
+        fit(ModuleTimer(["world_model.rsm"]))
+
+
+def test_a_timer_needs_a_clock(tmp_path, clock, fake_device):
+    trainer = Trainer(
+        callbacks=[ModuleTimer(["encoder"])],
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        default_root_dir=tmp_path,
+    )
+    with pytest.raises(ConfigError, match="no PhaseTimer"):
+        trainer.fit(Model(fake_device(clock)))
+
+
+def test_names_must_be_a_list():
+    with pytest.raises(ConfigError, match=r'ModuleTimer\(\["encoder"\]\)'):
+        ModuleTimer("encoder")
+
+
+def test_a_forward_that_raises_closes_its_component(fit):
+    class Failing(Model):
+        def training_step(self, batch, batch_idx):
+            self.encoder.fails = batch_idx == 2
+            try:
+                return super().training_step(batch, batch_idx)
+            except ValueError:
+                self.simulated.clock.now_ns += 3 * US
+                return None
+
+    columns = fit(ModuleTimer(["encoder"]), Failing)
+    assert columns["part/forward/encoder"].tolist() == [100 * US] * 2 + [0] + [100 * US] * 3
+    assert columns["phase/forward"][2] == 14 * US
+
+
+def test_a_failing_timer_stops_and_training_goes_on(fit, monkeypatch):
+    timer = ModuleTimer(["encoder"])
+    monkeypatch.setattr(timer, "_hooks", [])
+
+    class Broken(Model):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 3:
+                [hook] = self.encoder._forward_pre_hooks.values()
+                hook._component = None
+            return super().training_step(batch, batch_idx)
+
+    with pytest.warns(RuntimeWarning, match="ModuleTimer failed"):
+        columns = fit(timer, Broken)
+    assert len(columns["step"]) == STEPS
+    assert [r.probe for r in fit.session.all(ProbeDisabled)] == ["ModuleTimer"]
+
+
+def test_a_copy_of_a_model_is_not_timed(fit):
+    class Copying(Model):
+        def training_step(self, batch, batch_idx):
+            copy.deepcopy(self.encoder)(batch)
+            pickle.loads(pickle.dumps(self.encoder._forward_hooks))
+            return super().training_step(batch, batch_idx)
+
+    class Encoder(Slow):
+        def __deepcopy__(self, memo):
+            copied = nn.Linear(4, 4)
+            copied._forward_hooks = copy.deepcopy(self._forward_hooks)
+            return copied
+
+    def make(device):
+        model = Copying(device)
+        model.encoder = Encoder(device, 100 * US, 200 * US)
+        return model
+
+    assert each(fit(ModuleTimer(["encoder"]), make), "part/forward/encoder") == 100 * US
+
+
+def test_a_module_inside_a_compiled_one_is_left_out_with_a_note(fit):
+    def make(device):
+        model = Model(device)
+        model.world_model.compile(backend="eager")
+        return model
+
+    columns = fit(ModuleTimer(["encoder", "world_model.rssm"]), make)
+    assert "part/forward/world_model.rssm" not in columns
+    assert each(columns, "part/forward/encoder") == 100 * US
+    [note] = [note for note in fit.session.all(Note) if note.name == "module_not_timed"]
+    assert note.value == "world_model.rssm"
+
+
+def test_a_compiled_module_is_timed_as_a_whole_and_its_graph_stays_whole(fit):
+    counts = []
+
+    class Plain(Model):
+        def __init__(self, device):
+            super().__init__(device)
+            self.head = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend=self.count)
+
+        def count(self, graph, inputs):
+            counts.append(len(list(graph.graph.nodes)))
+            return graph.forward
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            self.simulated.clock.now_ns += 0
+            return loss + self.head(batch).sum()
+
+    torch._dynamo.reset()
+    fit(None, Plain)
+    plain, counts[:] = list(counts), []
+    torch._dynamo.reset()
+    fit(ModuleTimer(["head", "encoder"]), Plain)
+    assert counts == plain
+
+
+def test_a_region_does_nothing_while_nobody_times():
+    @region("dream")
+    def double(x):
+        """Twice."""
+        return 2 * x
+
+    assert double(3) == 6
+    assert double.__doc__ == "Twice."
+
+
+def test_a_region_in_another_thread_is_not_charged(fit):
+    class Threaded(Model):
+        def training_step(self, batch, batch_idx):
+            thread = threading.Thread(target=self.load)
+            thread.start()
+            thread.join()
+            return super().training_step(batch, batch_idx)
+
+        def load(self):
+            with region("dream"):
+                self.simulated.clock.now_ns += 500 * US
+
+    assert each(fit(None, Threaded), "part/forward/dream") == 11 * US
+
+
+def test_a_region_in_compiled_code_breaks_no_graph():
+    def step(x):
+        with region("dream"):
+            return x * 2
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(1)).item() == 2
+
+
+def test_components_show_in_a_trace(fit, tmp_path):
+    from torch.profiler import ProfilerActivity, profile
+
+    class Traced(Model):
+        def training_step(self, batch, batch_idx):
+            if batch_idx != 2:
+                return super().training_step(batch, batch_idx)
+            with profile(activities=[ProfilerActivity.CPU]) as profiler:
+                loss = super().training_step(batch, batch_idx)
+            profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+            return loss
+
+    fit(ModuleTimer(["encoder"]), Traced)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = [e["name"] for e in events if e.get("cat") == "user_annotation"]
+    assert sorted(names) == ["dream", "encoder"]
+
+
+def test_the_callback_takes_names_of_modules(clock, tmp_path, fake_device):
+    callback = GpuProfCallback(
+        modules=["encoder"], trace=False, report=False, console=False, clock=clock, window=4
+    )
+    trainer = Trainer(
+        callbacks=[callback],
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(Model(fake_device(clock)))
+    columns = read_run(callback._output.run_dir)[0].sessions[-1].columns
+    assert each(columns, "part/backward/encoder") == 200 * US
+    assert NOT_MEASURED not in columns["part/forward/encoder"]

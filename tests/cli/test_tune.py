@@ -1,0 +1,141 @@
+import json
+import sys
+
+import pytest
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes import tune_child
+from lightning_gpuprof.probes.tune import measure
+from lightning_gpuprof.probes.tune_types import TunePoint, TuneRequest
+
+MODEL = """
+import torch
+from torch import nn
+
+
+def make():
+    print("chatter on stdout")
+    model = nn.Linear(64, 1)
+    return nn.Sequential(model, Mean()), (torch.randn(3, 64),)
+
+
+class Mean(nn.Module):
+    def forward(self, x):
+        return x.square().mean()
+"""
+SHORT = ["--steps", "3", "--warmup", "1"]
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    return f"{path}:make"
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    """Measure in this process: a child's import of torch takes seconds."""
+    monkeypatch.setattr("lightning_gpuprof.cli.tune.measure_in_child", measure)
+
+
+def test_the_process_that_measures_answers_whatever_the_model_prints(tmp_path, capfd):
+    path = tmp_path / "net.py"
+    path.write_text("print('chatter on stdout')")
+    assert main(["tune", "--model", f"{path}:make", "--batch-sizes", "4"]) == 2
+    printed = capfd.readouterr()
+    assert "defines no function 'make'" in printed.err
+    assert "chatter on stdout" in printed.err
+    assert printed.out == ""
+
+
+def test_each_size_is_trained_and_timed(model, inline, capfd):
+    assert main(["tune", "--model", model, "--batch-sizes", "4", "--json", *SHORT]) == 0
+    printed = capfd.readouterr().out
+    document = json.loads(printed[printed.index("{") :])
+    [point] = document["points"]
+    assert point["step_ns"] > 0
+    assert point["samples_per_s"] == pytest.approx(4e9 / point["step_ns"])
+    assert point["device"] == "cpu"
+    assert point["peak_allocated_bytes"] is document["memory"] is document["knee"] is None
+    assert document["suggested_batch_size"] == 4
+
+
+def test_on_a_cpu_memory_reads_not_measured(model, inline, capfd):
+    assert main(["tune", "--model", model, "--batch-sizes", "2,4", "--device", "cpu", *SHORT]) == 0
+    printed = capfd.readouterr().out
+    assert printed.count("not measured") == 2
+    assert "Suggested batch size:" in printed
+
+
+def test_the_curves_are_a_page_of_their_own(model, inline, tmp_path, capfd):
+    page = tmp_path / "tune.html"
+    command = ["tune", "--model", model, "--batch-sizes", "2,4", "--html", str(page), *SHORT]
+    assert main(command) == 0
+    written = page.read_text()
+    start = written.index('id="drawing">') + len('id="drawing">')
+    drawing = json.loads(written[start : written.index("</script>", start)])
+    assert [curve["name"] for curve in drawing["data"]] == ["samples per second"]
+    assert drawing["data"][0]["x"] == [2, 4]
+
+
+def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
+    def gpu(request):
+        size, gib = request.batch_size, 2**30
+        if size > 16:
+            return TunePoint(batch_size=size, device="H", out_of_memory=True, error="CUDA is full")
+        peak = (1 + size) * gib
+        return TunePoint(
+            batch_size=size,
+            device="H",
+            step_ns=10**7,
+            peak_allocated_bytes=peak,
+            peak_reserved_bytes=peak,
+            resting_bytes=gib,
+            others_bytes=0,
+            total_bytes=40 * gib,
+        )
+
+    monkeypatch.setattr("lightning_gpuprof.cli.tune.measure_in_child", gpu)
+    assert main(["tune", "--model", "m:f", "--batch-sizes", "8,16,64"]) == 0
+    printed = capfd.readouterr().out
+    assert "Measured on H" in printed
+    rows = [line.split() for line in printed.splitlines()]
+    assert ["16", "10.0", "ms", "1,600", "+100%", "17.0", "GiB", "42.5%"] in rows
+    assert ["64", "out", "of", "memory"] in rows
+    assert "- 64: CUDA is full" in printed
+    # 1 GiB and 1 GiB per sample: 70 % of 40 GiB are 27 samples, and 24 is the multiple of 8.
+    assert "Suggested batch size: 24" in printed
+
+
+def test_a_child_that_is_killed_is_a_point_with_an_error(monkeypatch):
+    killed = "import os; os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(tune_child, "COMMAND", [sys.executable, "-c", killed])
+    request = TuneRequest(model="m:f", batch_size=8, steps=1, warmup=0)
+    point = tune_child.measure_in_child(request)
+    assert point.error == "the process was killed by signal 9"
+    assert point.step_ns is None
+
+
+def test_a_child_whose_model_fails_is_an_error_with_its_traceback(monkeypatch, capfd):
+    failing = [sys.executable, "-c", "raise RuntimeError(1)"]
+    monkeypatch.setattr(tune_child, "COMMAND", failing)
+    with pytest.raises(ConfigError, match="ended with status 1"):
+        tune_child.measure_in_child(TuneRequest(model="m:f", batch_size=8, steps=1, warmup=0))
+    assert "RuntimeError: 1" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--batch-sizes", "8,x"], "'x' is not a whole number"),
+        (["--batch-sizes", "0"], "give sizes of 1 or more"),
+        (["--steps", "0"], "would measure nothing"),
+        (["--device", "cuda"], "torch sees no GPU here"),
+    ],
+)
+def test_a_bad_argument_is_said(arguments, message, model, inline, capfd, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["tune", "--model", model, *arguments]) == 2
+    assert message in capfd.readouterr().err

@@ -1,0 +1,268 @@
+"""On a CUDA or ROCm device: marks cost no sync, and say what a profiler's trace says."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.analysis.device_time import StepState
+from lightning_gpuprof.analysis.run import analyze_run
+from lightning_gpuprof.callbacks.module_timer import ModuleTimer
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.probes.device_events import TorchEvents
+from lightning_gpuprof.probes.device_marks import DeviceMarks
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import NOT_MEASURED
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA or ROCm device"),
+]
+STEPS, FIRST, LAST = 40, 15, 24
+SYNCS = ("Synchronize", "cudaMemcpy", "hipMemcpy")
+HEAVY, TINY = 4096, 16
+
+
+class Model(LightningModule):
+    """Matrix products, their phases annotated for a trace."""
+
+    def __init__(self, width, depth=6, *, item=False):
+        super().__init__()
+        self.encoder = nn.Linear(width, width)
+        layers = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)]
+        self.body = nn.Sequential(*layers)
+        self.width, self.item = width, item
+
+    def train_dataloader(self):
+        data = torch.randn(self.width, self.width)
+        return DataLoader([data] * STEPS, batch_size=None, pin_memory=True)
+
+    def training_step(self, batch, batch_idx):
+        with record_function("phase forward"):
+            loss = self.body(self.encoder(batch)).square().mean()
+        if self.item:
+            loss.item()
+        return loss
+
+    def backward(self, loss):
+        with record_function("phase backward"):
+            loss.backward()
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        with record_function("phase optimizer_step"):
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-4)
+
+    def on_train_end(self):
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+
+
+class Trace(Callback):
+    """Records some steps, beginning and ending with an idle device."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if batch_idx == FIRST:
+            torch.cuda.synchronize()
+            self.profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+            self.profile.start()
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if batch_idx == LAST:
+            torch.cuda.synchronize()
+            self.profile.stop()
+            self.profile.export_chrome_trace(str(self.path))
+
+    def events(self):
+        return json.loads(self.path.read_text())["traceEvents"]
+
+
+class Strict(Callback):
+    """From the tenth step on any sync is an error."""
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if batch_idx == 10:
+            torch.cuda.set_sync_debug_mode("error")
+
+
+def fit(tmp_path, model, *callbacks):
+    trainer = Trainer(
+        max_epochs=1,
+        accelerator="gpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+        callbacks=list(callbacks),
+    )
+    try:
+        trainer.fit(model)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return trainer
+
+
+def timer(tmp_path, **options):
+    return PhaseTimer(
+        window=20, console=False, overhead_budget=1.0, log_dir=str(tmp_path / "run"), **options
+    )
+
+
+def columns(tmp_path):
+    return read_run(str(tmp_path / "run"))[0].sessions[-1].columns
+
+
+def waits(events):
+    """Calls that may wait for the device, and copies from it."""
+    found = Counter()
+    for event in events:
+        name, category = str(event.get("name")), event.get("cat")
+        runtime = category in ("cuda_runtime", "cuda_driver", "hip_runtime")
+        if runtime and any(part in name for part in SYNCS) and "Async" not in name:
+            found[name] += 1
+        elif category == "gpu_memcpy" and "DtoH" in name:
+            found[name] += 1
+    return found
+
+
+def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_path):
+    def counted(name, *callbacks):
+        trace = Trace(tmp_path / f"{name}.json")
+        fit(tmp_path, Model(256), *callbacks, trace)
+        return waits(trace.events())
+
+    counted("warm-up")
+    bare = counted("bare")
+    modules = ModuleTimer(["encoder", "body"])
+    assert counted("with", timer(tmp_path), modules) == bare
+
+
+def test_training_with_the_callback_passes_where_every_sync_is_an_error(tmp_path):
+    callback = GpuProfCallback(
+        window=5,
+        modules=("encoder",),
+        trace=False,
+        report=False,
+        sync_steps=0,
+        console=False,
+        log_dir=str(tmp_path / "run"),
+    )
+    fit(tmp_path, Model(256), callback, Strict())
+    assert len(columns(tmp_path)["step"]) == STEPS
+
+
+def test_device_phases_agree_with_a_trace_of_the_same_steps(tmp_path):
+    trace = Trace(tmp_path / "trace.json")
+    fit(tmp_path, Model(HEAVY), timer(tmp_path), trace)
+    found = columns(tmp_path)
+    # Not the first and the last, in which the trace begins and ends.
+    steps = slice(FIRST + 1, LAST)
+    assert (found["device_dur"][steps] != NOT_MEASURED).all()
+    by_phase = device_ns_of_trace(trace.events())
+    for phase in ("forward", "backward", "optimizer_step"):
+        marked = int(found[f"device/{phase}"][steps].sum())
+        assert marked == pytest.approx(by_phase[phase], rel=0.03), phase
+
+
+def device_ns_of_trace(events):
+    """Time from each phase's first kernel to the next phase's, over the steps but the outer ones.
+
+    A kernel belongs to the innermost annotation around its launch.
+    """
+    spans = [
+        (e["ts"], e["ts"] + e["dur"], e["name"].removeprefix("phase "))
+        for e in events
+        if e.get("cat") == "user_annotation" and e["name"].startswith("phase ")
+    ]
+    launched = {
+        e["args"]["correlation"]: e["ts"]
+        for e in events
+        if e.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in e.get("args", {})
+    }
+    work = sorted(
+        (e["ts"], e["ts"] + e["dur"], launched[e["args"]["correlation"]])
+        for e in events
+        if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+        and e["args"].get("correlation") in launched
+    )
+    steps = sorted(start for start, _, name in spans if name == "optimizer_step")
+    total = Counter()
+    for (start, _, at), (following, *_) in pairwise(work):
+        around = [(end - begin, name) for begin, end, name in spans if begin <= at <= end]
+        step = sum(1 for begin in steps if begin <= at) - 1
+        if around and 0 < step < len(steps) - 1:
+            total[min(around)[1]] += round((following - start) * 1000)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("model", "state"),
+    [
+        (lambda: Model(HEAVY), StepState.DEVICE_BOUND),
+        (lambda: Model(TINY, depth=150), StepState.HOST_BOUND),
+        (lambda: Model(HEAVY, item=True), StepState.SYNC_BOUND),
+    ],
+    ids=["device", "host", "sync"],
+)
+def test_steps_are_bound_by_what_was_made_slow(tmp_path, model, state):
+    fit(tmp_path, model(), timer(tmp_path))
+    found = analyze_run(read_run(str(tmp_path / "run")), {}).device_time
+    assert found.state is state, found
+
+
+def test_the_device_clock_is_calibrated_to_microseconds():
+    import time
+
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    marks = DeviceMarks(TorchEvents(), time.perf_counter_ns)
+    assert marks.calibrate()
+    assert marks.clock.error_ns < 20_000
+
+
+def test_components_have_device_time_and_weights_stay_the_same(tmp_path):
+    def weights(*callbacks):
+        torch.manual_seed(0)
+        model = Model(512)
+        fit(tmp_path, model, *callbacks)
+        return {name: value.cpu() for name, value in model.state_dict().items()}
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        bare = weights()
+        timed = weights(timer(tmp_path), ModuleTimer(["encoder", "body"]))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(value, bare[name]) for name, value in timed.items())
+    found = columns(tmp_path)
+    for phase in ("forward", "backward"):
+        marked = found["device_dur"] != NOT_MEASURED
+        assert (found[f"device_part/{phase}/body"][marked] > 0).all()
+        parts = found[f"device_part/{phase}/body"] + found[f"device_part/{phase}/encoder"]
+        assert (parts[marked] <= found[f"device/{phase}"][marked]).all()
+
+
+def test_a_step_that_is_captured_in_a_graph_is_not_disturbed(tmp_path):
+    class Captured(Model):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 0:
+                self.static = torch.zeros_like(batch, requires_grad=True)
+                self.replayed = torch.cuda.make_graphed_callables(self.body, (self.static,))
+            return self.replayed(self.encoder(batch)).square().mean()
+
+    fit(tmp_path, Captured(256), timer(tmp_path))
+    assert (columns(tmp_path)["device_dur"][5:30] != NOT_MEASURED).all()
