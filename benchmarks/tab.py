@@ -4,7 +4,7 @@ python benchmarks/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-b
 
 One run holds a million steps and a generated trace of 500 MB (plain JSON), prepared as a training
 run's child process does. Requests go through TensorBoard's WSGI application, first with nothing
-loaded (overview: also as before the run's summary is written); frames are drawn by headless
+loaded; the overview also as before the run's summary was written. Frames are drawn by headless
 Chromium without a GPU, each read back so that it is done.
 """
 

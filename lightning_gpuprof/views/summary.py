@@ -70,7 +70,8 @@ def read_summary(run: str, fs: FileSystem = LOCAL) -> Summary | None:
     known = (found.schema_version, found.version, found.run)
     if known != (SCHEMA_VERSION, lightning_gpuprof.__version__, os.path.abspath(run)):
         return None
-    return found if found.files == files_of(run) else None
+    whole = all(bytes(answer).startswith(b"{") for answer in found.answers.values())
+    return found if whole and found.files == files_of(run) else None
 
 
 def is_large(run: str) -> bool:

@@ -91,7 +91,14 @@ def test_a_summary_of_a_run_that_was_moved_is_ignored(run):
 
 
 @pytest.mark.parametrize(
-    "change", [{"schema_version": 99}, {"version": "0.0.0"}, {"answers": 3}, {"files": {}}]
+    "change",
+    [
+        {"schema_version": 99},
+        {"version": "0.0.0"},
+        {"answers": 3},
+        {"answers": {"report": 3}},
+        {"files": {}},
+    ],
 )
 def test_a_foreign_summary_is_ignored(run, change):
     write_summary(str(run))
