@@ -27,5 +27,5 @@ def roofline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "state": "analysed",
         "device": analysis.get("device"),
         "rows": (analysis.get("roofline") or [])[:MAX_ROWS],
-        "roofs": analysis.get("roofline_summary"),
+        "roofs": analysis.get("roofs"),
     }

@@ -26,7 +26,7 @@ export const roofline = {
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
     const why = absent(payload) ?? nothing(payload);
     if (why) return h("div", null, picker, h("p.empty", { role: "note" }, why));
-    const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.intensity);
+    const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.flop_per_byte);
     return h(
       "div",
       null,
@@ -52,9 +52,9 @@ function nothing(payload) {
 /** @param {any} roofs The summary of the analysis. */
 function source(roofs) {
   const placed = roofs?.kernel_frac ? `${percent(roofs.kernel_frac)} of kernel time is placed. ` : "";
-  if (!roofs?.peaks) return `${placed}${roofs?.reason || "The device's peaks are not known: points without roofs."}`;
+  if (!roofs?.device) return `${placed}${roofs?.reason || "The device's peaks are not known: points without roofs."}`;
   const used = roofs.hfu ? `Its matrix operators' FLOPs would take ${percent(roofs.hfu)} of the time at peak. ` : "";
-  return `${placed}${used}Peaks of ${roofs.peaks.name} from its data sheet${roofs.reason ? `; ${roofs.reason}` : ""}.`;
+  return `${placed}${used}Peaks of ${roofs.device} from its data sheet${roofs.reason ? `; ${roofs.reason}` : ""}.`;
 }
 
 /**
@@ -62,20 +62,20 @@ function source(roofs) {
  * @param {any[]} rows
  */
 function plot(payload, rows) {
-  const longest = Math.max(...rows.map((row) => row.kernel_ns));
-  const x = rows.map((row) => row.intensity);
+  const longest = Math.max(...rows.map((row) => row.total_ns));
+  const x = rows.map((row) => row.flop_per_byte);
   const [left, right] = [Math.min(...x, 0.1) / 2, Math.max(...x, 100) * 2];
   const data = Object.entries(BOUNDS).map(([bound, [label, color]]) => {
     const mine = rows.filter((row) => (row.bound ?? "unknown") === bound);
     return {
       name: label,
-      x: mine.map((row) => row.intensity),
+      x: mine.map((row) => row.flop_per_byte),
       y: mine.map((row) => row.flop_per_s),
       text: mine.map((row) => shorten(`${row.name} ${JSON.stringify(row.dims)}`.replaceAll("<", "‹"), 90)),
       mode: "markers",
       type: "scatter",
       hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
-      marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.kernel_ns / longest)), line: { width: 0 } },
+      marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)), line: { width: 0 } },
     };
   });
   return {
@@ -125,8 +125,8 @@ function numbers(context, rows) {
       { key: "dims", label: "Shapes", text: true, format: (dims) => shorten(JSON.stringify(dims), 60) },
       { key: "dtype", label: "Type", text: true, plain: true },
       { key: "count", label: "Calls", format: count },
-      { key: "kernel_ns", label: "Kernel time", format: duration, bar: true },
-      { key: "intensity", label: "FLOP/byte", format: (value) => number(value) },
+      { key: "total_ns", label: "Kernel time", format: duration, bar: true },
+      { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
       { key: "flop_per_s", label: "TFLOP/s", format: (value) => number(value / 1e12) },
       { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
       { key: "bound", label: "Bound by", text: true, plain: true, format: (bound, row) => (row.anomaly ? "see note" : (bound ?? "–")) },
@@ -134,7 +134,7 @@ function numbers(context, rows) {
     ]),
     rows,
     state: context.local("rows"),
-    sort: "kernel_ns",
+    sort: "total_ns",
     searchable: true,
   });
 }
