@@ -8,6 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
 from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
@@ -24,7 +25,7 @@ from lightning_gpuprof.callbacks.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
-from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
 
 _INTERRUPTED_WAIT_S = 2.0
@@ -267,8 +268,16 @@ class ProfilerSchedule(Callback):
 
     @guarded
     def _save(self, recorded: Recorded) -> None:
-        if self._files is not None:
+        if self._files is None:
+            return
+        try:
             self._files.save(recorded)
+        except OSError as error:  # no folder, no space: the next cycle may fare better
+            message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
+            say(f"[PROFILE] {message} Training goes on.")
+            if self._output is not None:
+                note = Note(step=recorded.last_step, name="trace-failed", message=message)
+                self._output.write(note)
 
     def _finish(self, timeout_s: float) -> None:
         files, self._files = self._files, None

@@ -249,3 +249,23 @@ def test_hooks_around_backward_are_called_for_the_batches_looked_at_alone(fit):
 def test_public_names_exist():
     for name in lightning_gpuprof.__all__:
         assert getattr(lightning_gpuprof, name) is not None
+
+
+def test_a_log_dir_that_cannot_be_made_is_said_plainly_and_training_goes_on(tmp_path, recwarn):
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the log dir should be")
+    trainer = Trainer(
+        callbacks=[GpuProfCallback(log_dir=str(blocked / "run"))],
+        max_steps=20,
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(BoringModel())
+
+    assert trainer.global_step == 20
+    said = [str(warning.message) for warning in recwarn if "cannot write" in str(warning.message)]
+    assert len(said) == 1
+    assert not any("Traceback" in str(warning.message) for warning in recwarn)
