@@ -1,10 +1,12 @@
 """How long training stands still at the end of a profiler window, beside torch's own ways.
 
-python benchmarks/capture.py [--rounds 7]
+python benchmarks/capture.py [--window small|deep_everything_on] [--rounds 9]
 
-Variants: torch's stop and plain JSON export (the floor), ours (stop, export, record, start of
-the finishing process), torch's own `.json.gz` export, and that with the operator table that
-tutorials print on the training thread.
+The floor is Kineto's own stop and JSON export. Ours (stop, export, record, start of the process
+that finishes the trace) takes turns with it in one process, over windows of the same steps. Then,
+once each, what tutorials do instead: torch's own `.json.gz` export, and that with the operator
+table printed on the training thread. Last: how much slower a training step gets while the
+finishing process works, with both held on one core, the worst that can happen.
 """
 
 import argparse
@@ -13,21 +15,69 @@ import os
 import tempfile
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from _harness import Children, Spread, interleaved, one_thread, write_results
 
 one_thread()  # torch is imported later, by the children
 
-VARIANTS = ("torch_plain", "ours", "torch_gzip", "torch_gzip_and_table")
+STEPS = 5
 WINDOWS = {
-    "small": {"layers": 4, "steps": 5, "everything": False},
-    "deep_everything_on": {"layers": 24, "steps": 5, "everything": True},
+    "small": {"layers": 4, "everything": False, "rounds": 9},
+    "deep_everything_on": {"layers": 24, "everything": True, "rounds": 5},
 }
+SLOW = ("torch_gzip", "torch_gzip_and_table")
+STEP_SAMPLE_S = 3.0
 
 
-def stall_ms(variant: str, layers: int, steps: int, everything: bool) -> float:
-    """Record one window in this process and return how long its end took."""
+def stalls(layers: int, everything: bool, rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each window's end, ours and the floor in turn."""
+    step, options = _training(layers), _options(everything)
+    _plain(step, options)  # the first window of a process pays for what is loaded once
+    return interleaved(
+        {"torch_plain": lambda: _plain(step, options), "ours": lambda: _ours(step, options)},
+        rounds=rounds,
+    )
+
+
+def slow_stall(variant: str, layers: int, everything: bool) -> float:
+    """Return the milliseconds that one window's end takes in one of torch's slower ways."""
+    return _plain(
+        _training(layers), _options(everything), suffix=".json.gz", table=variant.endswith("table")
+    )
+
+
+def finishing(layers: int, everything: bool) -> dict[str, float]:
+    """Return what the finishing process costs and makes, with training held on its core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    step, options = _training(layers), _options(everything)
+    with tempfile.TemporaryDirectory() as folder:
+        alone = _mean_step_ms(step, until=lambda: False)
+        files, finisher, started = _trace_files(folder)
+        _record(step, options, files)
+        begun = time.perf_counter()
+        beside = _mean_step_ms(step, until=lambda: started[0].poll() is not None)
+        if left := finisher.wait(240):
+            raise RuntimeError(f"not finished within four minutes: {left}")
+        took = time.perf_counter() - begun
+        if failed := finisher.failures():
+            raise RuntimeError(str(failed))
+        packed = next(Path(folder).rglob("*.pt.trace.json.gz"))
+        plain = gzip.decompress(packed.read_bytes())
+        return {
+            "step_alone_ms": alone,
+            "step_beside_ms": beside,
+            "step_slowdown": beside / alone,
+            "finished_in_s": took,
+            "plain_mb": len(plain) / 1e6,
+            "times_level_9": packed.stat().st_size / len(zlib.compress(plain, 9)),
+        }
+
+
+def _training(layers: int) -> Callable[[], None]:
     import torch
 
     model = torch.nn.TransformerEncoder(
@@ -44,89 +94,133 @@ def stall_ms(variant: str, layers: int, steps: int, everything: bool) -> float:
 
     for _ in range(3):
         step()
-    options = {"record_shapes": everything, "profile_memory": everything, "with_stack": everything}
+    return step
+
+
+def _options(everything: bool) -> dict[str, bool]:
+    return {"record_shapes": everything, "profile_memory": everything, "with_stack": everything}
+
+
+def _plain(
+    step: Callable[[], None],
+    options: dict[str, bool],
+    *,
+    suffix: str = ".json",
+    table: bool = False,
+) -> float:
+    import torch
+
+    profiler = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        with_modules=options["with_stack"],  # as ours has it
+        **options,
+    )
     with tempfile.TemporaryDirectory() as folder:
-        if variant == "ours":
-            return _ours(step, steps, folder, options)
-        profiler = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], **options
-        )
         profiler.start()
-        for _ in range(steps):
-            step()
+        for number in range(STEPS):
+            with torch.profiler.record_function(f"ProfilerStep#{number}"):
+                step()
         begun = time.perf_counter_ns()
         profiler.stop()
-        suffix = ".json" if variant == "torch_plain" else ".json.gz"
         profiler.export_chrome_trace(os.path.join(folder, "t" + suffix))
-        if variant == "torch_gzip_and_table":
+        if table:
             profiler.key_averages().table(row_limit=20)
         return (time.perf_counter_ns() - begun) / 1e6
 
 
-def _ours(step, steps, folder, options) -> float:
-    from types import SimpleNamespace
+def _ours(step: Callable[[], None], options: dict[str, bool]) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        files, _, started = _trace_files(folder)
+        stalled = _record(step, options, files)
+        for process in started:  # it would work beside the next window
+            process.kill()
+            process.wait()
+        return stalled
 
-    from lightning_gpuprof.callbacks.cycles import Recorded
+
+def _trace_files(folder: str) -> tuple[Any, Any, list[Any]]:
     from lightning_gpuprof.callbacks.trace_files import TraceFiles
-    from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
-    from lightning_gpuprof.probes.torch_trace import TorchTrace
+    from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher, spawn
+
+    started = []
+
+    def start(path: str) -> Any:
+        started.append(spawn(path))
+        return started[-1]
 
     output = SimpleNamespace(
         rank=0, session=0, step=0, run_dir=folder, write=lambda record: None, flush=lambda: None
     )
-    finisher = TraceFinisher()
-    files = TraceFiles(output, finisher, keep=None, shrinkers="")
+    finisher = TraceFinisher(start=start)
+    return TraceFiles(output, finisher, keep=None, shrinkers=""), finisher, started
+
+
+def _record(step: Callable[[], None], options: dict[str, bool], files: Any) -> float:
+    from lightning_gpuprof.callbacks.cycles import Recorded
+    from lightning_gpuprof.probes.torch_trace import TorchTrace
+
     trace = TorchTrace(device_type="cpu", on_intruder=lambda: None, **options)
     trace.prepare()
     trace.start()
-    for number in range(steps):
+    for number in range(STEPS):
         trace.begin_step(number)
         step()
         trace.end_step()
     begun = time.perf_counter_ns()
     trace.stop()
-    files.save(Recorded(0, 0, steps - 1, trace, 0, True))
-    stalled = (time.perf_counter_ns() - begun) / 1e6
-    if left := finisher.wait(120):
-        raise RuntimeError(f"not finished within two minutes: {left}")
-    if failed := finisher.failures():
-        raise RuntimeError(str(failed))
-    packed = next(Path(folder).rglob("*.pt.trace.json.gz"))
-    smallest = len(zlib.compress(gzip.decompress(packed.read_bytes()), 9))
-    ratio = packed.stat().st_size / smallest
-    if ratio > 1.7:
-        raise RuntimeError(f"{packed.name} is {ratio:.2f} times its level-9 size")
-    return stalled
+    files.save(Recorded(0, 0, STEPS - 1, trace, 0, True))
+    return (time.perf_counter_ns() - begun) / 1e6
+
+
+def _mean_step_ms(step: Callable[[], None], *, until: Callable[[], bool]) -> float:
+    taken = []
+    deadline = time.perf_counter() + STEP_SAMPLE_S
+    while time.perf_counter() < deadline and not until():
+        begun = time.perf_counter_ns()
+        step()
+        taken.append((time.perf_counter_ns() - begun) / 1e6)
+    return sum(taken) / len(taken)
+
+
+def measure(children: Children, window: dict[str, Any], rounds: int | None) -> dict[str, Any]:
+    """Return all figures of one window."""
+    size = window["layers"], window["everything"]
+    figures = children.call(stalls, *size, rounds or window["rounds"])
+    pairs = zip(figures["ours"], figures["torch_plain"], strict=True)
+    spreads = {variant: Spread.of(values) for variant, values in figures.items()}
+    for variant in SLOW:
+        spreads[variant] = Spread.of([children.call(slow_stall, variant, *size)])
+    floor = spreads["torch_plain"].median
+    return {
+        "stall_ms": {
+            variant: spread.as_dict() | {"times_floor": spread.median / floor}
+            for variant, spread in spreads.items()
+        },
+        "ours_times_floor_by_pair": Spread.of(ours / plain for ours, plain in pairs).as_dict(),
+        "finishing": children.call(finishing, *size),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--window", choices=list(WINDOWS), action="append")
+    parser.add_argument("--rounds", type=int, help="pairs of windows (default: 9 and 5)")
+    args = parser.parse_args()
     results = {}
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         children = Children("torch", "lightning_gpuprof.callbacks.trace_files", log=Path(log.name))
-        for name, window in WINDOWS.items():
-            arguments = tuple(window.values())
-            figures = interleaved(
-                {
-                    v: (lambda v=v, arguments=arguments: children.call(stall_ms, v, *arguments))
-                    for v in VARIANTS
-                },
-                rounds=rounds,
-            )
-            spreads = {variant: Spread.of(values) for variant, values in figures.items()}
-            floor = spreads["torch_plain"].median
+        for name in args.window or WINDOWS:
+            results[name] = measure(children, WINDOWS[name], args.rounds)
             print(f"\n{name}: training stands still, ms (median, range; times the floor)")
-            for variant, spread in spreads.items():
+            for variant, row in results[name]["stall_ms"].items():
                 print(
-                    f"  {variant:22} {spread.median:9.1f}  {spread.low:.1f}-{spread.high:.1f}"
-                    f"  {spread.median / floor:5.2f}x"
+                    f"  {variant:22} {row['median']:9.1f}  {row['low']:.1f}-{row['high']:.1f}"
+                    f"  {row['times_floor']:5.2f}x"
                 )
-            results[name] = {
-                variant: spread.as_dict() | {"times_floor": spread.median / floor}
-                for variant, spread in spreads.items()
-            }
+            pair = results[name]["ours_times_floor_by_pair"]
+            print(f"  ours over floor, pair by pair: {pair['median']:.3f}x", end="")
+            print(f" ({pair['low']:.2f}-{pair['high']:.2f})")
+            print("  " + ", ".join(f"{k} {v:.3g}" for k, v in results[name]["finishing"].items()))
     print(write_results("capture", {"unit": "ms", "windows": results}))
 
 

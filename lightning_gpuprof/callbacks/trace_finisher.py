@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import lightning_gpuprof
+from lightning_gpuprof.low_priority import step_back
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Process(Protocol):
@@ -31,18 +34,25 @@ def spawn(path: str) -> Process:
     """Start `finish-trace` for one plain trace file.
 
     A session of its own keeps Ctrl-C in the terminal from ending it, and it outlives a training
-    process that is killed.
+    process that is killed. It computes on one thread, and steps back behind everything else from
+    its first moment.
     """
     package_root = str(Path(lightning_gpuprof.__file__).parents[1])
     inherited = [p for p in [os.environ.get("PYTHONPATH")] if p]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "lightning_gpuprof.cli", "finish-trace", path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([package_root, *inherited])},
+        env={
+            **os.environ,
+            **dict.fromkeys(_THREADS, "1"),
+            "PYTHONPATH": os.pathsep.join([package_root, *inherited]),
+        },
         start_new_session=True,
     )
+    step_back(process.pid)
+    return process
 
 
 class TraceFinisher:

@@ -13,13 +13,13 @@ import sys
 from importlib import import_module
 
 from lightning_gpuprof.errors import GpuProfError, TraceError
+from lightning_gpuprof.low_priority import step_back
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 
 GZIP_LEVEL = 3
 """On real traces: a third larger than level 9, at fourteen times its speed."""
 PATH_EVENTS = 200_000
 """Events up to which the critical path is walked: about 2 s of a process that nobody waits for."""
-_LOWEST_PRIORITY = 19
 _CHUNK_BYTES = 1 << 20
 _PLAIN_SUFFIX = ".json"
 
@@ -36,8 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compress, analyse, draw, delete the plain file; returns 1 where one of the two failed."""
-    if not args.keep_priority and hasattr(os, "nice"):
-        os.nice(_LOWEST_PRIORITY)
+    if not args.keep_priority:
+        # Also done from outside, by the process that starts this one; the kernel takes a group's
+        # priority only ten times a second.
+        step_back(os.getpid())
     packed = compress(args.trace)
     try:
         analyse(packed)

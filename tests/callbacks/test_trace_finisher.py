@@ -1,4 +1,5 @@
 import io
+import os
 import subprocess
 
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher, spawn
@@ -61,8 +62,9 @@ def test_a_failure_is_told_once_by_its_last_line():
     assert finisher.failures() == {}
 
 
-def test_the_process_is_this_packages_own_command(tmp_path):
+def test_the_process_is_this_packages_own_command_at_the_lowest_priority(tmp_path):
     process = spawn(str(tmp_path / "missing.json"))
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2
     assert b"missing.json is no plain trace file" in said

@@ -1,0 +1,22 @@
+"""Puts a process behind all others: those that finish traces must not slow training down."""
+
+import os
+from contextlib import suppress
+
+_LOWEST = 19
+_FIRST_TO_GO = 1000
+
+
+def step_back(pid: int) -> None:
+    """Give a process of ours the lowest priority; what the system does not allow is left.
+
+    On Linux a process in a session of its own is in an *autogroup* of its own, where that is on
+    (desktops, many servers). Groups share the processors evenly, whatever the nice values inside
+    them, so the group gets one too. Where memory runs out, the kernel ends this process first.
+    """
+    if hasattr(os, "setpriority"):
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, _LOWEST)
+    for name, value in (("autogroup", _LOWEST), ("oom_score_adj", _FIRST_TO_GO)):
+        with suppress(OSError), open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
+            file.write(str(value))

@@ -1,0 +1,34 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lightning_gpuprof.low_priority import step_back
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="autogroups and /proc are Linux's")
+def test_a_process_in_a_session_of_its_own_steps_back_with_its_whole_group():
+    waiting = [sys.executable, "-c", "input()"]
+    process = subprocess.Popen(waiting, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        step_back(process.pid)
+
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
+        with open(f"/proc/{process.pid}/oom_score_adj") as file:
+            assert file.read().strip() == "1000"
+        group = f"/proc/{process.pid}/autogroup"
+        if os.path.exists(group):
+            with open(group) as file:
+                told = file.read().split()
+            # Other processes may have changed theirs within the last tenth of a second.
+            assert told[-1:] in (["19"], ["0"], [])
+    finally:
+        process.communicate()
+
+
+def test_a_process_that_is_gone_is_left_alone():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+
+    step_back(process.pid)
