@@ -34,9 +34,10 @@ SOURCES: dict[str, Source] = {
     "jax-json": Source(f"{_HERE}.jax_json", (b"highres-ticks", b"/host:CPU")),
     "kineto": Source(f"{_HERE}.kineto"),
     "nsys": Source(f"{_HERE}.nsys", (_SQLITE,)),
-    "rpd": Source(f"{_HERE}.rpd", (_SQLITE,)),
+    "rpd": Source(f"{_HERE}.rpd", (_SQLITE, b'"args":{"desc":')),
     "rocpd": Source(f"{_HERE}.rocpd", (_SQLITE,)),
     "rocprofv3-csv": Source(f"{_HERE}.rocprofv3_csv", (b"Start_Timestamp",)),
+    "nsys-trace-csv": Source(f"{_HERE}.nsys_trace_csv", (b"Start (",)),
     "jax-xplane": Source(f"{_HERE}.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
 """Readers by source name, tried in this order."""

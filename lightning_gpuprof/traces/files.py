@@ -144,3 +144,22 @@ def integer(text: str | None) -> int | None:
         return round(float(plain))
     except ValueError:
         return None
+
+
+_DECIMALS = {"ns": 0, "us": 3, "ms": 6, "s": 9}
+
+
+def scaled(text: str, unit: str) -> int | None:
+    """Read a time with decimals in ns, ending in the last whole one; a float would lose some.
+
+    >>> scaled("1,712,345,678,901,234.567", "us"), scaled("12", "ms"), scaled("", "ns")
+    (1712345678901234567, 12000000, None)
+    """
+    digits = _DECIMALS.get(unit)
+    if digits is None:
+        return None
+    whole, _, fraction = text.strip().replace(",", "").partition(".")
+    try:
+        return int(whole + (fraction + "0" * digits)[:digits])
+    except ValueError:
+        return None

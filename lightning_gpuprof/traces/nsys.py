@@ -38,6 +38,7 @@ _VERSION = re.compile(r"_v\d+$|_ptsz$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id|input_op_ids|sizes) = ")
 """`torch.autograd.profiler.emit_nvtx` writes `aten::mm, seq = 4, op_id = 7`."""
 _NO_STREAM = 2**32 - 1
+_UNNAMED = "unnamed call"
 
 
 def matches(head: Head) -> bool:
@@ -107,8 +108,8 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    names = _Lookup(lambda key: builder.name(_call_name(strings, key)))
-    categories = _Lookup(lambda key: CATEGORY_ID[_call_category(_call_name(strings, key))])
+    names = _Lookup(lambda key: builder.name(call_name(strings.get(key, _UNNAMED))))
+    categories = _Lookup(lambda key: CATEGORY_ID[call_category(strings.get(key, _UNNAMED))])
     threads = _Lookup(lambda packed: _thread(builder, packed))
     processes = _Lookup(lambda packed: _process_offset(builder, packed))
     for start, end, name, thread, ids in database.columns(
@@ -124,11 +125,17 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
         )
 
 
-def _call_name(strings: dict[int, str], key: int) -> str:
-    return _VERSION.sub("", strings.get(key, "unnamed call"))
+def call_name(text: str) -> str:
+    """Return an API function's name without its version.
+
+    >>> call_name("cudaLaunchKernel_v7000"), call_name("cuLaunchKernel_ptsz")
+    ('cudaLaunchKernel', 'cuLaunchKernel')
+    """
+    return _VERSION.sub("", text)
 
 
-def _call_category(name: str) -> str:
+def call_category(name: str) -> str:
+    """Return the category of an API function: the runtime's or the driver's."""
     driver = name.startswith("cu") and not name.startswith("cuda")
     return "cuda_driver" if driver else "cuda_runtime"
 

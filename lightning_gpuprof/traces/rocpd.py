@@ -3,9 +3,13 @@
 The tables changed between schema versions (times moved from columns into a table of their own),
 but each file carries views, `kernels`, `memory_copies` and `regions`, with the same columns
 throughout; only those are read. `stack_id` is the profiler's correlation id: a kernel has that
-of the API call which launched it. Written from the published schema (rocprofiler-sdk,
-`rocprofiler-sdk-rocpd/*.sql`, version 3); not yet checked against a file that rocprofv3 wrote.
+of the API call which launched it. A marker's region is named after the call that made it, its
+text stands in `extdata`. Written from the published schema (rocprofiler-sdk,
+`rocprofiler-sdk-rocpd/*.sql`, version 3 in both of its forms) and tested with databases made
+by it; no file that rocprofv3 wrote was at hand.
 """
+
+import json
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.options import ReadOptions
@@ -63,13 +67,29 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _regions(database: Database, builder: TimelineBuilder) -> None:
-    for name, category, start, end, pid, tid, stack in database.rows(
-        "regions", "name", "category", "start", "end", "pid", "tid", "stack_id"
+    for name, category, start, end, pid, tid, stack, details in database.rows(
+        "regions", "name", "category", "start", "end", "pid", "tid", "stack_id", "extdata"
     ):
         thread = builder.thread(pid or 0, tid or 0)
         kind = call_category(category or "")
+        if kind == "user_annotation":
+            name = _message(details) or name
         call = _of_process(builder, stack, pid)
         builder.host(start, end, builder.name(name), kind, thread, call)
+
+
+def _message(details: object) -> str | None:
+    """Return a marker's text.
+
+    >>> _message('{"message": "epoch 3"}'), _message("{}"), _message(None)
+    ('epoch 3', None, None)
+    """
+    try:
+        found = json.loads(details) if isinstance(details, str | bytes) else {}
+    except ValueError:
+        return None
+    text = found.get("message") if isinstance(found, dict) else None
+    return text if isinstance(text, str) and text else None
 
 
 def _of_process(builder: TimelineBuilder, stack: int | None, pid: int | None) -> int | None:

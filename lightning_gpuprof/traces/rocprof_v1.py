@@ -2,8 +2,9 @@
 
 All three hold one row per dispatch with `BeginNs` and `EndNs`. With API tracing the database has
 tables `HIP`, `HSA`, `ROCTX`, `COPY` and `OPS` too, and the JSON, a Chrome trace, has a process
-for each. Checked against a real database with kernels alone; the API tables and the JSON follow
-ROCm's own writer (`tblextr.py`) and could not be checked against a real file.
+for each; there flow arrows lead from calls to what they queued. Checked against a real database
+with kernels alone; the API tables and the JSON follow ROCm's own writer (`tblextr.py`) and
+published fragments, and could not be checked against a whole real file.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.traces.arrows import Arrows
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import csv_header, decode_json, integer, read_csv, read_file
 from lightning_gpuprof.traces.options import ReadOptions
@@ -34,6 +36,9 @@ class _Event(msgspec.Struct):
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
+    ts: int | float | str = ""
+    dur: int | float | str = ""
+    id: int | str = ""
     args: dict[str, Any] = {}
 
 
@@ -125,25 +130,24 @@ def _read_json(data: bytes, path: str, builder: TimelineBuilder) -> None:
         for event in events
         if event.ph == "M" and event.name == "process_name"
     }
-    for event in events:
-        if event.ph != "X" or "BeginNs" not in event.args:
-            continue
-        begin, end = event.args["BeginNs"], event.args.get("EndNs", "")
-        index = event.args.get("Index", "")
-        lane = lanes.get(event.pid, "")
-        if "GPU" in lane or "dev-id" in event.args:
-            where = (event.args.get("dev-id", ""), event.args.get("queue-id", ""), index)
-            _activity(builder, event.name, begin, end, *where)
-        elif "COPY" in lane.upper():
-            _activity(builder, event.name, begin, end, "", "", index)
+    spans = [event for event in events if event.ph == "X" and "BeginNs" in event.args]
+    on_host = [event for event in spans if not _is_work(event, lanes)]
+    arrows = Arrows(events, on_host)
+    for event in spans:
+        args, lane = event.args, lanes.get(event.pid, "")
+        begin, end = args["BeginNs"], args.get("EndNs", "")
+        if _is_work(event, lanes):
+            call = arrows.to_work(event) if arrows else args.get("Index", "")
+            where = (args.get("dev-id", ""), args.get("queue-id", ""))
+            _activity(builder, event.name, begin, end, *where, call)
         else:
             category = next((c for key, c in _API_TABLES.items() if key in lane), "user_annotation")
+            call = arrows.from_call(event) if arrows else integer(str(args.get("Index", "")))
             thread = builder.thread(event.pid, event.tid)
-            builder.host(
-                integer(str(begin)),
-                integer(str(end)),
-                builder.name(event.name),
-                category,
-                thread,
-                integer(str(index)),
-            )
+            times = (integer(str(begin)), integer(str(end)))
+            builder.host(*times, builder.name(event.name), category, thread, call)
+
+
+def _is_work(event: _Event, lanes: Mapping[int | str, str]) -> bool:
+    lane = lanes.get(event.pid, "")
+    return "GPU" in lane or "COPY" in lane.upper() or "dev-id" in event.args

@@ -1,9 +1,10 @@
-"""Reads the CSV traces of rocprofv3: kernels, memory copies, API calls and markers.
+"""Reads the CSV traces of rocprofv3: kernels, copies, allocations, API calls and markers.
 
 Each file holds one kind of event, told by its header; columns vary by version (`Stream_Id` and
-`Thread_Id` came later), agents are written as `1` or `Agent 1`. Times are ns. Device numbers are
-the file's agent ids. Statistics and counters of rocprofv3 are read by `stats_csv` and
-`counters_csv`.
+`Thread_Id` came later, `rocpd convert` adds `Guid`), agents are written as `1` or `Agent 1`.
+Times are ns. Device numbers are the file's agent ids. Statistics and counters of rocprofv3 are
+read by `stats_csv` and `counters_csv`; newer counter files carry times too, but have one row
+per counter, so that a launch would count several times.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from lightning_gpuprof.traces.timeline import Timeline
 
 _TIMES = {"Start_Timestamp", "End_Timestamp"}
 _KERNELS, _COPIES, _CALLS = {"Kernel_Name"}, {"Direction"}, {"Domain", "Function"}
+_ALLOCATIONS = {"Operation", "Allocation_Size"}
+_COUNTERS = {"Counter_Name"}
 _DIRECTIONS = {
     "HOST_TO_DEVICE": "HtoD",
     "DEVICE_TO_HOST": "DtoH",
@@ -27,7 +30,8 @@ _DIRECTIONS = {
 def matches(head: Head) -> bool:
     """Tell a trace by its header."""
     header = csv_header(head.data)
-    return header >= _TIMES and any(header >= kind for kind in (_KERNELS, _COPIES, _CALLS))
+    kinds = (_KERNELS, _COPIES, _CALLS, _ALLOCATIONS)
+    return header >= _TIMES and any(header >= kind for kind in kinds) and not header & _COUNTERS
 
 
 def read(path: str, options: ReadOptions) -> Timeline:
@@ -50,8 +54,9 @@ def read(path: str, options: ReadOptions) -> Timeline:
             thread = builder.thread(
                 integer(row.get("Process_Id")) or 0, integer(row.get("Thread_Id")) or 0
             )
-            name = builder.name(row["Function"])
-            builder.host(start, end, name, call_category(row["Domain"]), thread, correlation)
+            name = builder.name(row["Function"] if "Function" in row else row["Operation"])
+            category = call_category(row.get("Domain", ""))
+            builder.host(start, end, name, category, thread, correlation)
     return builder.build()
 
 

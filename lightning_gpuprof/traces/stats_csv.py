@@ -1,19 +1,29 @@
 """Reads statistics in CSV: rocprof's `results.stats.csv`, rocprofv3's `*_stats.csv`, `nsys stats`.
 
 The two ROCm tools share a header; what a row is of is told from its name. `nsys stats` heads each
-report with its own columns, and prints several below each other.
+report with its own columns, and prints several below each other. Its headers changed with its
+versions (`Time(%)` and `Average` before 2021.5) and with `--timeunit` (`Total Time (ms)`).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
-from lightning_gpuprof.traces.files import csv_header, integer, parse_csv, read_file
+from lightning_gpuprof.traces.files import csv_header, integer, parse_csv, read_file, scaled
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import NameStats, Tables
 
 _ROCPROF = {"Name", "Calls", "TotalDurationNs"}
-_NSYS = "Time (%)"
+_NSYS = re.compile(r'"?Time ?\(%\)"?,')
 _API_PREFIXES = ("hip", "hsa_", "__hip", "roctx", "cuda", "cuLaunch", "cuMem")
-_NSYS_KINDS = {"Instances": "kernel", "Num Calls": "api", "Count": "memory"}
+_DOMAINS = {"HIP_API", "HSA_API", "MARKER_API", "KERNEL_DISPATCH", "MEMORY_COPY", "SCRATCH_MEMORY"}
+"""What rocprofv3's `*_domain_stats.csv` sums up over; others begin with one of these."""
+_NSYS_KINDS = {
+    "Instances": "kernel",
+    "Num Calls": "api",
+    "Calls": "api",
+    "Count": "memory",
+    "Operations": "memory",
+}
 """The column of counts differs by report: kernels, API calls, memory operations."""
 _NSYS_NAMES = ("Name", "Operation", "Range", "Style")
 
@@ -44,6 +54,8 @@ def _rocprof(rows: Iterator[Mapping[str, str]]) -> Iterator[NameStats]:
 
 
 def _kind(stats: tuple[NameStats, ...]) -> str:
+    if stats and all(row.name.startswith(tuple(_DOMAINS)) for row in stats):
+        return "domain"
     api = sum(row.name.startswith(_API_PREFIXES) for row in stats)
     copies = sum("COPY" in row.name for row in stats)
     if stats and api == len(stats):
@@ -56,7 +68,7 @@ def _nsys_header(text: str) -> bool:
 
 
 def _is_header(line: str) -> bool:
-    return line.lstrip('"').startswith(_NSYS) and "," in line
+    return bool(_NSYS.match(line))
 
 
 def _nsys(text: str, warnings: list[str]) -> tuple[str, tuple[NameStats, ...]]:
@@ -92,9 +104,24 @@ def _nsys_kind(header: str) -> str:
 
 
 def _nsys_row(row: Mapping[str, str]) -> NameStats | None:
+    if "kernel" not in row.get("Category", "kernel").lower():
+        return None  # a report that mixes kernels with calls and copies
     name = next((row[column] for column in _NSYS_NAMES if column in row), "")
     count = next((integer(row[c]) for c in _NSYS_KINDS if c in row), None)
-    total = integer(row.get("Total Time (ns)"))
+    total, unit = _total(row)
     if count is None or total is None:
         return None
-    return NameStats(name, count, total, integer(row.get("Min (ns)")), integer(row.get("Max (ns)")))
+    low, high = (
+        next((scaled(row[c], unit) for c in (f"{short} ({unit})", long) if c in row), None)
+        for short, long in (("Min", "Minimum"), ("Max", "Maximum"))
+    )
+    return NameStats(name, count, total, low, high)
+
+
+def _total(row: Mapping[str, str]) -> tuple[int | None, str]:
+    """Return the total in ns, and the unit that the file has it in."""
+    for name, value in row.items():
+        if name.startswith("Total Time ("):
+            unit = name[len("Total Time (") :].rstrip(")")
+            return scaled(value, unit), unit
+    return None, "ns"

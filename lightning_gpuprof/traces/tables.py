@@ -66,7 +66,8 @@ class Tables:
 
     Args:
         source: Reader's name in `TABLE_SOURCES`.
-        kind: What the statistics are of: `kernel`, `memory` or `api`; `counters` for counters.
+        kind: What the statistics are of: `kernel`, `memory`, `api` or `domain` (kinds of events);
+            `counters` for counters.
         stats: Rows of statistics, in the file's order.
         counters: Counter values, in the file's order.
         warnings: What is missing or was skipped, in sentences.

@@ -20,7 +20,9 @@ KERNELS = [(GEMM, 1_010_000, 1_060_000, 1), (ADD, 1_100_000, 1_125_000, 3)]
 COPY = (1_080_000, 1_090_000, 2, 4096)
 LAUNCHES = [(1_000_000, 1_002_000, 1), (1_070_000, 1_075_000, 2), (1_091_000, 1_092_000, 3)]
 RANGE = ("step", 990_000, 1_130_000)
+MESSAGE = json.dumps({"message": RANGE[0]})
 PID, TID, STREAM = 41, 42, 7
+TIMES = ["Start_Timestamp", "End_Timestamp"]
 
 
 def main() -> None:
@@ -99,6 +101,22 @@ def nsys_stats() -> None:
         spent = end - start
         lines.append(f'50.0,{spent},1,{spent}.0,{spent}.0,{spent},{spent},0.0,"{name}"')
     (HERE / "nsys_stats.csv").write_text("\n".join(lines) + "\n")
+    trace = ["", "Processing [report.sqlite] with [cuda_gpu_trace.py]... "]
+    launch = ["GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem (MB)"]
+    copied = ["DymSMem (MB)", "Bytes (MB)", "Throughput (MB/s)", "SrcMemKd", "DstMemKd"]
+    names = ["Start (ns)", "Duration (ns)", "CorrId", *launch, *copied]
+    trace.append(",".join([*names, "Device", "Ctx", "GreenCtx", "Strm", "Name"]))
+    device = f"Tesla T4 (0),1,,{STREAM}"
+    for name, start, end, call in KERNELS:
+        grid = "4,1,1,256,1,1,40,0.000,0.000,,,,"
+        trace.append(f'{start},{end - start},{call},{grid},{device},"{name}"')
+    start, end, call, _ = COPY
+    trace.insert(
+        -1,
+        f"{start},{end - start},{call},,,,,,,,,,0.004,409.600,Pinned,Device,{device},"
+        "[CUDA memcpy Host-to-Device]",
+    )
+    (HERE / "nsys_gpu_trace.csv").write_text("\n".join(trace) + "\n")
 
 
 def ncu() -> None:
@@ -169,11 +187,16 @@ def rocprof_v1() -> None:
         line = {"ph": "X", "name": name, "pid": pid, "tid": TID, "ts": str(start // 1000)}
         events.append({**line, "dur": str((end - start) // 1000), "args": args})
 
-    for name, start, end, index in KERNELS:
-        event(6, f"{name} [clone .kd]", start, end, dev_id=1, queue_id=STREAM, Index=index)
-    event(1, "CopyHostToDevice", *COPY[:2], dev_id=1, queue_id=STREAM, Index=COPY[2])
+    for name, start, end, _ in KERNELS:
+        event(6, f"{name} [clone .kd]", start, end, dev_id=1, queue_id=STREAM)
+    event(1, "CopyHostToDevice", *COPY[:2], dev_id=1, queue_id=STREAM)
     for start, end, index in LAUNCHES:
-        event(2, "hipLaunchKernel", start, end, Index=index)
+        event(2, "hipLaunchKernel", start, end)
+        arrow = {"cat": "DataFlow", "id": index, "name": "dep"}
+        events.append({"ts": end // 1000, "ph": "s", **arrow, "pid": 2, "tid": TID})
+    for place, (_, begin, _, index) in [*((6, kernel) for kernel in KERNELS), (1, ("", *COPY[:3]))]:
+        arrow = {"cat": "DataFlow", "id": index, "name": "dep"}
+        events.append({"ts": begin // 1000, "ph": "t", **arrow, "pid": place, "tid": TID})
     (HERE / "rocprof_v1.json").write_text(json.dumps({"traceEvents": events}))
 
 
@@ -241,6 +264,21 @@ def rocprofv3_csv() -> None:
         [[c, n, "SQ_WAVES", 16384 * c] for n, _, _, c in KERNELS],
     )
     table(
+        "rocprofv3_counters_timed.csv",
+        ["Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value", *TIMES],
+        [[c, n, m, 1.0, s, e] for n, s, e, c in KERNELS for m in ("SQ_WAVES", "GRBM_COUNT")],
+    )
+    table(
+        "rocprofv3_memory_allocation_trace.csv",
+        ["Kind", "Operation", "Agent_Id", "Allocation_Size", "Address", "Correlation_Id", *TIMES],
+        [["MEMORY_ALLOCATION", "MEMORY_ALLOCATION_ALLOCATE", "Agent 0", 64, "0x7f", 5, 900, 950]],
+    )
+    table(
+        "rocprofv3_domain_stats.csv",
+        ["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs", "StdDev"],
+        [["HIP_API", 3, 8000, 2666.7, 100.0, 1000, 5000, 0.0]],
+    )
+    table(
         "rocprofv3_kernel_stats.csv",
         ["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs", "StdDev"],
         [[n, 1, e - s, float(e - s), 50.0, e - s, e - s, 0.0] for n, s, e, _ in KERNELS],
@@ -302,6 +340,7 @@ def rocprofv3_json() -> None:
 
 
 def rocpd() -> None:
+    call = ("hipLaunchKernel", "HIP_RUNTIME_API")
     database(
         "rocpd.db",
         {
@@ -323,9 +362,9 @@ def rocpd() -> None:
                 [("MEMORY_COPY_HOST_TO_DEVICE", *COPY[:2], 0, 1, STREAM, *COPY[2:])],
             ),
             "regions": (
-                'name, category, start, "end", pid, tid, stack_id',
-                [("hipLaunchKernel", "HIP_RUNTIME_API", s, e, PID, TID, c) for s, e, c in LAUNCHES]
-                + [("step", "MARKER_CORE_API", RANGE[1], RANGE[2], PID, TID, 9)],
+                'name, category, start, "end", pid, tid, stack_id, extdata',
+                [(*call, s, e, PID, TID, c, "{}") for s, e, c in LAUNCHES]
+                + [("roctxRangePush", "MARKER_CORE_API", RANGE[1], RANGE[2], PID, TID, 9, MESSAGE)],
             ),
         },
     )
@@ -333,6 +372,7 @@ def rocpd() -> None:
 
 def rpd() -> None:
     strings = [GEMM, ADD, "KernelExecution", "CopyHostToDevice", "", "hipLaunchKernel"]
+    strings += ["UserMarker", RANGE[0]]
     ops = [(c, s, e, 1, STREAM, i, 2) for i, (_, s, e, c) in enumerate(KERNELS)]
     ops.append((COPY[2], *COPY[:2], 1, STREAM, 4, 3))
     database(
@@ -341,13 +381,40 @@ def rpd() -> None:
             "rocpd_string": ("id, string", list(enumerate(strings))),
             "rocpd_op": ('id, start, "end", gpuId, queueId, description_id, opType_id', ops),
             "rocpd_api": (
-                'id, start, "end", pid, tid, apiName_id',
-                [(c, s, e, PID, TID, 5) for s, e, c in LAUNCHES],
+                'id, start, "end", pid, tid, apiName_id, args_id',
+                [(c, s, e, PID, TID, 5, 4) for s, e, c in LAUNCHES]
+                + [(9, RANGE[1], RANGE[2], PID, TID, 6, 7)],
             ),
             "rocpd_api_ops": ("api_id, op_id", [(c, c) for _, _, c in LAUNCHES]),
             "rocpd_copyapi": ("api_ptr_id, size", [(COPY[2], COPY[3])]),
         },
     )
+    rows: list[dict] = [
+        {},
+        {"name": "process_name", "ph": "M", "pid": "1", "args": {"name": "GPU1"}},
+        {"name": "thread_name", "ph": "M", "pid": str(PID), "tid": str(TID), "args": {}},
+    ]
+
+    def row(pid: int, tid: int, name: str, begin: int, end: int, desc: str) -> None:
+        times = {"ts": str(begin // 1000), "dur": str((end - begin) // 1000)}
+        place = {"pid": str(pid), "tid": str(tid)}
+        rows.append({**place, "name": name, **times, "ph": "X", "args": {"desc": desc}})
+
+    for name, begin, end, _ in KERNELS:
+        row(1, STREAM, name, begin, end, "KernelExecution")
+    row(1, STREAM, "CopyHostToDevice", *COPY[:2], "CopyHostToDevice")
+    for begin, end, _ in LAUNCHES:
+        row(PID, TID, "hipLaunchKernel", begin, end, "stream=0")
+    row(PID, TID, RANGE[0], RANGE[1], RANGE[2], RANGE[0])
+    reached = {c: begin for _, begin, _, c in KERNELS} | {COPY[2]: COPY[0]}
+    for begin, end, c in LAUNCHES:
+        arrow = {"cat": "api_op", "name": "api_op", "id": str(c)}
+        left, met = str(max(begin, end - 2000) // 1000), str(reached[c] // 1000)
+        rows.append({"pid": str(PID), "tid": str(TID), **arrow, "ts": left, "ph": "s"})
+        rows.append({"pid": "1", "tid": str(STREAM), **arrow, "ts": met, "ph": "f", "bp": "e"})
+    rows.append({"pid": "1", "name": "Idle", "ph": "C", "ts": 1010, "args": {"idle": 0}})
+    text = "\n,".join(json.dumps(line, separators=(",", ":")) for line in rows)
+    (HERE / "rpd.json").write_text(f"[ {text}\n]\n")
 
 
 def jax() -> None:

@@ -39,6 +39,51 @@ def test_several_nsys_reports_in_one_file_give_the_kernels_and_a_warning(tiny_tr
     assert "2 reports" in tables.warnings[0]
 
 
+def test_older_nsys_headers_and_other_units_give_the_same_statistics(tmp_path):
+    old, in_ms = tmp_path / "old.csv", tmp_path / "ms.csv"
+    old.write_text(
+        "Time(%),Total Time (ns),Instances,Average,Minimum,Maximum,Name\n"
+        '90.0,"1,800,000",2,900000.0,800000,1000000,gemm\n'
+    )
+    in_ms.write_text(
+        "Time (%),Total Time (ms),Instances,Avg (ms),Med (ms),Min (ms),Max (ms),StdDev (ms),Name\n"
+        "90.0,1.800000,2,0.900000,0.900000,0.800000,1.000000,0.141421,gemm\n"
+    )
+
+    expected = (NameStats("gemm", 2, 1_800_000, 800_000, 1_000_000),)
+    assert open_tables(str(old)).stats == expected
+    assert open_tables(str(in_ms)).stats == expected
+
+
+def test_copies_of_older_nsys_are_counted_as_operations(tmp_path):
+    path = tmp_path / "mem.csv"
+    path.write_text(
+        "Time(%),Total Time (ns),Operations,Average,Minimum,Maximum,Operation\n"
+        "100.0,5000,3,1666.7,1000,2000,[CUDA memcpy HtoD]\n"
+    )
+
+    tables = open_tables(str(path))
+
+    assert tables.kind == "memory"
+    assert tables.stats == (NameStats("[CUDA memcpy HtoD]", 3, 5_000, 1_000, 2_000),)
+
+
+def test_of_a_report_of_calls_and_kernels_the_kernels_are_read(tmp_path):
+    path = tmp_path / "both.csv"
+    path.write_text(
+        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
+        "Category,Operation\n"
+        "70.0,700,7,100.0,100.0,100,100,0.0,CUDA_API,cudaLaunchKernel\n"
+        "30.0,300,3,100.0,100.0,100,100,0.0,CUDA_KERNEL,gemm\n"
+    )
+
+    assert [row.name for row in open_tables(str(path)).stats] == ["gemm"]
+
+
+def test_statistics_by_domain_are_not_taken_for_kernels(tiny_traces):
+    assert open_tables(str(tiny_traces / "rocprofv3_domain_stats.csv")).kind == "domain"
+
+
 def test_long_and_wide_ncu_files_give_the_same_counters(tiny_traces):
     long = open_tables(str(tiny_traces / "ncu_long.csv"))
     wide = open_tables(str(tiny_traces / "ncu_wide.csv"))
