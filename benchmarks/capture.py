@@ -1,6 +1,6 @@
 """How long training stands still at the end of a profiler window, beside torch's own ways.
 
-python benchmarks/capture.py [--window small|deep_everything_on] [--rounds 9]
+python benchmarks/capture.py [--window small|deep_everything_on] [--rounds 25]
 
 The floor is Kineto's own stop and JSON export. Ours (stop, export, record, start of the process
 that finishes the trace) takes turns with it in one process, over windows of the same steps. Then,
@@ -26,7 +26,7 @@ one_thread()  # torch is imported later, by the children
 
 STEPS = 5
 WINDOWS = {
-    "small": {"layers": 4, "everything": False, "rounds": 9},
+    "small": {"layers": 4, "everything": False, "rounds": 25},
     "deep_everything_on": {"layers": 24, "everything": True, "rounds": 5},
 }
 SLOW = ("torch_gzip", "torch_gzip_and_table")
@@ -204,7 +204,7 @@ def measure(children: Children, window: dict[str, Any], rounds: int | None) -> d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--window", choices=list(WINDOWS), action="append")
-    parser.add_argument("--rounds", type=int, help="pairs of windows (default: 9 and 5)")
+    parser.add_argument("--rounds", type=int, help="pairs of windows (default: 25 and 5)")
     args = parser.parse_args()
     results = {}
     with tempfile.NamedTemporaryFile(suffix=".log") as log:

@@ -31,6 +31,7 @@ class Peaks:
         url: The sheet.
         memory_gb: Memory size of the product.
         units: Multiprocessors (NVIDIA) or compute units (AMD) of the whole device.
+        checked: What the rates were held against: `vendor`, `copy`, `clock`, as in peaks.toml.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Peaks:
     url: str
     memory_gb: int | None = None
     units: int | None = None
+    checked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
 
 def _row(entry: dict[str, Any]) -> tuple[Peaks, list[re.Pattern[str]]]:
     patterns = [re.compile(pattern) for pattern in entry.pop("names")]
-    return Peaks(**entry), patterns
+    return Peaks(**{**entry, "checked": tuple(entry["checked"])}), patterns
 
 
 def _plain(name: str) -> str:

@@ -112,3 +112,58 @@ def test_every_row_is_sourced_and_consistent(peaks):
     if "fp8" in rates:
         # Dense on every product, so fp8 is twice fp16: a sparse figure would stand out.
         assert rates["fp8"] / rates["fp16"] == pytest.approx(2, rel=0.02)
+
+
+# Units of the product, dense fp16 operations per unit and clock with fp32 accumulation, and the
+# boost clock in GHz, from the vendors' architecture papers: a rate that is the sparse one, the one
+# with fp16 accumulation or another product's stands out by a factor.
+CLOCKS = {
+    "NVIDIA P100 PCIe 16GB": (56, 256, 1.303),
+    "NVIDIA P100 SXM2": (56, 256, 1.480),
+    "NVIDIA V100 PCIe": (80, 1024, 1.380),
+    "NVIDIA V100 SXM2": (80, 1024, 1.530),
+    "NVIDIA V100S PCIe": (80, 1024, 1.597),
+    "NVIDIA T4": (40, 1024, 1.590),
+    "NVIDIA TITAN RTX": (72, 1024, 1.770),
+    "NVIDIA A10": (72, 1024, 1.695),
+    "NVIDIA A30": (56, 2048, 1.440),
+    "NVIDIA A40": (84, 1024, 1.740),
+    "NVIDIA A100 PCIe 40GB": (108, 2048, 1.410),
+    "NVIDIA A100 SXM 40GB": (108, 2048, 1.410),
+    "NVIDIA A100 PCIe 80GB": (108, 2048, 1.410),
+    "NVIDIA A100 SXM 80GB": (108, 2048, 1.410),
+    "NVIDIA GeForce RTX 3070": (46, 512, 1.725),
+    "NVIDIA GeForce RTX 3080 10GB": (68, 512, 1.710),
+    "NVIDIA GeForce RTX 3090": (82, 512, 1.695),
+    "NVIDIA RTX A6000": (84, 1024, 1.800),
+    "NVIDIA L4": (58, 1024, 2.040),
+    "NVIDIA L40S": (142, 1024, 2.490),
+    "NVIDIA GeForce RTX 4080": (76, 512, 2.505),
+    "NVIDIA GeForce RTX 4090": (128, 512, 2.520),
+    "NVIDIA RTX 6000 Ada Generation": (142, 1024, 2.505),
+    "NVIDIA H100 SXM": (132, 4096, 1.830),
+    "NVIDIA H100 PCIe": (114, 4096, 1.620),
+    "NVIDIA H100 NVL": (132, 4096, 1.545),
+    "NVIDIA B200": (148, 8192, 1.855),
+    "NVIDIA GeForce RTX 5080": (84, 512, 2.617),
+    "NVIDIA GeForce RTX 5090": (170, 512, 2.407),
+    "AMD Instinct MI100": (120, 1024, 1.502),
+    "AMD Instinct MI210": (104, 1024, 1.700),
+    "AMD Instinct MI250 (one GCD)": (104, 1024, 1.700),
+    "AMD Instinct MI250X (one GCD)": (110, 1024, 1.700),
+    "AMD Instinct MI300A": (228, 2048, 2.100),
+    "AMD Instinct MI300X": (304, 2048, 2.100),
+    "AMD Instinct MI325X": (304, 2048, 2.100),
+    "AMD Instinct MI350X": (256, 4096, 2.200),
+    "AMD Instinct MI355X": (256, 4096, 2.400),
+}
+
+
+@pytest.mark.parametrize("peaks", all_peaks(), ids=lambda peaks: peaks.name)
+def test_a_row_that_says_so_follows_from_units_operations_and_clock(peaks):
+    assert set(peaks.checked) <= {"vendor", "copy", "clock"}
+    assert ("clock" in peaks.checked) == (peaks.name in CLOCKS)
+    if peaks.name in CLOCKS:
+        units, per_clock, ghz = CLOCKS[peaks.name]
+        assert peaks.flop_per_s["fp16"] == pytest.approx(units * per_clock * ghz * 1e9, rel=0.015)
+        assert peaks.units in (None, units)
