@@ -28,21 +28,25 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "attention",
         r"flash_?(?:fwd|bwd|attn|attention)|fmha|attn_fwd|attn_bwd|attention|mha_?(?:fwd|bwd)"
-        r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq)",
+        r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq|fuse)|Fmha(?:Fwd|Bwd)",
     ),
     (
         "optimizer",
         r"multi_tensor_apply|adam|lamb_|sgd_|FusedOptimizer|split_.*update|adagrad|rmsprop",
     ),
+    # What a library does to change a tensor's layout before and after a convolution.
+    ("copy", r"nchwToNhwc|nhwcToNchw"),
     (
         "conv",
-        r"convolve|conv[123]d|conv_|_conv|conv[A-Z]|scudnn|cudnn.*(?:dgrad|wgrad|fprop|fft2d)"
-        r"|fft2d.*cudnn|implicit_?gemm|dgrad|wgrad|fprop|winograd|nchwToNhwc|nhwcToNchw|depthwise"
-        r"|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col|computeOffsetsKernel",
+        r"convolve|[Cc]onv[123]d|conv_|_conv(?!ert)|conv[A-Z]|scudnn"
+        r"|cudnn.*(?:dgrad|wgrad|fprop|fft2d)|fft2d.*cudnn|[Ii]mplicit_?[Gg]emm|dgrad|wgrad|fprop"
+        r"|winograd|depthwise|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col"
+        r"|compute\w*OffsetsKernel",
     ),
     (
         "normalisation",
-        r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|Norm|GammaBeta",
+        r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|Norm|GammaBeta"
+        r"|RowwiseMoments",
     ),
     (
         "gemm",
@@ -51,24 +55,34 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         "copy",
-        r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|[Ff]illBuffer|batched_transpose",
+        r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|[Ff]illBuffer|batched_transpose"
+        r"|^wrapped_transpose",
     ),
     (
         "reduction",
-        r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|Scan|\bsum|mean_|logsumexp"
-        r"|[Nn]ll_?[Ll]oss|_pool_|Pool(?:ing|For|Back)|triton_(?:red|per)_",
+        r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|scan_kernel|Scan|\bsum|mean_"
+        r"|logsumexp|[Nn]ll_?[Ll]oss|NLLCriterion|_pool(?:_|<|\b)|Pool(?:ing|For|Back)"
+        r"|triton_(?:red|per)_",
     ),
     (
         "elementwise",
         r"elementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
-        r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel",
+        r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel"
+        r"|upsample|^cupy_\w+__|^loop_\w*fusion|^wrapped_",
     ),
 )
 _TENSOR_CORE = (
     r"tensorop|_s?(?:1688|16816|884|8816|16832|161616|16864)|h884|h1688|h16816|i8816|i16832"
     r"|s1688|s16816|s884|bf16_?s|wgmma|xmma|nvjet|hmma|imma|_MI\d+x\d+x\d+|MFMA|mfma"
-    r"|sm\d+_xmma|tcgen05"
+    r"|tcgen05|TensorOpMultiplicand|MmaTensorOp"
+    # AMD's names for matrix instructions: xdlops, of which MIOpen's `gtcx` is made, and WMMA.
+    r"|xdl|gtcx|wmma"
+    # Fused attention is written for matrix units alone, but for CUTLASS's fp32 before Ampere.
+    r"|[Ff]lash|attn_(?:fwd|bwd)|bwd_kernel_(?:dk|dq|fuse)|Fmha(?:Fwd|Bwd)"
+    r"|fmha_cutlass\w*_(?:bf16|f16|\w+_sm(?:8|9|1)\d)"
 )
+_VECTOR_UNITS = r"_ffma_"
+"""cuBLAS's fp32 kernels without TF32 are called `xmma` too, and say so further on."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -87,11 +101,15 @@ def categorize(name: str) -> str:
 
 
 def uses_tensor_cores(name: str) -> bool:
-    """Tell from a GEMM or convolution kernel's name whether it runs on matrix units.
+    """Tell from a GEMM, convolution or attention kernel's name if it runs on matrix units.
 
     >>> uses_tensor_cores("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn")
     True
     >>> uses_tensor_cores("ampere_sgemm_128x64_nn")
     False
+    >>> uses_tensor_cores("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_ffma_aligna4")
+    False
     """
+    if re.search(_VECTOR_UNITS, name):
+        return False
     return re.search(_TENSOR_CORE, name) is not None

@@ -2,8 +2,10 @@
 
 ## What it measures
 On a GPU, `host_bound_frac`: the share of steps through which the device's run-ahead stayed near
-the launch latency, so that it had nothing queued. On a CPU, where both are one, `overhead_ns`: the
-compute phases of a step less the time of operators of some length, from a trace.
+the launch latency, so that it had nothing queued. Without device marks, from a trace:
+`host_idle_ns`, the device's idle time per step in which the host was still at work on the next
+launch. On a CPU, where both are one, `overhead_ns`: the compute phases of a step less the time of
+operators of some length, from a trace.
 
 ## Why it matters
 A host-bound step gets no faster from a faster device, only from less host work per step.
@@ -17,7 +19,9 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 `CALLS_PER_TENSOR` (`analysis/host_work.py`, docs/adr/0031): a model as such makes some calls per
 parameter tensor; on a CPU only the overhead of what is above counts. `LOW_FRAC`: of a loop's
 overhead that much goes at least when its body becomes one operator over all elements. Values read
-one by one are `host-sync`'s. Severity: the common scale (`findings/grade.py`).
+one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step, and where most kernels are thin the
+idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording slows the host down, the device not, so
+part of that idle time is the profiler's. Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -25,9 +29,11 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.device_time import StepState
 from lightning_gpuprof.analysis.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.small_kernels import THIN_COUNT_FRAC
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
@@ -39,6 +45,9 @@ EFFORT = Effort(
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
 LOW_FRAC = 0.6
+IDLE_FRAC = 0.25
+TRACED_LOW_FRAC = 0.3
+HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -52,7 +61,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
         return _on_gpu(run.step_ns, frac, work) if frac >= MIN_STATE_FRAC else None
     if run.on_gpu:
-        return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
+        facts = trace_facts(run)
+        if facts is None or not facts.on_device:
+            return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
+        return _traced(run.step_ns, facts)
     if work is None:
         return Abstained(ID, "on a CPU it takes an analysed trace, and there is none")
     if work.thin_calls < MIN_CALLS or not work.repeated_ns or reads_in_a_loop(work):
@@ -71,6 +83,20 @@ def _on_gpu(step_ns: int, frac: float, work: HostWork | None) -> Finding:
     title = f"{percent(frac)} of the steps wait for the host to queue work"
     found = _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
     return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
+
+
+def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
+    idle_ns = round((facts.idle_ns(*HOST_CAUSES) or 0.0) * facts.host_scale)
+    thin_frac = facts.number("thin_kernels", "count_frac") or 0.0
+    if idle_ns < IDLE_FRAC * step_ns or thin_frac >= THIN_COUNT_FRAC:
+        return None
+    title = (
+        f"The device idles {duration(idle_ns)} of each step ({percent(idle_ns / step_ns)}) "
+        "because the host has not launched yet"
+    )
+    found = _finding(step_ns, title, {"host_idle_ns": idle_ns}, None, confidence=0.5)
+    saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
+    return replace(found, saving_ns=saving, severity=grade(saving, step_ns))
 
 
 def _finding(

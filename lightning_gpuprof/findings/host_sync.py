@@ -47,6 +47,8 @@ READ_SHARE = 0.10
 REPLAY_ERROR = 0.3
 """The replay keeps launch costs and clocks as they were with the waits."""
 MOST_SITES = 5
+QUEUED = {"dependency", "kernel_gap"}
+"""Causes of idle time in which the next launch was there already."""
 LOW_FRAC = 0.6
 """Least part of a reading loop's overhead that one operation over the whole tensor removes."""
 
@@ -97,6 +99,10 @@ def _on_gpu(
     }
     if idle is not None:
         evidence["device_idle_after_sync_ns"] = round(idle)
+    most = _unlaunched_ns(facts) if facts else None
+    if most is not None:
+        saving = Range(low=saving.low, high=min(saving.high, round(most)))
+        evidence["device_without_work_ns"] = round(most)
     saving = Range(low=min(saving.low, saving.high), high=max(saving.low, saving.high))
     replayed = facts.saved_ns("sync") if facts else None
     if replayed is not None:
@@ -106,6 +112,16 @@ def _on_gpu(
         )
     title = f"The host waits for the device {duration(cost_ns)} in each step"
     return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
+
+
+def _unlaunched_ns(facts: TraceFacts) -> float | None:
+    """Return the device's idle time per step in which nothing was queued.
+
+    No more than that can go where the host waits less: what was queued and waited for other work
+    would wait still.
+    """
+    causes = {str(row.get("cause")) for row in facts.rows("idle")}
+    return facts.idle_ns(*(causes - QUEUED)) if causes else None
 
 
 def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:

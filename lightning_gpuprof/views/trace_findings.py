@@ -15,6 +15,7 @@ from lightning_gpuprof.views.report_payload import finding_payload
 
 RULES = (
     "host-sync",
+    "host-bound",
     "small-kernels",
     "memory-bound-kernels",
     "non-contiguous-layout",

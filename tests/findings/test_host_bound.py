@@ -51,3 +51,26 @@ def test_without_marks_or_a_trace_it_abstains_and_says_what_it_lacks(analyze):
     )
     assert "run-ahead" in evaluate(analyze(PHASES, device=Device(type="cuda"))).reason
     assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+
+
+def on_gpu(idle_ns, thin_frac):
+    idle = [{"cause": "host_operator", "total_ns": idle_ns}, {"cause": "dependency", "total_ns": 1}]
+    document = {"gpu": {"idle_ns": idle_ns}, "idle": idle, "steps": [{}, {}]}
+    return {"t.gz": {**document, "thin_kernels": {"count_frac": thin_frac}}}
+
+
+def test_without_marks_a_trace_says_that_the_device_waits_for_launches(analyze):
+    traces = on_gpu(12 * MS, 0.1)
+    run = analyze(PHASES, records=[CYCLE], traces=traces, device=Device(type="cuda"))
+
+    finding = evaluate(run)
+
+    assert finding.evidence == {"host_idle_ns": 6 * MS, "step_ns": 10 * MS}
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (1_800_000, 6 * MS)
+    assert "60.0%" in finding.title
+
+
+def test_idle_time_between_thin_kernels_is_left_to_the_rule_for_those(analyze):
+    device = Device(type="cuda")
+    for traces in (on_gpu(12 * MS, 0.6), on_gpu(4 * MS, 0.1)):
+        assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, device=device)) is None
