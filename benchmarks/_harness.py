@@ -69,36 +69,56 @@ class Children:
         child = self._context.Process(target=_call, args=(theirs, str(self._log), function, args))
         child.start()
         theirs.close()
-        try:
-            if not ours.poll(timeout_s):
-                raise ChildFailed(f"{function.__name__} took more than {timeout_s:.0f} s")
-            done, value = ours.recv()
-        except EOFError:
-            raise ChildFailed(f"{function.__name__} died; see {self._log}") from None
-        finally:
-            child.join(timeout=10)
-            if child.is_alive():
-                child.kill()
-                child.join()
-        if not done:
-            raise ChildFailed(value)
-        return value
+        return _answer(child, ours, function.__name__, timeout_s, str(self._log))
 
 
-def _call(out: Connection, log: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _answer(child: Any, ours: Connection, name: str, timeout_s: float, log: str) -> Any:
+    try:
+        if not ours.poll(timeout_s):
+            raise ChildFailed(f"{name} took more than {timeout_s:.0f} s")
+        done, value = ours.recv()
+    except EOFError:
+        raise ChildFailed(f"{name} died; see {log}") from None
+    finally:
+        child.join(timeout=10)
+        if child.is_alive():
+            child.kill()
+            child.join()
+    if not done:
+        raise ChildFailed(value)
+    return value
+
+
+def _call(
+    out: Connection, log: str | None, function: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
     if sys.platform == "linux":  # an interrupted benchmark leaves no process behind
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGTERM)
     # A child of the fork server would start its own workers by a fork server too, which takes
     # them seconds; None is the platform's default, as in a script that a user runs.
     multiprocessing.set_start_method(None, force=True)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    if log is not None:
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
     try:
         out.send((True, function(*args)))
     except BaseException:
         out.send((False, traceback.format_exc()))
         raise
+
+
+def forked(function: Callable[..., Any], *args: Any, timeout_s: float = 300.0) -> Any:
+    """Return `function(*args)` as computed in a fork of this process, with all it has warmed up.
+
+    The fork shares nothing with the next one. Not for a process that has used a GPU.
+    """
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_call, args=(theirs, None, function, args))
+    child.start()
+    theirs.close()
+    return _answer(child, ours, function.__name__, timeout_s, "its parent's log")
 
 
 @dataclass(frozen=True)

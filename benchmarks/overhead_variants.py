@@ -1,79 +1,122 @@
 """The variants that benchmarks/overhead.py compares, and one fit with each.
 
-As a script: `python overhead_variants.py VARIANT STEP STEPS` prints the nanoseconds per step.
+As a script: `python overhead_variants.py VARIANT STEP STEPS [--out FILE]` prints the figures, or
+writes them to a file where something else captures what a script prints.
 """
 
+import argparse
 import importlib.util
 import json
 import logging
-import resource
 import statistics
-import sys
 import tempfile
 import time
-import tracemalloc
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-BLOCK = 50
-SKIPPED = 100
-MATRIX = {"tiny": (32, 1), "30 ms": (1_024, 9)}
-"""By step: the layer's width and how many there are; about 0.45 and 30 ms on one thread."""
 
+@dataclass(frozen=True)
+class StepKind:
+    """A model and how its steps are timed: in blocks, of which the first few are left out."""
+
+    width: int
+    layers: int
+    batch: int
+    block: int
+    skipped: int
+
+
+KINDS = {
+    "tiny": StepKind(width=32, layers=1, batch=4, block=50, skipped=100),
+    "30 ms": StepKind(width=1_024, layers=9, batch=128, block=10, skipped=10),
+}
+"""About 0.45 and 30 ms on one thread of a processor."""
+
+BARE = "bare Trainer"
+AGAIN = "bare Trainer once more"
+EVERY_STEP = "overhead_budget=1"
 VARIANTS = (
-    "bare Trainer",
+    BARE,
+    AGAIN,
     "empty callback",
     "PhaseTimer",
+    f"PhaseTimer, {EVERY_STEP}",
     "GpuProfCallback outside its window",
+    f"GpuProfCallback outside its window, {EVERY_STEP}",
+    "DeferredLoss",
+    "loss.item()",
+    'self.log("loss", loss)',
     "SimpleProfiler",
     "AdvancedProfiler",
     "PyTorchProfiler outside its window",
     "PyTorchProfiler inside its window",
     "DeviceStatsMonitor",
     "ThroughputMonitor",
-    'self.log("loss", loss)',
-    "loss.item()",
 )
-"""DeviceStatsMonitor and ThroughputMonitor log, as they are made to, to a CSVLogger."""
+"""DeviceStatsMonitor, ThroughputMonitor and self.log log, as they are made to, to a CSVLogger."""
 
 LEFT_OUT = {}
 if importlib.util.find_spec("psutil") is None:
     LEFT_OUT["DeviceStatsMonitor"] = "refuses a CPU without psutil, which is not installed"
 
 
-def step_ns(variant: str, step: str, steps: int) -> float:
-    """Fit a model with a variant and return the median time per step of blocks of 50 steps."""
-    times = fit(variant, step, steps)
-    blocks = [(end - begin) / BLOCK for begin, end in pairwise(times[SKIPPED // BLOCK :])]
-    return statistics.median(blocks)
+@dataclass(frozen=True)
+class StepTime:
+    """Nanoseconds per step of one fit.
+
+    The median is over blocks of steps, so that it leaves out what happens once in many of them: a
+    write of records, a full garbage collection, a neighbour's burst. The mean holds them all.
+    """
+
+    mean_ns: float
+    median_ns: float
+
+
+def step_time(variant: str, kind: str, steps: int, *, accelerator: str = "cpu") -> dict[str, float]:
+    """Fit a model with a variant for some steps beside those skipped; returns a `StepTime`."""
+    shape = KINDS[kind]
+    times = fit(variant, kind, shape.skipped + steps + shape.block, accelerator=accelerator)
+    times = times[shape.skipped // shape.block :]
+    blocks = [(end - begin) / shape.block for begin, end in pairwise(times)]
+    return asdict(StepTime(statistics.fmean(blocks), statistics.median(blocks)))
 
 
 def fit(
-    variant: str, step: str, steps: int, *, at_block: Callable[[int], None] | None = None
+    variant: str,
+    kind: str,
+    steps: int,
+    *,
+    accelerator: str = "cpu",
+    at_block: Callable[[int], None] | None = None,
 ) -> list[int]:
-    """Fit, and return the time of each fiftieth step's begin."""
+    """Fit, and return the time at which each block of steps begins."""
+    import gc
+
     import torch
     from lightning.pytorch import LightningModule, Trainer
 
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    width, layers = MATRIX[step]
-    batch = torch.randn(4 if step == "tiny" else 128, width)
+    shape = KINDS[kind]
+    batch = torch.randn(shape.batch, shape.width)
     times: list[int] = []
 
     class Model(LightningModule):
         def __init__(self) -> None:
             super().__init__()
+            width = shape.width
             self.layers = torch.nn.Sequential(
-                *[torch.nn.Linear(width, width) for _ in range(layers)]
+                *[torch.nn.Linear(width, width) for _ in range(shape.layers)]
             )
             self.count = 0
 
         def training_step(self, batch: Any, batch_idx: int) -> Any:
-            if self.count % BLOCK == 0:
+            if self.count % shape.block == 0:
                 times.append(time.perf_counter_ns())
                 if at_block is not None:
                     at_block(self.count)
@@ -97,7 +140,8 @@ def fit(
         trainer = Trainer(
             **{
                 "max_steps": steps,
-                "accelerator": "cpu",
+                "accelerator": accelerator,
+                "devices": 1,
                 "logger": False,
                 "enable_progress_bar": False,
                 "enable_checkpointing": False,
@@ -106,6 +150,7 @@ def fit(
                 **_options(variant, steps, folder),
             }
         )
+        gc.collect()  # what was imported or forked is gone through once, before the steps
         trainer.fit(Model(), torch.utils.data.DataLoader(Endless(), batch_size=None))
     return times
 
@@ -116,19 +161,8 @@ def _options(variant: str, steps: int, folder: str) -> dict[str, Any]:
     from lightning.pytorch import callbacks as theirs
     from lightning.pytorch.loggers import CSVLogger
 
-    if variant in ("PhaseTimer", "GpuProfCallback outside its window"):
-        from lightning_gpuprof import GpuProfCallback, PhaseTimer
-
-        if variant == "PhaseTimer":
-            return {"callbacks": [PhaseTimer()]}
-        never = {"wait": steps, "warmup": 1, "active": 1}
-        return {"callbacks": [GpuProfCallback(**never, report=False)], "max_steps": steps + 2}
-    if variant == "TraceML":
-        import traceml_ai
-        from traceml_ai.integrations.lightning import TraceMLCallback
-
-        traceml_ai.init()
-        return {"callbacks": [TraceMLCallback()]}
+    if variant.startswith(("PhaseTimer", "GpuProf", "DeferredLoss")):
+        return _ours(variant, steps)
     inside = variant.startswith("PyTorchProfiler inside")
     # Its window comes at the end: one that never comes ends in an AssertionError of torch's.
     wait = 10 if inside else steps - 3
@@ -148,62 +182,39 @@ def _options(variant: str, steps: int, folder: str) -> dict[str, Any]:
             "callbacks": [theirs.ThroughputMonitor(batch_size_fn=len)],
             "logger": CSVLogger(folder),
         },
+        'self.log("loss", loss)': lambda: {"logger": CSVLogger(folder)},
     }
     name = variant.split(" outside")[0].split(" inside")[0]
     return made[name]() if name in made else {}
 
 
-def dispatch_ns(rounds: int = 20_000) -> dict[str, float]:
-    """Measure entering and leaving an action's region alone: Lightning's and the tap's."""
-    from lightning.pytorch.profilers import PassThroughProfiler
+def _ours(variant: str, steps: int) -> dict[str, Any]:
+    from lightning_gpuprof import DeferredLoss, GpuProfCallback, PhaseTimer
 
-    from lightning_gpuprof.probes.phase_clock import PhaseClock
-    from lightning_gpuprof.records.phases import Phase
-
-    clock = PhaseClock(time.perf_counter_ns)
-    clock.start()
-    regions = {"action": clock.region(Phase.FORWARD)}
-    figures = {}
-    for name, profile in (
-        ("lightning_region", PassThroughProfiler().profile),
-        ("tap_region", regions.__getitem__),
-    ):
-        best = []
-        for _ in range(20):
-            begin = time.perf_counter_ns()
-            for _ in range(rounds // 20):
-                with profile("action"):
-                    pass
-            best.append((time.perf_counter_ns() - begin) / (rounds // 20))
-            clock.settle()
-        figures[name] = statistics.median(best)
-    return figures
+    if variant == "DeferredLoss":
+        return {"callbacks": [DeferredLoss()]}
+    budget = {"overhead_budget": 1.0} if variant.endswith(EVERY_STEP) else {}
+    if variant.startswith("PhaseTimer"):
+        return {"callbacks": [PhaseTimer(**budget)]}
+    # As above, its window comes after the last step that is timed.
+    late = {"wait": steps, "warmup": 1, "active": 1}
+    return {"callbacks": [GpuProfCallback(**late, **budget, report=False)], "max_steps": steps + 2}
 
 
-def memory_growth(steps: int) -> dict[str, float]:
-    """Return what Python allocated and the process held at a tenth and at the end of a long fit."""
-    seen: list[tuple[int, int, int]] = []
-
-    def look(step: int) -> None:
-        if step in (steps // 10 // BLOCK * BLOCK, (steps - BLOCK) // BLOCK * BLOCK):
-            ours = [
-                found.size
-                for found in tracemalloc.take_snapshot().statistics("filename")
-                if "lightning_gpuprof" in found.traceback[0].filename
-            ]
-            rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            seen.append((step, sum(ours), rss))
-
-    tracemalloc.start()
-    fit("GpuProfCallback outside its window", "tiny", steps, at_block=look)
-    tracemalloc.stop()
-    (first, early, early_rss), (last, late, late_rss) = seen
-    return {
-        "steps": last - first,
-        "python_growth_bytes": late - early,
-        "peak_rss_growth_bytes": late_rss - early_rss,
-    }
+def main() -> None:
+    """Fit once and give the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    text = json.dumps(step_time(args.variant, args.kind, args.steps))
+    if args.out is None:
+        print(text)
+    else:
+        args.out.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(json.dumps(step_ns(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    main()
