@@ -44,6 +44,7 @@ class FakeDevice:
         self.free_ns = 0
         self.queue = []
         self.recorded = self.made = 0
+        self.in_capture = False
 
     def launch(self, work_ns):
         """Queue work of this length."""
@@ -63,6 +64,7 @@ class FakeDevice:
         return FakeEvent()
 
     def record(self, event):
+        assert not self.in_capture, "the event would become part of the graph"
         if self.fails_after is not None and self.recorded >= self.fails_after:
             raise RuntimeError("device-side assert")
         self.recorded += 1
@@ -70,9 +72,13 @@ class FakeDevice:
         event.seen_ns = None if self.late_ns is None else event.passed_ns + self.late_ns
 
     def query(self, event):
+        assert not self.in_capture, "asking ends the capture"
         passed = event.seen_ns is not None and event.seen_ns <= self.clock.now_ns
         self.clock.now_ns += 0 if passed else self.poll_ns
         return passed
+
+    def capturing(self):
+        return self.in_capture
 
     def elapsed_ns(self, earlier, later):
         return round((later.passed_ns - earlier.passed_ns) * (1 + self.drift))

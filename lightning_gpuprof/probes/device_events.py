@@ -21,6 +21,13 @@ class DeviceEvents(Protocol):
         """Tell whether the device has passed the event, without waiting for it."""
         ...
 
+    def capturing(self) -> bool:
+        """Tell whether the current stream is being captured in a graph.
+
+        An event recorded then would belong to the graph, and asking for one ends the capture.
+        """
+        ...
+
     def elapsed_ns(self, earlier: Any, later: Any) -> int:
         """Return the device's own time between two events that it has passed."""
         ...
@@ -40,6 +47,10 @@ class TorchEvents(DeviceEvents):
     @override
     def query(self, event: Any) -> bool:
         return bool(event.query())
+
+    @override
+    def capturing(self) -> bool:
+        return bool(torch.cuda.is_current_stream_capturing())
 
     @override
     def elapsed_ns(self, earlier: Any, later: Any) -> int:

@@ -7,8 +7,9 @@ device spent between the two boundaries, working or idle. Marks follow each othe
 so a step's device phases add up to its device duration exactly.
 
 The pool is bounded. A mark for which it has no event is lost and counted, and its step and the
-one before are not measured. Neither is a step whose marks pass out of order, which they can where
-a user's own streams are current at the boundaries.
+one before are not measured. Neither is a step in which a CUDA graph is captured: no event may be
+touched then. Nor one whose marks pass out of order, which they can where a user's own streams are
+current at the boundaries.
 """
 
 from array import array
@@ -110,6 +111,9 @@ class DeviceMarks:
             host_ns: When the host reached the boundary.
             part: The named part of the phase that is innermost from here on.
         """
+        if self._device.capturing():
+            self._gap, self._spoiled = True, step
+            return
         head = self._head
         full = head - self._tail >= self._capacity
         if full or not head % _HARVEST_EVERY:

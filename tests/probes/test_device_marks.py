@@ -108,6 +108,22 @@ def test_a_step_with_a_lost_mark_inside_is_not_measured(clock, fake_device):
     assert take(marks, 3)["device_dur"] == [2_010 * US, NOT_MEASURED, 2_010 * US]
 
 
+def test_no_event_is_touched_while_a_graph_is_captured(clock, fake_device):
+    device = fake_device(clock)
+    marks = DeviceMarks(device, clock)
+    train(marks, device, 1)
+    marks.mark(1, FORWARD, clock.now_ns)
+    device.in_capture = True  # from here on the fake device fails where it is touched
+    marks.mark(1, BACKWARD, clock.now_ns)
+    device.in_capture = False
+    train(marks, device, 2, first=2)
+    device.sync()
+    marks.harvest()
+    assert marks.lost == 0
+    got = take(marks, 4)["device_dur"]
+    assert [value == NOT_MEASURED for value in got] == [False, True, False, False]
+
+
 def test_the_ring_wraps_around_without_end(clock, fake_device):
     device = fake_device(clock)
     marks = DeviceMarks(device, clock, capacity=7)
