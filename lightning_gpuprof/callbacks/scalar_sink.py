@@ -90,7 +90,9 @@ class ScalarSink:
         if closed is not None and self._epoch_mean:
             means, step = closed
             for pace in self._paces:
-                pace.log({f"{self._prefix}{name}_epoch": mean for name, mean in means.items()}, step)
+                pace.log(
+                    {f"{self._prefix}{name}_epoch": mean for name, mean in means.items()}, step
+                )
 
     def _take_part(self, steps: list[int | None], columns: Columns) -> None:
         """Take steps of one epoch."""

@@ -76,22 +76,25 @@ def _file_of(experiment: Any) -> Any:
 
 def events(steps: Sequence[int], columns: Columns, *, wall_time: float) -> bytes:
     """Return scalars as an event file holds them, step by step."""
-    parts: list[tuple[list[int], _Bytes]] = []
-    for place, (tag, column) in enumerate(columns.items()):
-        given = [index for index, value in enumerate(column) if value is not None]
-        numbers = np.array([steps[index] for index in given], dtype=np.int64)
-        values = np.array([column[index] for index in given], dtype=np.float64)
-        # Protobuf leaves a step 0 out, and takes a byte more for every 7 bits.
-        sizes = np.searchsorted(_LEAST_OF_SIZE, numbers, side="right")
-        places = np.array(given, dtype=np.int64) * len(columns) + place
+    parts: list[tuple[npt.NDArray[np.int64], _Bytes]] = []
+    numbers = np.array(steps, dtype=np.int64)
+    # Protobuf leaves a step 0 out, and takes a byte more for every 7 bits.
+    sizes = np.searchsorted(_LEAST_OF_SIZE, numbers, side="right")
+    for order, (tag, column) in enumerate(columns.items()):
+        values = np.array(column, dtype=np.float64)
+        given = np.ones(len(numbers), dtype=bool)
+        if np.isnan(values).any():  # which None has become too
+            given[:] = [value is not None for value in column]
         for size in np.unique(sizes).tolist():
-            chosen = sizes == size
+            chosen = np.flatnonzero(given & (sizes == size))
             records = _records(wall_time, numbers[chosen], size, _tail(tag), values[chosen])
-            parts.append((places[chosen].tolist(), framed(records)))
+            parts.append((chosen * len(columns) + order, framed(records)))
     if len(parts) == 1:
         return parts[0][1].tobytes()
     frames = {
-        place: frame.tobytes() for places, part in parts for place, frame in zip(places, part)
+        place: frame.tobytes()
+        for places, part in parts
+        for place, frame in zip(places.tolist(), part, strict=True)
     }
     return b"".join(frames[place] for place in sorted(frames))
 

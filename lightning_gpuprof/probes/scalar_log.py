@@ -1,18 +1,17 @@
 """Keeps one scalar per step on the device and reads a whole window of them with one copy."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
 
-from lightning_gpuprof.probes.transfer import Pending, Transfer, to_host
+from lightning_gpuprof.probes.transfer import Transfer, to_host
 
 Scalar = Tensor | float | int
 Column = list[Tensor | float | None]
-Cell = tuple[Column, int]
 _HAS_FLOAT64 = ("cpu", "cuda", "meta")
 _NONE: Mapping[str, Any] = {}
 
@@ -182,35 +181,66 @@ class _PendingBatch:
     def __init__(self, steps: list[Any], columns: dict[str, Column], transfer: Transfer) -> None:
         self._steps = steps
         self._columns = columns
-        self._parts = [
-            (cells, transfer(values)) for cells, values in _put_together(columns.values())
+        parts: dict[tuple[torch.device, torch.dtype], list[_Part]] = {}
+        for column in columns.values():
+            for part in _parts(column):
+                parts.setdefault((part.values.device, part.values.dtype), []).append(part)
+        self._copies = [
+            (
+                some,
+                transfer(torch.cat([part.values for part in some]) if some[1:] else some[0].values),
+            )
+            for some in parts.values()
         ]
 
     def ready(self) -> bool:
-        return all(pending.ready() for _, pending in self._parts)
+        return all(pending.ready() for _, pending in self._copies)
 
     def result(self) -> ScalarBatch:
+        for parts, pending in self._copies:
+            numbers = pending.result().double().tolist()
+            for part in parts:
+                count = len(part.values)
+                part.fill(numbers[:count])
+                numbers = numbers[count:]
         columns: dict[str, Any] = self._columns
-        for cells, pending in self._parts:
-            for (column, index), number in zip(cells, pending.result().tolist(), strict=True):
-                column[index] = float(number)
         return ScalarBatch(steps=self._steps, values=columns)
 
 
-def _put_together(columns: Iterable[Column]) -> Iterator[tuple[list[Cell], Tensor]]:
-    """Return the columns' tensors as one per device and exact type, with each value's place."""
-    by_kind: dict[tuple[torch.device, torch.dtype], list[Cell]] = {}
-    for column in columns:
-        for index, value in enumerate(column):
-            if isinstance(value, Tensor):
-                by_kind.setdefault((value.device, value.dtype), []).append((column, index))
-    parts: dict[tuple[torch.device, torch.dtype], list[tuple[list[Cell], Tensor]]] = {}
-    for (device, _), cells in by_kind.items():
-        stacked = torch.stack([column[index] for column, index in cells])  # type: ignore[misc]
-        exact = stacked.to(exact_dtype(stacked))
-        parts.setdefault((device, exact.dtype), []).append((cells, exact))
-    for part in parts.values():
-        yield (
-            [cell for cells, _ in part for cell in cells],
-            torch.cat([values for _, values in part]) if len(part) > 1 else part[0][1],
-        )
+class _Part(NamedTuple):
+    """Values of one column that are of one kind, put together."""
+
+    column: Column
+    places: list[int] | None
+    """Where in the column they belong; None for all of it."""
+    values: Tensor
+
+    def fill(self, numbers: list[float]) -> None:
+        """Put the numbers in the values' places."""
+        if self.places is None:
+            self.column[:] = numbers
+            return
+        for place, number in zip(self.places, numbers, strict=True):
+            self.column[place] = number
+
+
+def _parts(column: Column) -> list[_Part]:
+    """Put a column's tensors together, those of each device and type."""
+    whole: Any = column
+    if {type(value) for value in column} == {Tensor}:
+        kinds = {(value.dtype, value.device) for value in whole}
+        if len(kinds) == 1:  # nearly always
+            return [_Part(column, None, _exact(whole))]
+    by_kind: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for place, value in enumerate(column):
+        if isinstance(value, Tensor):
+            by_kind.setdefault((value.dtype, value.device), []).append(place)
+    return [
+        _Part(column, places, _exact([whole[place] for place in places]))
+        for places in by_kind.values()
+    ]
+
+
+def _exact(values: list[Tensor]) -> Tensor:
+    stacked = torch.stack(values)
+    return stacked.to(exact_dtype(stacked))
