@@ -21,8 +21,10 @@ from lightning_gpuprof.callbacks.scalar_sink import ScalarSink
 from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.epoch_means import EpochMeans
-from lightning_gpuprof.probes.scalar_log import ScalarLog, check_scalar
+from lightning_gpuprof.probes.scalar_log import ScalarLog
 from lightning_gpuprof.probes.transfer import Pending, to_host
+
+_NONE: Mapping[str, Any] = {}
 
 
 class DeferredLoss(Callback):
@@ -74,10 +76,9 @@ class DeferredLoss(Callback):
         self._sink: ScalarSink | None = None
         self._undivided: UndividedLoss | None = None
         self._trainer: ref[Trainer] | None = None
-        self._batch = 0
+        self._epoch = 0
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
-        self._seen: set[str] = set()
         silence_unused(self)
 
     @property
@@ -99,7 +100,9 @@ class DeferredLoss(Callback):
         if self._output is None:
             return
         self._trainer = ref(trainer)
-        self._log = ScalarLog(self.metrics, window=self.window, transfer=self._transfer)
+        self._log = ScalarLog(
+            self.metrics, window=self.window, transfer=self._transfer, refuse=self._refuse
+        )
         self._sink = ScalarSink(
             self._output,
             self._means,
@@ -107,12 +110,17 @@ class DeferredLoss(Callback):
             epoch_mean=self.epoch_mean,
             prefix=self.prefix,
         )
-        self._batch = 0
+        self._epoch = trainer.current_epoch
         self._ended_epoch = None
-        self._seen = set()
         self._refused = set()
         if pl_module.automatic_optimization:
             self._undivided = UndividedLoss(trainer.fit_loop.epoch_loop.automatic_optimization)
+
+    @guarded
+    @override
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note the epoch of the steps to come."""
+        self._epoch = trainer.current_epoch
 
     @guarded
     @override
@@ -125,12 +133,15 @@ class DeferredLoss(Callback):
         batch_idx: int,
     ) -> None:
         """Keep this batch's values; at a window's end hand on the window before it."""
-        log, sink = self._log, self._sink
+        log, sink, undivided = self._log, self._sink, self._undivided
         if log is None or sink is None:
             return
-        sink.mark(_logger_step(trainer, pl_module), trainer.current_epoch)
-        log.add(self._batch, self._values(outputs))
-        self._batch += 1
+        # The step that `self.log` would write now.
+        step: int | None = trainer.fit_loop.epoch_loop._batches_that_stepped
+        if trainer.accumulate_grad_batches != 1 and _accumulates(trainer, pl_module):
+            step = None
+        values = outputs if isinstance(outputs, Mapping) else _NONE
+        log.add((step, self._epoch), values, undivided.take() if undivided is not None else _NONE)
         if not len(log):
             sink.take(log.arrived())
 
@@ -183,36 +194,16 @@ class DeferredLoss(Callback):
         """Continue the means of the epoch that a checkpoint was made in."""
         self._means.load_state_dict(state_dict.get("epoch_means", {}))
 
-    def _values(self, outputs: Any) -> dict[str, Any]:
-        undivided = self._undivided.take() if self._undivided is not None else None
-        if not isinstance(outputs, Mapping):
-            return {}
-        values = {}
-        for name in self.metrics:
-            value = outputs.get(name)
-            if value is None or name in self._refused:
-                continue
-            if name == "loss" and undivided is not None:
-                value = undivided
-            if name not in self._seen and not self._accepts(name, value):
-                continue
-            values[name] = value
-        return values
-
-    def _accepts(self, name: str, value: Any) -> bool:
-        self._seen.add(name)
-        try:
-            check_scalar(name, value)
-        except (TypeError, ValueError) as error:
+    def _refuse(self, name: str, error: Exception) -> None:
+        if name not in self._refused:
             self._refused.add(name)
             rank_zero_warn(f"DeferredLoss leaves a metric out: {error}")
-            return False
-        return True
 
     def _flush(self) -> None:
         if self._log is None or self._sink is None:
             return
         self._sink.take(self._log.drain())
+        self._sink.hand_on()
         if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
             self._sink.end_epoch()
 
@@ -233,8 +224,9 @@ class DeferredLoss(Callback):
         return to_host(values)
 
     def _say_missing(self) -> None:
-        missing = [name for name in self.metrics if name not in self._seen]
-        if missing and self._batch:
+        never = self._sink.missing if self._sink is not None else []
+        missing = [name for name in never if name not in self._refused]
+        if missing:
             rank_zero_warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
@@ -249,15 +241,9 @@ class DeferredLoss(Callback):
         self._trainer = None
 
 
-def _logger_step(trainer: Trainer, pl_module: LightningModule) -> int | None:
-    """Return the step that `self.log` would write now, None while gradients accumulate."""
-    if (
-        trainer.accumulate_grad_batches != 1
-        and pl_module.automatic_optimization
-        and trainer.fit_loop._should_accumulate()
-    ):
-        return None
-    return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
+def _accumulates(trainer: Trainer, pl_module: LightningModule) -> bool:
+    """Tell whether the optimizer waits for more batches' gradients."""
+    return pl_module.automatic_optimization and trainer.fit_loop._should_accumulate()
 
 
 def _check(metrics: Sequence[str], window: int, log_every_n_steps: int | None) -> None:

@@ -2,11 +2,12 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 from lightning_gpuprof.callbacks.guard import attempt
-from lightning_gpuprof.callbacks.tensorboard_events import TensorBoardEvents
+from lightning_gpuprof.callbacks.tensorboard_events import Columns, TensorBoardEvents
 
 SLOW_NS = 500_000
 """A call that takes longer talks to a server: one per step would be a cost that matters."""
@@ -37,19 +38,37 @@ class LoggerPace:
         self._slow_every = max(1, slow_every)
         self._now = now
         self._trials_ns: list[int] | None = [] if every is None else None
+        self._to_save = False
 
-    def log_steps(self, rows: Sequence[tuple[int, Mapping[str, float]]]) -> None:
-        """Hand several steps' values on, leaving out those that the logger does not get."""
-        due = rows if self._every == 1 else [row for row in rows if self.is_due(row[0])]
-        if not due:
+    def log_steps(self, steps: Sequence[int], columns: Columns) -> None:
+        """Hand several steps' values on, leaving out those that the logger does not get.
+
+        Args:
+            steps: The logger's step numbers.
+            columns: By name, the value of each step, None where it gave none.
+        """
+        if self._every != 1:
+            due = [self.is_due(step) for step in steps]
+            steps = list(compress(steps, due))
+            columns = {name: list(compress(column, due)) for name, column in columns.items()}
+        if not steps:
             return
         events = attempt(lambda: TensorBoardEvents.of(self.logger), None)
         if events is not None:
-            events.write(due)
+            events.write(steps, columns)
             return
-        for step, values in due:
-            if self.is_due(step):  # asked again: the first calls may have shown that it is slow
-                self.log(dict(values), step)
+        for index, step in enumerate(steps):
+            given = ((name, column[index]) for name, column in columns.items())
+            values = {name: value for name, value in given if value is not None}
+            # Asked again: the first calls may have shown that it is slow.
+            if values and self.is_due(step):
+                self.log(values, step)
+
+    def save(self) -> None:
+        """Let the logger write its files, unless that has been done."""
+        if self._to_save:
+            self._to_save = False
+            self.logger.save()
 
     def is_due(self, step: int) -> bool:
         """Tell whether the logger gets this step."""
@@ -57,6 +76,7 @@ class LoggerPace:
 
     def log(self, values: dict[str, float], step: int) -> None:
         """Hand values on; the logger may keep or change the dict."""
+        self._to_save = True
         if self._trials_ns is None:
             self.logger.log_metrics(values, step=step)
             return

@@ -1,30 +1,28 @@
 """Hands numbers that have arrived on to the run's records, the loggers and the epoch's means."""
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import compress, groupby
 from math import isfinite
-from typing import NamedTuple, TypeVar
+from operator import itemgetter
 
-from lightning_gpuprof.callbacks.logger_pace import LoggerPace
+from lightning_gpuprof.callbacks.logger_pace import Columns, LoggerPace
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.probes.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars
 
-_T = TypeVar("_T")
+EVERY_NS = 250_000_000
+MOST_WAITING = 10
+"""Where steps are short, full windows wait for this long, at most this many: to write files and
+to call loggers costs about as much for ten windows as for one."""
 
-
-class Mark(NamedTuple):
-    """What a step's values are filed under."""
-
-    logger_step: int | None
-    """The step that `self.log` would use; None while gradients accumulate."""
-    epoch: int
+Mark = tuple[int | None, int]
+"""What a step's values are filed under: the step that `self.log` would use, None while gradients
+accumulate; and the epoch."""
 
 
 class ScalarSink:
-    """Takes windows of numbers for as long as a fit lasts.
+    """Takes windows of numbers, whose steps are marks, for as long as a fit lasts.
 
     Args:
         output: The run's records.
@@ -48,74 +46,89 @@ class ScalarSink:
         self._paces = paces
         self._epoch_mean = epoch_mean
         self._prefix = prefix
-        self._marks: deque[Mark] = deque()
+        self._waiting: list[ScalarBatch] = []
+        self._handed_ns: int | None = None
+        self._batches = 0
+        self._given: dict[str, bool] = {}
 
-    def mark(self, logger_step: int | None, epoch: int) -> None:
-        """Say what the next step's values will be filed under."""
-        self._marks.append(Mark(logger_step, epoch))
+    @property
+    def missing(self) -> list[str]:
+        """The names that no step gave a value for."""
+        return [name for name, given in self._given.items() if not given]
 
-    def take(self, batches: Sequence[ScalarBatch]) -> None:
-        """Hand windows on, oldest first."""
-        if not batches:
+    def take(self, windows: Sequence[ScalarBatch]) -> None:
+        """Take windows in, oldest first, and hand them on when it is time to."""
+        self._waiting += windows
+        early = self._handed_ns is not None and self._output.now() - self._handed_ns < EVERY_NS
+        if not early or len(self._waiting) >= MOST_WAITING:
+            self.hand_on()
+
+    def hand_on(self) -> None:
+        """Hand on all that was taken in."""
+        if not self._waiting:
             return
-        for batch in batches:
-            self._output.write(
-                Scalars(steps=batch.steps, values=batch.values, not_finite=_not_finite(batch))
-            )
-            marks = [self._marks.popleft() for _ in batch.steps]
-            start = 0
-            for epoch, group in groupby(marks, key=lambda mark: mark.epoch):
-                stop = start + len(list(group))
-                self.end_epoch(unless=epoch)
-                self._take_part(marks[start:stop], batch, slice(start, stop))
-                start = stop
+        window, self._waiting = _joined(self._waiting), []
+        first, self._batches = self._batches, self._batches + len(window.steps)
+        steps = list(range(first, self._batches))
+        not_finite = _not_finite(steps, window.values)
+        self._output.write(Scalars(steps=steps, values=window.values, not_finite=not_finite))
+        start = 0
+        for epoch, marks in groupby(window.steps, key=itemgetter(1)):
+            logger_steps = [step for step, _ in marks]
+            part = slice(start, start + len(logger_steps))
+            self.end_epoch(unless=epoch)
+            self._take_part(logger_steps, {n: column[part] for n, column in window.values.items()})
+            start = part.stop
         for pace in self._paces:
-            pace.logger.save()
+            pace.save()
         self._output.flush()
+        self._handed_ns = self._output.now()
 
     def end_epoch(self, *, unless: int | None = None) -> None:
         """Log the open epoch's means and begin anew, unless this is still that epoch."""
         closed = self._means.close() if unless is None else self._means.begin(unless)
         if closed is not None and self._epoch_mean:
             means, step = closed
-            named = self._named({f"{name}_epoch": mean for name, mean in means.items()})
             for pace in self._paces:
-                pace.log(dict(named), step)
+                pace.log(
+                    {f"{self._prefix}{name}_epoch": mean for name, mean in means.items()}, step
+                )
 
-    def _take_part(self, marks: list[Mark], batch: ScalarBatch, part: slice) -> None:
+    def _take_part(self, steps: list[int | None], columns: Columns) -> None:
         """Take steps of one epoch."""
-        columns = self._named({name: column[part] for name, column in batch.values.items()})
-        for name, column in batch.values.items():
-            self._means.add(name, [value for value in column[part] if value is not None])
-        rows = [
-            (step, values)
-            for index, (step, _) in enumerate(marks)
-            if step is not None and (values := _at(columns, index))
-        ]
-        for step, _ in marks:
-            self._means.step = self._means.step if step is None else step
+        for name, column in columns.items():
+            values = [value for value in column if value is not None]
+            self._means.add(name, values)
+            self._given[name] = self._given.get(name, False) or bool(values)
+        stepped = [step for step in steps if step is not None]
+        if not stepped:
+            return
+        self._means.step = stepped[-1]
+        if len(stepped) < len(steps):
+            taken = [step is not None for step in steps]
+            columns = {name: list(compress(column, taken)) for name, column in columns.items()}
+        columns = {self._prefix + name: column for name, column in columns.items()}
         for pace in self._paces:
-            pace.log_steps(rows)
-
-    def _named(self, values: dict[str, _T]) -> dict[str, _T]:
-        if not self._prefix:
-            return values
-        return {self._prefix + name: value for name, value in values.items()}
+            pace.log_steps(stepped, columns)
 
 
-def _at(columns: dict[str, list[float | None]], index: int) -> dict[str, float]:
-    """Return a step's values."""
-    return {name: value for name, column in columns.items() if (value := column[index]) is not None}
+def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:
+    first, *others = windows
+    for other in others:
+        first.steps.extend(other.steps)
+        for name, column in other.values.items():
+            first.values[name].extend(column)
+    return first
 
 
-def _not_finite(batch: ScalarBatch) -> dict[str, list[int]]:
+def _not_finite(steps: Sequence[int], columns: Columns) -> dict[str, list[int]]:
     """Return the steps of each value that JSON turns into null although the step gave one."""
     found = {
         name: [
             step
-            for step, value in zip(batch.steps, values, strict=True)
+            for step, value in zip(steps, column, strict=True)
             if value is not None and not isfinite(value)
         ]
-        for name, values in batch.values.items()
+        for name, column in columns.items()
     }
     return {name: steps for name, steps in found.items() if steps}

@@ -1,6 +1,8 @@
 """Means over an epoch of values that arrive step by step, in a form that can be resumed."""
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 
@@ -32,14 +34,12 @@ class EpochMeans:
         self.epoch = epoch
         return closed
 
-    def add(self, name: str, values: Iterable[float]) -> None:
+    def add(self, name: str, values: Sequence[float]) -> None:
         """Add values of one name, in step order."""
-        total, count = self._sums.get(name, 0.0), self._counts.get(name, 0)
-        for value in values:
-            total += value
-            count += 1
-        if count:
-            self._sums[name], self._counts[name] = total, count
+        if values:
+            # Not `sum`, which rounds otherwise than `total += value` from Python 3.12 on.
+            self._sums[name] = reduce(operator.add, values, self._sums.get(name, 0.0))
+            self._counts[name] = self._counts.get(name, 0) + len(values)
 
     def close(self) -> tuple[dict[str, float], int] | None:
         """Return the epoch's means and its last logger step, and begin without values."""

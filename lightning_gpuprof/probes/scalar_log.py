@@ -1,40 +1,45 @@
 """Keeps one scalar per step on the device and reads a whole window of them with one copy."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
 
-from lightning_gpuprof.probes.transfer import Pending, Transfer, to_host
+from lightning_gpuprof.probes.transfer import Transfer, to_host
 
 Scalar = Tensor | float | int
+Column = list[Tensor | float | None]
 _HAS_FLOAT64 = ("cpu", "cuda", "meta")
+_NONE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class ScalarBatch:
     """The values of a window as numbers; `None` where a step gave none."""
 
-    steps: list[int]
+    steps: list[Any]
+    """As `add` was given them."""
     values: dict[str, list[float | None]]
 
 
 class ScalarLog:
     """Records named scalars step by step without a host sync.
 
-    Each value is written into a buffer on its own device, so a static output of a CUDA graph
-    may be overwritten afterwards and no autograd graph is kept alive. The buffer is float64,
-    which holds every value of the narrower types exactly: what comes out is bit for bit what
-    `float(value)` would have given at that step, NaN and infinities included. Devices without
-    float64 (MPS) keep floats as float32 and integers as int64, as exact.
+    Each value is copied on its own device, so a static output of a CUDA graph may be overwritten
+    afterwards and no autograd graph is kept alive. At a window's end they are put together there
+    as float64, which holds every value of the narrower types exactly: what comes out is bit for
+    bit what `float(value)` would have given at that step, NaN and infinities included. Devices
+    without float64 (MPS) keep floats as float32 and integers as int64, as exact.
 
     Args:
         names: The scalars to keep.
-        window: Steps per buffer; `add` closes a window that is full.
+        window: Steps per copy to the host; `add` closes a window that is full.
         transfer: Queues a copy to the host; tests pass a fake.
+        refuse: Told of each value that is no single number, which is then left out. By default
+            `add` raises.
 
     >>> log = ScalarLog(["loss"], window=2)
     >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})
@@ -42,57 +47,85 @@ class ScalarLog:
     [ScalarBatch(steps=[0, 1], values={'loss': [0.5, 0.25]})]
     """
 
-    def __init__(self, names: Sequence[str], *, window: int, transfer: Transfer = to_host) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        window: int,
+        transfer: Transfer = to_host,
+        refuse: Callable[[str, Exception], None] | None = None,
+    ) -> None:
         self._names = list(names)
         self._window = window
         self._transfer = transfer
-        self._banks: dict[tuple[torch.device, torch.dtype], _Bank] = {}
-        self._rows: dict[str, _Row] = {}
-        self._steps: list[int] = []
+        self._refuse = refuse
+        self._steps: list[Any] = []
+        self._columns: dict[str, Column] = {name: [] for name in names}
         self._pending: deque[_PendingBatch] = deque()
+        self._closed = 0
 
     def __len__(self) -> int:
         """Return the number of steps in the open window."""
         return len(self._steps)
 
-    def add(self, step: int, values: Mapping[str, Scalar | None]) -> None:
+    @property
+    def count(self) -> int:
+        """The number of steps that were added."""
+        return self._closed + len(self._steps)
+
+    def add(
+        self,
+        step: Any,
+        values: Mapping[str, Scalar | None],
+        private: Mapping[str, Tensor] = _NONE,
+    ) -> None:
         """Keep a step's values; names that are missing or None stay absent.
+
+        Args:
+            step: Comes back with them.
+            values: By name.
+            private: Tensors without a graph that nobody else writes to; they need no copy and
+                come before `values`.
 
         Raises:
             TypeError: A value is no real number.
             ValueError: A tensor holds more or less than one value.
         """
-        index = len(self._steps)
+        # For every step: a training loop leaves nothing of this in the processor's caches, where
+        # each function that is called costs about a microsecond.
+        for name, column in self._columns.items():
+            value = private.get(name)
+            if value is None:
+                value = values.get(name)
+                if value is not None:
+                    value = self._copied(name, value)
+            column.append(value)
         self._steps.append(step)
-        for name in self._names:
-            value = values.get(name)
-            if value is not None:
-                self._write(name, index, value)
         if len(self._steps) >= self._window:
             self.close_window()
 
-    def _write(self, name: str, index: int, value: Scalar) -> None:
-        # This runs in every step. What was checked once holds for the next value of the same
-        # kind; 0-d tensors of one device and type are nearly all there are.
-        row = self._rows.get(name)
-        if not isinstance(value, Tensor) or value.dim():
-            value = _as_scalar(name, value)
-        if row is None or value.dtype is not row.dtype or value.device != row.device:
-            check_scalar(name, value)
-            bank = self._bank(value)
-            row = self._rows[name] = _Row(value.dtype, value.device, bank.cells[name], bank)
-        if value.requires_grad:
-            value = value.detach()
-        row.cells[index].copy_(value)
-        row.bank.written[name].append(index)
+    def _copied(self, name: str, value: Scalar) -> Tensor | float | None:
+        if not isinstance(value, Tensor) or value.dim() or value.is_complex():
+            try:
+                check_scalar(name, value)
+            except (TypeError, ValueError) as error:
+                if self._refuse is None:
+                    raise
+                self._refuse(name, error)
+                return None
+        if not isinstance(value, Tensor):
+            return float(value)
+        value = value.detach().clone()
+        return value.reshape(()) if value.dim() else value
 
     def close_window(self) -> None:
         """Queue the copy of the open window; does nothing where it is empty."""
         if not self._steps:
             return
-        parts = [bank.close(self._transfer) for bank in self._banks.values()]
-        self._pending.append(_PendingBatch(self._steps, self._names, parts))
+        self._pending.append(_PendingBatch(self._steps, self._columns, self._transfer))
+        self._closed += len(self._steps)
         self._steps = []
+        self._columns = {name: [] for name in self._names}
 
     def arrived(self) -> list[ScalarBatch]:
         """Return the windows whose copy is complete, oldest first; never waits."""
@@ -107,13 +140,6 @@ class ScalarLog:
         batches = [pending.result() for pending in self._pending]
         self._pending.clear()
         return batches
-
-    def _bank(self, value: Tensor) -> "_Bank":
-        key = (value.device, exact_dtype(value))
-        bank = self._banks.get(key)
-        if bank is None:
-            bank = self._banks[key] = _Bank(self._names, self._window, *key)
-        return bank
 
 
 def check_scalar(name: str, value: object) -> None:
@@ -149,66 +175,72 @@ def exact_dtype(value: Tensor) -> torch.dtype:
     return torch.float32 if value.is_floating_point() else torch.int64
 
 
-def _as_scalar(name: str, value: Scalar) -> Tensor:
-    check_scalar(name, value)
-    if isinstance(value, Tensor):
-        return value.reshape(())
-    return torch.tensor(float(value), dtype=torch.float64)
-
-
-class _Row(NamedTuple):
-    """Where a name's values go, and the kind of value that may go there unchecked."""
-
-    dtype: torch.dtype
-    device: torch.device
-    cells: tuple[Tensor, ...]
-    bank: "_Bank"
-
-
-class _Bank:
-    """The open window's values of one device, a row per name."""
-
-    def __init__(
-        self, names: list[str], window: int, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        self._names = names
-        # An ordinary tensor even when first met inside inference_mode: those cannot be
-        # written to once it is left.
-        with torch.inference_mode(False):
-            self._values = torch.zeros((len(names), window), device=device, dtype=dtype)
-            # Indexing a tensor costs more than the copy itself: one view per cell, made once.
-            self.cells = {name: row.unbind() for name, row in zip(names, self._values, strict=True)}
-        self.written: dict[str, list[int]] = {name: [] for name in names}
-
-    def close(self, transfer: Transfer) -> "tuple[dict[str, list[int]], list[str], Pending]":
-        written = self.written
-        self.written = {name: [] for name in self._names}
-        return written, self._names, transfer(self._values)
-
-
 class _PendingBatch:
-    """A closed window on its way to the host."""
+    """A closed window on its way to the host, with one copy per device."""
 
-    def __init__(
-        self,
-        steps: list[int],
-        names: list[str],
-        parts: list[tuple[dict[str, list[int]], list[str], Pending]],
-    ) -> None:
+    def __init__(self, steps: list[Any], columns: dict[str, Column], transfer: Transfer) -> None:
         self._steps = steps
-        self._names = names
-        self._parts = parts
+        self._columns = columns
+        parts: dict[tuple[torch.device, torch.dtype], list[_Part]] = {}
+        for column in columns.values():
+            for part in _parts(column):
+                parts.setdefault((part.values.device, part.values.dtype), []).append(part)
+        self._copies = [
+            (
+                some,
+                transfer(torch.cat([part.values for part in some]) if some[1:] else some[0].values),
+            )
+            for some in parts.values()
+        ]
 
     def ready(self) -> bool:
-        return all(pending.ready() for _, _, pending in self._parts)
+        return all(pending.ready() for _, pending in self._copies)
 
     def result(self) -> ScalarBatch:
-        values: dict[str, list[float | None]] = {
-            name: [None] * len(self._steps) for name in self._names
-        }
-        for written, names, pending in self._parts:
-            rows = pending.result().tolist()
-            for name, row in zip(names, rows, strict=True):
-                for index in written[name]:
-                    values[name][index] = float(row[index])
-        return ScalarBatch(steps=self._steps, values=values)
+        for parts, pending in self._copies:
+            numbers = pending.result().double().tolist()
+            for part in parts:
+                count = len(part.values)
+                part.fill(numbers[:count])
+                numbers = numbers[count:]
+        columns: dict[str, Any] = self._columns
+        return ScalarBatch(steps=self._steps, values=columns)
+
+
+class _Part(NamedTuple):
+    """Values of one column that are of one kind, put together."""
+
+    column: Column
+    places: list[int] | None
+    """Where in the column they belong; None for all of it."""
+    values: Tensor
+
+    def fill(self, numbers: list[float]) -> None:
+        """Put the numbers in the values' places."""
+        if self.places is None:
+            self.column[:] = numbers
+            return
+        for place, number in zip(self.places, numbers, strict=True):
+            self.column[place] = number
+
+
+def _parts(column: Column) -> list[_Part]:
+    """Put a column's tensors together, those of each device and type."""
+    whole: Any = column
+    if {type(value) for value in column} == {Tensor}:
+        kinds = {(value.dtype, value.device) for value in whole}
+        if len(kinds) == 1:  # nearly always
+            return [_Part(column, None, _exact(whole))]
+    by_kind: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for place, value in enumerate(column):
+        if isinstance(value, Tensor):
+            by_kind.setdefault((value.dtype, value.device), []).append(place)
+    return [
+        _Part(column, places, _exact([whole[place] for place in places]))
+        for places in by_kind.values()
+    ]
+
+
+def _exact(values: list[Tensor]) -> Tensor:
+    stacked = torch.stack(values)
+    return stacked.to(exact_dtype(stacked))
