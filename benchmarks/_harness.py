@@ -63,6 +63,10 @@ class Children:
             else:
                 os.environ["PYTHONPATH"] = before
 
+    def semaphore(self, value: int) -> Any:
+        """Return a semaphore that can be passed to `call`."""
+        return self._context.Semaphore(value)
+
     def call(self, function: Callable[..., Any], *args: Any, timeout_s: float = 300.0) -> Any:
         """Return `function(*args)` as computed in a child; both must be picklable."""
         ours, theirs = self._context.Pipe(duplex=False)

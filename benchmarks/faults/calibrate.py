@@ -15,7 +15,8 @@ TOLERANCE = 0.2
 """A share within a fifth of the one asked for is near enough: 4 to 6 % for 5 %."""
 FASTEST_CHANGE = 12.0
 
-StepTime = Callable[[Setup], float]
+StepTimes = Callable[[Setup, Setup], tuple[float, float]]
+"""Runs the faulty and the fixed setup and returns the step time of each."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,14 @@ class Calibrated:
     frac: float
 
 
-def calibrate(cause: Cause, wanted_frac: float, step_ns: StepTime, guess: float) -> Calibrated:
-    """Return the best knob of a few tries; `step_ns` runs a setup and returns its step time."""
+def calibrate(cause: Cause, wanted_frac: float, steps_ns: StepTimes, guess: float) -> Calibrated:
+    """Return the best knob of a few tries; `steps_ns` runs the two setups."""
     tries: list[Calibrated] = []
     knob = _rounded(cause, guess)
     for _ in range(TRIES):
-        fixed = step_ns(_length(cause, cause.fixed(knob)))
-        faulty = step_ns(_length(cause, cause.faulty(knob)))
+        faulty, fixed = steps_ns(
+            _length(cause, cause.faulty(knob)), _length(cause, cause.fixed(knob))
+        )
         tries.append(Calibrated(knob, 1 - fixed / faulty))
         if abs(tries[-1].frac / wanted_frac - 1) <= TOLERANCE:
             break

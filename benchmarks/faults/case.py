@@ -10,6 +10,7 @@ from argparse import ArgumentParser
 
 from causes import CAUSES
 from controls import CONTROLS
+from turns import Turns
 from workload import Fitted, Setup, fit
 
 
@@ -20,8 +21,8 @@ def setup_of(name: str, knob: float, *, fixed: bool) -> Setup:
     return cause.fixed(knob) if fixed else cause.faulty(knob)
 
 
-def bare(name: str, knob: float, fixed: bool, folder: str) -> Fitted:
-    return fit(setup_of(name, knob, fixed=fixed), folder)
+def in_turns(setup: Setup, folder: str, turns: Turns) -> Fitted:
+    return fit(setup, folder, turns=turns)
 
 
 def profiled(name: str, knob: float, fixed: bool, folder: str) -> Fitted:

@@ -16,23 +16,25 @@ import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import _path  # noqa: F401  (puts this folder and its parent on the import path)
 import case
-from _harness import RESULTS, ChildFailed, Children, interleaved, one_thread, write_results
+from _harness import RESULTS, ChildFailed, Children, one_thread, write_results
 from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
 from controls import CONTROLS
 from score import Said, Verdict, brief, judge, summary
 from table import markdown
-from workload import Setup, fit
+from turns import Turns
+from workload import Fitted, Setup
 
 SHARES = (0.05, 0.20, 0.60)
-ROUNDS, QUICK_ROUNDS = 3, 1
+ROUNDS, QUICK_ROUNDS = 2, 1
 
 
 class Suite:
@@ -40,7 +42,7 @@ class Suite:
 
     Args:
         folder: Takes log dirs, what the children print, and `knobs.json`.
-        rounds: How often the faulty and the fixed run are each timed.
+        rounds: Pairs of processes in which the faulty and the fixed run take turns.
     """
 
     def __init__(self, folder: Path, *, rounds: int) -> None:
@@ -55,27 +57,21 @@ class Suite:
         knob = self.knob(cause, share)
         said = self.said(cause.name, knob)
         named = next((one for one in said if cause.accepts(one["id"])), None)
-        steps = interleaved(
-            {
-                "faulty": lambda: self.step_ns(cause.faulty(knob)),
-                "fixed": lambda: self.step_ns(cause.remedy(named, knob)),
-            },
-            rounds=self.rounds,
-        )
+        faulty_ns, fixed_ns = self.blocks_ns(cause.faulty(knob), cause.remedy(named, knob))
         return judge(
             cause,
             wanted_frac=share,
             knob=knob,
             said=said,
-            faulty_ns=steps["faulty"],
-            fixed_ns=steps["fixed"],
+            faulty_ns=faulty_ns,
+            fixed_ns=fixed_ns,
         )
 
     def knob(self, cause: Cause, share: float) -> float:
         """Return the knob for a share of the step, calibrated once per folder."""
         name = f"{cause.name} {share}"
         if name not in self.knobs:
-            found = calibrate(cause, share, self.step_ns, self._guess(cause, share))
+            found = calibrate(cause, share, self.steps_ns, self._guess(cause, share))
             self.knobs[name] = found.knob
             self.knobs_path.write_text(json.dumps(self.knobs, indent=1), encoding="utf-8")
             _say(f"  calibrated: {found.knob:g} {cause.knob}, {found.frac:.0%} of the step")
@@ -89,9 +85,35 @@ class Suite:
         shutil.rmtree(folder)
         return findings
 
-    def step_ns(self, setup: Setup) -> float:
+    def blocks_ns(self, faulty: Setup, fixed: Setup) -> tuple[list[float], list[float]]:
+        """Return the step time of each block of two runs that take turns.
+
+        Every second pair begins with the fixed run, and all are new processes: where memory
+        comes to lie makes a difference as well.
+        """
+        blocks: tuple[list[float], list[float]] = ([], [])
+        for number in range(self.rounds):
+            for found, fitted in zip(blocks, self._pair(faulty, fixed, number % 2), strict=True):
+                found.extend(fitted.block_ns)
+        return blocks
+
+    def steps_ns(self, faulty: Setup, fixed: Setup) -> tuple[float, float]:
+        """Return the step times of two runs that take turns once."""
+        slow, fast = self._pair(faulty, fixed, first=0)
+        return slow.step_ns, fast.step_ns
+
+    def _pair(self, faulty: Setup, fixed: Setup, first: int) -> list[Fitted]:
+        turns = [self.children.semaphore(number == first) for number in (0, 1)]
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            return float(self.children.call(fit, setup, folder).step_ns)
+
+            def run(number: int, setup: Setup) -> Fitted:
+                mine = Turns(turns[number], turns[1 - number])
+                place = f"{folder}/{number}"
+                fitted: Fitted = self.children.call(case.in_turns, setup, place, mine)
+                return fitted
+
+            with ThreadPoolExecutor(2) as pool:
+                return list(pool.map(run, (0, 1), (faulty, fixed)))
 
     def _guess(self, cause: Cause, share: float) -> float:
         """Begin from the nearest share already calibrated, in proportion to the odds."""

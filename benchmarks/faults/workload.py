@@ -8,6 +8,7 @@ checkpoints) without any profiler.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import lightning as L
@@ -16,9 +17,12 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger, Logger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
+from turns import Turns
 
 FEATURES, WIDTH, TARGETS, BATCH = 256, 896, 32, 64
 WARM_STEPS, TIMED_STEPS = 60, 180
+BLOCK_STEPS = 60
+"""Runs that take turns do so by this many steps: one period of whatever happens only so often."""
 
 
 class Rows(Dataset[tuple[Tensor, Tensor]]):
@@ -43,6 +47,7 @@ class Workload(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.began_ns: list[int] = []
+        self.turns: Turns | None = None
         self.net = nn.Sequential(
             nn.Linear(FEATURES, WIDTH),
             nn.GELU(),
@@ -61,8 +66,12 @@ class Workload(L.LightningModule):
         return nn.functional.mse_loss(self(inputs), targets)
 
     def note_begin(self) -> None:
-        """Note when this training step began; every `training_step` calls it first."""
-        self.began_ns.append(time.perf_counter_ns())
+        """Note when this training step began; every `training_step` calls it first.
+
+        A run that takes turns with another waits here; its clock stands still meanwhile.
+        """
+        waited_ns = 0 if self.turns is None else self.turns.waited_ns(len(self.began_ns))
+        self.began_ns.append(time.perf_counter_ns() - waited_ns)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         self.note_begin()
@@ -102,22 +111,37 @@ class Fitted:
     step_ns: float
     """Mean wall time of the timed steps, everything included."""
     log_dir: str
+    block_ns: tuple[float, ...]
+    """The same of each block of `BLOCK_STEPS` timed steps."""
 
 
-def fit(setup: Setup, folder: str, callbacks: tuple[Callback, ...] = ()) -> Fitted:
+def fit(
+    setup: Setup, folder: str, callbacks: tuple[Callback, ...] = (), turns: Turns | None = None
+) -> Fitted:
     """Train once; `callbacks` are a profiler's, none for a bare run."""
     torch.set_num_threads(1)
     L.seed_everything(0, verbose=False)
     steps = setup.warm_steps + setup.timed_steps + 1
     per_epoch = setup.epoch_steps or steps
     model = setup.module()
+    if turns is not None:
+        turns.begin(setup.warm_steps, BLOCK_STEPS)
+        model.turns = turns
     trainer = _trainer(setup, folder, callbacks, steps)
-    trainer.fit(model, _train_loader(setup, per_epoch), _val_loader(setup))
+    try:
+        trainer.fit(model, _train_loader(setup, per_epoch), _val_loader(setup))
+    finally:
+        if turns is not None:
+            turns.end()
     began = model.began_ns
     if len(began) < steps:
         raise RuntimeError(f"only {len(began)} training steps ran instead of {steps}")
-    timed = began[steps - 1] - began[setup.warm_steps]
-    return Fitted(timed / setup.timed_steps, str(trainer.log_dir))
+    edges = began[setup.warm_steps : steps : BLOCK_STEPS]
+    return Fitted(
+        step_ns=(began[steps - 1] - began[setup.warm_steps]) / setup.timed_steps,
+        log_dir=str(trainer.log_dir),
+        block_ns=tuple((end - start) / BLOCK_STEPS for start, end in pairwise(edges)),
+    )
 
 
 def _trainer(setup: Setup, folder: str, callbacks: tuple[Callback, ...], steps: int) -> L.Trainer:

@@ -2,11 +2,22 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from lightning_gpuprof.analysis.distribution import mean, median
 from lightning_gpuprof.analysis.steady import Mask, step_flags
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
+
+COMPUTE = (
+    Phase.HOST_TO_DEVICE,
+    Phase.FORWARD,
+    Phase.ZERO_GRAD,
+    Phase.BACKWARD,
+    Phase.CLIP_GRADIENTS,
+    Phase.OPTIMIZER_STEP,
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,9 @@ class EpochStarts:
     """Of both, what the epochs after the first cost: a first start there always is."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
+    slowed_ns: int
+    """What the same first steps, without the very first, computed above the usual, in total: after
+    a process was started, each page that is written to for the first time is copied."""
 
 
 def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
@@ -53,7 +67,16 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         per_step_ns=round((int(excess.sum()) + between) / session.steps),
         again_ns=int(excess[first][1:].sum()) + later,
         steady_mean_ns=mean(excess[steady]),
+        slowed_ns=_slowed(session, first),
     )
+
+
+def _slowed(session: Session, first: Mask) -> int:
+    columns = [c for p in COMPUTE if (c := session.phase_ns(p)) is not None]
+    if not columns:
+        return 0
+    compute = np.sum(columns, axis=0)
+    return int((compute[first][1:] - median(compute[~first])).clip(min=0).sum())
 
 
 CPU_COLUMN = "cpu/data_wait"

@@ -156,7 +156,9 @@ def test_calibration_finds_the_knob_of_a_cost_in_proportion(fault_suite):
         guess=10.0,
         full_length=True,
     )
-    found = calibrate(cause, 0.2, lambda setup: made[id(setup)][1], cause.guess)
+    found = calibrate(
+        cause, 0.2, lambda *pair: tuple(made[id(setup)][1] for setup in pair), cause.guess
+    )
 
     assert found.frac == pytest.approx(0.2, rel=0.2)
 
@@ -166,7 +168,6 @@ def test_calibration_gives_up_with_the_best_knob_where_the_least_costs_too_much(
     from cause import Cause
     from workload import Setup
 
-    times = iter([10 * MS, 30 * MS] * 10)
     cause = Cause(
         name="made_up",
         finding="host-bound",
@@ -177,9 +178,40 @@ def test_calibration_gives_up_with_the_best_knob_where_the_least_costs_too_much(
         guess=1,
         whole=True,
     )
-    found = calibrate(cause, 0.05, lambda setup: next(times), cause.guess)
+    found = calibrate(cause, 0.05, lambda faulty, fixed: (30 * MS, 10 * MS), cause.guess)
 
     assert (found.knob, found.frac) == (1.0, pytest.approx(2 / 3))
+
+
+class Baton:
+    """A semaphore whose waits are told to a list, and make the clock go on."""
+
+    def __init__(self, name, told, clock):
+        self.name, self.told, self.clock = name, told, clock
+
+    def acquire(self, block=True, timeout=None):
+        self.told.append(f"wait for {self.name}")
+        self.clock[0] += 7
+        return True
+
+    def release(self):
+        self.told.append(f"pass to {self.name}")
+
+
+def test_runs_take_turns_before_the_first_step_and_after_each_block(fault_suite, monkeypatch):
+    import turns
+
+    told, clock = [], [0]
+    monkeypatch.setattr(turns.time, "perf_counter_ns", lambda: clock[0])
+    mine = turns.Turns(Baton("me", told, clock), Baton("other", told, clock))
+    mine.begin(warm=2, block=3)
+
+    waited = [mine.waited_ns(step) for step in range(6)]
+    mine.end()
+
+    turn_over = ["pass to other", "wait for me"]
+    assert told == ["wait for me", *turn_over, *turn_over, "pass to other"]
+    assert waited == [7, 7, 14, 14, 14, 21]
 
 
 def test_a_peer_is_credited_for_the_place_in_its_own_words(fault_suite):

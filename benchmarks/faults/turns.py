@@ -1,0 +1,55 @@
+"""Lets two training runs take turns, block by block, so that both meet the same machine.
+
+A machine's speed drifts by more within seconds than small faults cost. Whole runs in turn are
+seconds apart; blocks of a second are not. A run that waits computes nothing.
+"""
+
+import time
+from typing import Protocol
+
+TIMEOUT_S = 120.0
+
+
+class Semaphore(Protocol):
+    """What a turn is passed on by: `multiprocessing`'s semaphores are such."""
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class Turns:
+    """One run's side of the taking of turns.
+
+    Args:
+        mine: Released when it is this run's turn.
+        others: Released to pass the turn on.
+    """
+
+    def __init__(self, mine: Semaphore, others: Semaphore) -> None:
+        self.mine, self.others = mine, others
+        self._warm = self._block = 1
+        self._waited_ns = 0
+
+    def begin(self, warm: int, block: int) -> None:
+        """Take turns before the first step, after the warm ones and after each block."""
+        self._warm, self._block = warm, block
+
+    def waited_ns(self, step: int) -> int:
+        """Wait if the turn is over before this step; return all that was waited so far."""
+        if step == 0:
+            self._wait()
+        elif step >= self._warm and (step - self._warm) % self._block == 0:
+            self.others.release()
+            self._wait()
+        return self._waited_ns
+
+    def end(self) -> None:
+        """Let the other run end as well."""
+        self.others.release()
+
+    def _wait(self) -> None:
+        began_ns = time.perf_counter_ns()
+        if not self.mine.acquire(timeout=TIMEOUT_S):
+            raise RuntimeError(f"the other run did not pass the turn on within {TIMEOUT_S:.0f} s")
+        self._waited_ns += time.perf_counter_ns() - began_ns
