@@ -178,6 +178,15 @@ def kernel(name: str, calls: int, total_ms: float, frac: float) -> dict[str, Any
     }
 
 
+def device_time(gpu_ms: dict[str, float]) -> dict[str, Any]:
+    """Return an analysis' split of the device's time over three steps, from milliseconds of one."""
+    whole = {f"{name}_ns": int(3 * ms * MS) for name, ms in gpu_ms.items()}
+    span = sum(whole.values())
+    step = {"number": 0, "start_ns": 0, "dur_ns": span // 3}
+    busy = 1 - whole["idle_ns"] / span
+    return {"gpu": {**whole, "span_ns": span, "busy_frac": busy}, "steps": [step] * 3}
+
+
 def add_cycle(
     folder: Path,
     *,
@@ -186,6 +195,7 @@ def add_cycle(
     first_step: int = 4,
     operators: list[dict[str, Any]] | None = None,
     kernels: list[dict[str, Any]] | None = None,
+    gpu_ms: dict[str, float] | None = None,
     analysed: bool = True,
 ) -> ProfilerCycle:
     """Write a cycle's trace file and its analysis, and return the cycle's record."""
@@ -202,7 +212,7 @@ def add_cycle(
             "operators": operators or [],
             "kernels": kernels or [],
             "warnings": [],
-        }
+        } | (device_time(gpu_ms) if gpu_ms else {})
         (target / (name + ANALYSIS_SUFFIX)).write_text(json.dumps(document))
     return ProfilerCycle(
         cycle=cycle,
@@ -266,7 +276,10 @@ def gpu_run(
         ),
         kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 12, 4.2, 0.12),
     ]
-    cycle = add_cycle(folder, rank=rank, operators=DEMO_OPERATORS, kernels=kernels)
+    # A rank that is early waits in its communication for the one that waits for its data.
+    waits = {"exposed_comm": 9.4 - slow_ms, "idle": 0.5 + slow_ms} if world_size > 1 else {}
+    gpu_ms = {"compute": 24.0, "exposed_comm": 0.0, "exposed_copy": 0.4, "idle": 2.0, **waits}
+    cycle = add_cycle(folder, rank=rank, operators=DEMO_OPERATORS, kernels=kernels, gpu_ms=gpu_ms)
 
     def device_columns(start: np.ndarray, dur: np.ndarray) -> dict[str, np.ndarray]:
         shares = {"data_wait": 0.02, "forward": 0.3, "backward": 0.58, "optimizer_step": 0.1}
@@ -274,7 +287,8 @@ def gpu_run(
             f"device/{name}": (dur * share).astype(np.int64) for name, share in shares.items()
         }
         ahead = {f"run_ahead/{name}": (dur * 0.6).astype(np.int64) for name in shares}
-        return {**columns, **ahead, "device_dur": (dur * 1).astype(np.int64)}
+        parts = {"device_part/forward/encoder": (dur * 0.22).astype(np.int64)}
+        return {**columns, **ahead, **parts, "device_dur": (dur * 1).astype(np.int64)}
 
     phases = {
         Phase.DATA_WAIT: 0.4 + slow_ms,
@@ -303,9 +317,9 @@ def gpu_run(
     advice = Advice(
         step=steps - 1,
         batch_size=32,
-        suggested_batch_size=120,
-        low=100,
-        high=136,
+        suggested_batch_size=120 - 16 * rank,
+        low=100 - 16 * rank,
+        high=136 - 16 * rank,
         details={"constant_bytes": 9 * 2**30, "per_sample_bytes": 11 * 2**30 // 32},
     )
     device = Device(
@@ -316,7 +330,9 @@ def gpu_run(
         [
             run_start(rank=rank, world_size=world_size, device=device),
             cycle,
-            *windows(steps, phases, seed=rank, extra=device_columns),
+            *windows(
+                steps, phases, seed=rank, extra=device_columns, parts={"forward/encoder": 5.0}
+            ),
             *memory,
             advice,
             run_end(steps),

@@ -47,12 +47,24 @@ class DevicePhase:
 
 
 @dataclass(frozen=True)
+class DevicePart:
+    """A named component's share of a phase on the device's clock, over the marked steps."""
+
+    phase: Phase
+    name: str
+    median_ns: int
+    mean_ns: int
+
+
+@dataclass(frozen=True)
 class DeviceTime:
     """Device-side figures over the steady steps whose marks all arrived."""
 
     marked_steps: int
     dur: Distribution
     phases: dict[Phase, DevicePhase]
+    parts: tuple[DevicePart, ...]
+    """The longest first."""
     latency_ns: int
     """The launch latency that run-ahead was compared with."""
     state_frac: dict[StepState, float]
@@ -100,6 +112,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
             )
             for phase, column in device.items()
         },
+        parts=_parts(session, marked),
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
     )
@@ -111,6 +124,18 @@ def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:
         if (name := prefix + phase.value) in session.columns:
             found[phase] = session.columns[name]
     return found
+
+
+def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
+    known, found = {phase.value for phase in Phase}, []
+    for key, column in session.columns.items():
+        phase, _, name = key.removeprefix("device_part/").partition("/")
+        if not key.startswith("device_part/") or phase not in known:
+            continue
+        # A step in which the component did not run spent nothing in it.
+        ran = np.maximum(0, column[marked])
+        found.append(DevicePart(Phase(phase), name, median(ran), mean(ran)))
+    return tuple(sorted(found, key=lambda part: -part.mean_ns))
 
 
 def _median(ahead: Int64 | None) -> int | None:

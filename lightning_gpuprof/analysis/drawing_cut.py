@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from lightning_gpuprof.analysis.drawing import KINDS, Drawing
 from lightning_gpuprof.traces.timeline import Int64
@@ -25,6 +26,7 @@ class Cut:
         event: Event number of the first.
         name: Its name, -1 where there are several.
         kind: Kind of the longest.
+        found: Whether any of its events was searched for; all are where nothing was.
     """
 
     lane: Int64
@@ -34,6 +36,7 @@ class Cut:
     event: Int64
     name: Int64
     kind: Int64
+    found: Int64
 
 
 class DrawingCutter:
@@ -51,7 +54,15 @@ class DrawingCutter:
             np.maximum.accumulate(reach[first:last], out=reach[first:last])
         return reach
 
-    def cut(self, lanes: Iterable[int], start: int, end: int, columns: int) -> Cut:
+    def cut(
+        self,
+        lanes: Iterable[int],
+        start: int,
+        end: int,
+        columns: int,
+        *,
+        found: npt.NDArray[np.bool_] | None = None,
+    ) -> Cut:
         """Return what the lanes show between two times.
 
         Args:
@@ -60,26 +71,29 @@ class DrawingCutter:
             end: First nanosecond after.
             columns: Pixels to draw on: events shorter than one are taken together. Halved until
                 there are at most `MAX_BLOCKS` blocks.
+            found: Mask of the events that a search found; None where there is none.
         """
         lanes = list(lanes)
         while True:
-            parts = [self._lane(lane, start, end, columns) for lane in lanes]
+            parts = [self._lane(lane, start, end, columns, found) for lane in lanes]
             if sum(len(part[0]) for part in parts) <= MAX_BLOCKS or columns <= 1:
                 break
             columns //= 2
         joined = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else []
         if not joined:
-            joined = [np.zeros(0, dtype=np.int64)] * 6
+            joined = [np.zeros(0, dtype=np.int64)] * 7
         lane = np.repeat(lanes, [len(part[0]) for part in parts]).astype(np.int64)
         return Cut(lane, *joined)
 
-    def _lane(self, lane: int, start: int, end: int, columns: int) -> tuple[Int64, ...]:
+    def _lane(
+        self, lane: int, start: int, end: int, columns: int, found: npt.NDArray[np.bool_] | None
+    ) -> tuple[Int64, ...]:
         drawing = self.drawing
         first, last = drawing.lane_first[lane : lane + 2].tolist()
         low = first + int(np.searchsorted(self._reach_ns[first:last], start, side="right"))
         high = first + int(np.searchsorted(drawing.start_ns[first:last], end, side="left"))
         if high <= low:
-            return (np.zeros(0, dtype=np.int64),) * 6
+            return (np.zeros(0, dtype=np.int64),) * 7
         begun, dur = drawing.start_ns[low:high], drawing.dur_ns[low:high]
         heads = _heads(begun - start, dur, max(1, end - start), columns)
         count = np.diff(heads, append=high - low)
@@ -87,7 +101,10 @@ class DrawingCutter:
         # Duration and kind in one number, so that the longest event's kind comes out of a maximum.
         kind = np.maximum.reduceat(dur * len(KINDS) + drawing.kind[low:high], heads) % len(KINDS)
         name = np.where(count == 1, drawing.name[low:high][heads], -1)
-        return begun[heads], ends - begun[heads], count, heads + low, name, kind
+        among = np.ones(len(heads), dtype=np.int64)
+        if found is not None:
+            among = np.maximum.reduceat(found[low:high].astype(np.int64), heads)
+        return begun[heads], ends - begun[heads], count, heads + low, name, kind, among
 
 
 def _heads(offset: Int64, dur: Int64, span: int, columns: int) -> Int64:

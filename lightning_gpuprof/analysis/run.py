@@ -21,7 +21,12 @@ from lightning_gpuprof.analysis.phase_split import (
 )
 from lightning_gpuprof.analysis.rank_advice import rank_advice
 from lightning_gpuprof.analysis.rank_view import RankView, rank_views
-from lightning_gpuprof.analysis.sessions import SessionView, choose_session, session_views
+from lightning_gpuprof.analysis.sessions import (
+    SessionView,
+    choose_session,
+    same_session,
+    session_views,
+)
 from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
 from lightning_gpuprof.analysis.special_steps import Compiling, compiling, flagged_steps
 from lightning_gpuprof.analysis.spikes import GC_NOTE, Spikes, spikes
@@ -150,11 +155,7 @@ def analyze_run(
         )
     first = next(iter(filled.values()))
     chosen = choose_session(first, session)
-    same = {
-        rank: found
-        for rank, records in filled.items()
-        if (found := _numbered(records, chosen.start.session)) is not None
-    }
+    same = same_session(filled, chosen.start.session)
     steady = _steady(chosen)
     phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
     rates = size_rates(chosen, steady)
@@ -213,11 +214,6 @@ def _steady(session: Session) -> Mask:
     if not session.steps:
         return np.zeros(0, dtype=np.bool_)
     return steady_mask(step_flags(session))[0]
-
-
-def _numbered(records: RankRecords, number: int) -> Session | None:
-    found = [session for session in records.sessions if session.start.session == number]
-    return found[-1] if found else None
 
 
 def _traces(

@@ -1,5 +1,6 @@
 """The sessions of a record file, and which of them a report is about."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightning_gpuprof.errors import RecordError
@@ -48,3 +49,12 @@ def choose_session(records: RankRecords, number: int | None) -> Session:
             return session
     there = ", ".join(f"{s.start.session} ({s.start.stage})" for s in records.sessions)
     raise RecordError(f"There is no session {number} in this run. It has: {there}.")
+
+
+def same_session(ranks: Mapping[int, RankRecords], number: int) -> dict[int, Session]:
+    """Return the session of that number of each rank that has one."""
+    found = {
+        rank: [session for session in records.sessions if session.start.session == number]
+        for rank, records in ranks.items()
+    }
+    return {rank: sessions[-1] for rank, sessions in found.items() if sessions}

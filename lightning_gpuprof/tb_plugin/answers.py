@@ -94,4 +94,4 @@ class Answers:
                 f"There is no run {name[:80]!r} with records of lightning_gpuprof under "
                 "TensorBoard's log dir."
             )
-        return self._runs.get(name, path, file_system_for(path))
+        return self._runs.get(name, path, self._index.root_of(path), file_system_for(path))

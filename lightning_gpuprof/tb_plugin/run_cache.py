@@ -30,13 +30,13 @@ class RunCache:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, tuple[tuple[tuple[str, int], ...], LoadedRun]] = OrderedDict()
 
-    def get(self, name: str, path: str, fs: FileSystem) -> LoadedRun:
-        """Return the run at a path as it is on disk now."""
+    def get(self, name: str, path: str, root: str, fs: FileSystem) -> LoadedRun:
+        """Return the run at a path below a root as it is on disk now."""
         state = _fingerprint(path, fs)
         with self._lock:
             known = self._runs.get(path)
             if known is None or known[0] != state:
-                known = (state, LoadedRun(path, fs=fs, name=name))
+                known = (state, LoadedRun(path, fs=fs, name=name, root=root))
                 self._runs[path] = known
             self._runs.move_to_end(path)
             while len(self._runs) > self._kept:

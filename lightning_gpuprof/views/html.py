@@ -56,7 +56,7 @@ def render_html(run: str, fs: FileSystem = LOCAL, *, session: int | None = None)
         RecordError: There is no such run, or nothing in it can be read.
     """
     found = resolve_run(run, fs)
-    loaded = LoadedRun(found.run, fs=fs)
+    loaded = LoadedRun(found.run, fs=fs, root=run)
     # Fails here with a sentence, rather than as a page full of errors.
     text = render(load_report(found.run, fs, session=session), verbose=True)
     return _page(loaded.name, _data(loaded, fs, session), text)
@@ -142,7 +142,8 @@ def _keep_one_session(header: dict[str, Any]) -> None:
 
 
 def _page(name: str, data: dict[str, Any], text: str) -> str:
-    style = (STATIC / "style.css").read_text(encoding="utf-8")
+    sheets = ("style.css", "views.css")
+    style = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
     script = bundle(STATIC, "report.js").replace("</script", r"<\/script")
     return f"""<!doctype html>
 <html lang="en">

@@ -1,5 +1,6 @@
 """A drawing kept for the requests that cut it, and what they look up in it."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,21 @@ from lightning_gpuprof.analysis.drawing import Drawing
 from lightning_gpuprof.analysis.drawing_cut import DrawingCutter
 
 MEMORY_POINTS = 2_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Args:
+        text: Searched for, in lower case.
+        names: Ids of the names that hold it.
+        mask: Of the events that have such a name.
+    """
+
+    text: str
+    names: list[int]
+    mask: npt.NDArray[np.bool_]
 
 
 class LoadedDrawing:
@@ -27,6 +43,8 @@ class LoadedDrawing:
         self.drawing = drawing
         self.cutter = DrawingCutter(drawing)
         self._arguments = arguments
+        self._found: Found | None = None
+        """The last search: each move of the view asks for it again."""
 
     @cached_property
     def once(self) -> npt.NDArray[np.bool_]:
@@ -37,6 +55,13 @@ class LoadedDrawing:
                 first, last = self.drawing.lane_first[[group.first, group.first + group.lanes]]
                 mask[first:last] = False
         return mask
+
+    def found(self, text: str) -> Found:
+        """Return the events whose names hold a text, whatever its case."""
+        if self._found is None or self._found.text != text.lower():
+            names = [i for i, name in enumerate(self.drawing.names) if text.lower() in name.lower()]
+            self._found = Found(text.lower(), names, np.isin(self.drawing.name, names))
+        return self._found
 
     def lane_of(self, event: int) -> int:
         """Return the lane that an event lies in."""

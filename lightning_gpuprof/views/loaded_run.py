@@ -25,13 +25,21 @@ class LoadedRun:
         path: The run's log dir.
         fs: Where it lies.
         name: How the run is called in the tab.
+        root: The folder that it was found under, itself by default.
         summarised: Use the summary beside the run, where there is one of it as it is now.
     """
 
     def __init__(
-        self, path: str, *, fs: FileSystem = LOCAL, name: str = "", summarised: bool = True
+        self,
+        path: str,
+        *,
+        fs: FileSystem = LOCAL,
+        name: str = "",
+        root: str = "",
+        summarised: bool = True,
     ) -> None:
         self.path = path
+        self.root = root or path
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)

@@ -4,7 +4,9 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.records.schema import Advice, Memory
+from lightning_gpuprof.analysis.rank_advice import rank_advice
+from lightning_gpuprof.analysis.sessions import same_session
+from lightning_gpuprof.records.schema import Memory
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query
 
@@ -19,14 +21,14 @@ def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     """
     session = run.session(query)
     records = [record for record in session.all(Memory) if record.total_bytes > 0]
-    advice = session.all(Advice)
+    advice = rank_advice(same_session(run.ranks, session.start.session))
     device = session.start.device
     return {
         "device": msgspec.to_builtins(device),
         "windows": len(records),
         "points": [_point(chunk) for chunk in _chunks(records)],
         "sizes": _sizes(records),
-        "advice": msgspec.to_builtins(advice[-1]) if advice else None,
+        "advice": msgspec.to_builtins(advice) if advice else None,
     }
 
 

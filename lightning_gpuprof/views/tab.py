@@ -25,6 +25,7 @@ VIEWS = {
     "operators": "traces:operators_view",
     "what_if": "what_if:what_if_view",
     "memory": "memory:memory_view",
+    "plan": "plan:plan_view",
     "memory_sites": "memory_sites:memory_sites_view",
     "compare_cycles": "compare_cycles:compare_cycles_view",
     "device": "device_summary:device_view",

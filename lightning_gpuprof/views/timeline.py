@@ -84,7 +84,10 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
     end = query.integer("to", default=last, low=start, high=2**53)
     columns = query.integer("columns", default=2000, low=1, high=MAX_COLUMNS)
     lanes = _lanes(drawing, query.text("groups"))
-    return pack_cut(drawing, loaded.cutter.cut(lanes, start, end, columns), start, end)
+    text = query.text("text")
+    found = loaded.found(text).mask if text else None
+    cut = loaded.cutter.cut(lanes, start, end, columns, found=found)
+    return pack_cut(drawing, cut, start, end)
 
 
 def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -115,18 +118,17 @@ def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     Raises:
         QueryError: There is nothing to search for.
     """
-    text = query.text("text").lower()
+    text = query.text("text")
     if not text:
         raise QueryError("The request names nothing to search for: add text=WORD.")
     loaded = _loaded(run, query)
     drawing = loaded.drawing
-    matching = [i for i, name in enumerate(drawing.names) if text in name.lower()]
-    found = np.flatnonzero(np.isin(drawing.name, matching) & loaded.once)
+    search = loaded.found(text)
+    found = np.flatnonzero(search.mask & loaded.once)
     longest = found[np.argsort(-drawing.dur_ns[found], kind="stable")[:MAX_FOUND]]
     return {
         "count": len(found),
         "total_ns": int(drawing.dur_ns[found].sum()),
-        "names": matching,
         "events": [_event(loaded, one) for one in longest.tolist()],
     }
 
@@ -153,6 +155,7 @@ def pack_cut(drawing: Drawing, cut: Cut, start: int, end: int) -> bytes:
         cut.event.astype("<i4"),
         cut.name.astype("<i4"),
         cut.kind.astype("<u1"),
+        cut.found.astype("<u1"),
     )
     length = np.array([len(head) + len(padding)], dtype="<u4").tobytes()
     return b"".join([length, head, padding, *(column.tobytes() for column in columns)])

@@ -72,3 +72,13 @@ def test_only_the_wait_that_left_the_device_idle_counts(analyze, device_wait, lo
 def test_on_a_cpu_nothing_hides_host_time(analyze):
     cost = exposed(analyze(HOST), Phase.DATA_WAIT, 2 * MS)
     assert (cost.low_ns, cost.high_ns, cost.basis) == (2 * MS, 2 * MS, "cpu")
+
+
+def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(analyze):
+    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
+    rare = np.full(10, NOT_MEASURED)
+    rare[4] = 5 * MS
+    columns |= {"device_part/forward/encoder": 3 * MS, "device_part/forward/critic": rare}
+    (encoder, critic) = analyze(HOST, steps=10, columns=columns).device_time.parts
+    assert (encoder.phase, encoder.name, encoder.mean_ns) == (Phase.FORWARD, "encoder", 3 * MS)
+    assert (critic.name, critic.mean_ns, critic.median_ns) == ("critic", 5 * MS // 10, 0)

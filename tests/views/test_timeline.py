@@ -25,7 +25,8 @@ def read_cut(content):
     length = struct.unpack("<I", content[:4])[0]
     head = json.loads(content[4 : 4 + length])
     at, columns = 4 + length, {}
-    kinds = {"start": "f8", "dur": "f4", "count": "i4", "event": "i4", "name": "i4", "kind": "u1"}
+    kinds = {"start": "f8", "dur": "f4", "count": "i4", "event": "i4", "name": "i4"}
+    kinds |= {"kind": "u1", "found": "u1"}
     for name, kind in kinds.items():
         columns[name] = np.frombuffer(content, "<" + kind, head["blocks"], at)
         at += columns[name].nbytes
@@ -137,6 +138,23 @@ def test_a_search_counts_all_and_lists_the_longest(run):
     found = timeline_search_view(run, Query({"text": "CUDASTREAMSYNC"}))
     assert found["count"] == 3
     assert found["total_ns"] == sum(event["dur_ns"] for event in found["events"])
+
+
+def test_a_search_is_seen_also_where_its_hits_share_a_block_with_others(run):
+    hits = timeline_search_view(run, Query({"text": "CUDASTREAMSYNC"}))
+    head, columns = read_cut(timeline_cut_view(run, Query({"columns": "1", "text": "streamSync"})))
+    shared = columns["count"] > 1
+    assert shared.any()
+    assert 0 < columns["found"].sum() < head["blocks"]
+    for event in hits["events"]:
+        lanes = np.repeat(head["lanes"], head["counts"])
+        inside = (columns["start"] <= event["start_ns"]) & (lanes == event["lane"])
+        assert columns["found"][np.flatnonzero(inside)[-1]] == 1
+
+
+def test_without_a_search_no_block_is_told_apart(run):
+    _, columns = read_cut(timeline_cut_view(run, Query({"columns": "100"})))
+    assert columns["found"].all()
 
 
 def test_a_search_for_nothing_is_refused(run):

@@ -1,25 +1,15 @@
 // The shell: pickers, view tabs, loading, polling. Views fetch what they show and return a node.
 
-import { append, h, shorten } from "./dom.js";
-import { count, date } from "./format.js";
+import { append, h } from "./dom.js";
+import { keepFocus } from "./focus.js";
+import { notices, unreadable, welcome } from "./messages.js";
 import { SourceError } from "./source.js";
 import { onStateChanged, readState, writeState } from "./state.js";
 import { onTheme } from "./theme.js";
+import { topbar } from "./topbar.js";
 import { VIEWS } from "./views/registry.js";
 
 const POLL_MS = 4000;
-const ONE_LINE = "Trainer(callbacks=[GpuProfCallback()])";
-
-/** @type {Record<string, [label: string, meaning: string]>} */
-const STATES = {
-  live: ["live", "training goes on; this page follows it"],
-  finished: ["finished", "the run ended in good order"],
-  stopped: ["stopped", "the run ended without a word: it was killed, or lost its machine"],
-  interrupted: ["interrupted", "the run was interrupted by hand"],
-  exception: ["failed", "the run ended with an exception"],
-  "newer-schema": ["newer version", "written by a newer version of lightning-gpuprof"],
-  unreadable: ["unreadable", "its first record cannot be read"],
-};
 
 /**
  * @typedef {Record<string, any>} RunLine
@@ -132,20 +122,21 @@ class App {
     this.drawn = this.fingerprint();
     const run = this.picked();
     if (!run) return this.empty();
-    this.drawTabs();
-    if (run.state === "newer-schema" || run.state === "unreadable") {
+    const view = VIEWS.find((one) => one.id === this.state.view) ?? VIEWS[0];
+    this.drawTabs(view);
+    const why = unreadable(run, this.listing.schema_version);
+    if (why) {
       this.drawBar(run, null);
-      return this.say(new SourceError(this.unreadable(run)));
+      return this.say(new SourceError(why));
     }
     try {
       const header = await this.source.get("run", this.params(run));
-      const view = VIEWS.find((one) => one.id === this.state.view) ?? VIEWS[0];
       /** @type {(() => void)[]} */
       const mounted = [];
       const node = await view.render(this.context(run, header, view.id, mounted));
       if (turn !== this.turn) return; // another draw began meanwhile
       this.drawBar(run, header);
-      this.main.replaceChildren(...this.notices(run, header), node);
+      keepFocus(this.main, () => this.main.replaceChildren(heading(view), ...notices(run, header), node));
       mounted.forEach((draw) => draw());
     } catch (error) {
       if (turn !== this.turn) return;
@@ -188,21 +179,19 @@ class App {
     };
   }
 
-  drawTabs() {
-    const current = VIEWS.find((one) => one.id === this.state.view) ?? VIEWS[0];
-    this.tabs.replaceChildren(
-      ...VIEWS.map((view) =>
-        h(
-          "button.tab",
-          {
-            "aria-current": view === current ? "page" : null,
-            title: view.about,
-            onclick: () => this.go({ view: view.id }),
-          },
-          view.label,
-        ),
-      ),
-    );
+  /** @param {import("./views/registry.js").View} current */
+  drawTabs(current) {
+    const tab = (/** @type {import("./views/registry.js").View} */ view) =>
+      h(
+        "button.tab",
+        {
+          "aria-current": view === current ? "page" : null,
+          title: view.about,
+          onclick: () => this.go({ view: view.id }),
+        },
+        view.label,
+      );
+    keepFocus(this.tabs, () => this.tabs.replaceChildren(...VIEWS.map(tab)));
   }
 
   /**
@@ -210,81 +199,16 @@ class App {
    * @param {Record<string, any> | null} header
    */
   drawBar(run, header) {
-    const [label, meaning] = STATES[run.state] ?? [run.state, ""];
-    const ranks = header?.ranks ?? [];
-    const sessions = ranks.find((/** @type {any} */ one) => one.rank === header?.rank)?.sessions ?? [];
-    const focused = this.bar.contains(document.activeElement) && document.activeElement?.id;
-    this.bar.replaceChildren();
-    append(this.bar, [
-      picker("run", "Run", this.listing.runs.map((one) => [one.name, one.name]), run.name, (name) =>
-        this.go({ run: name, rank: undefined, session: undefined, trace: undefined, view_ns: undefined, cycle: undefined, base_cycle: undefined, snapshot: undefined }),
-      ),
-      ranks.length > 1 &&
-        picker("rank", "Rank", ranks.map((/** @type {any} */ one) => [String(one.rank), String(one.rank)]), String(header?.rank), (rank) =>
-          this.go({ rank, session: undefined }),
-        ),
-      sessions.length > 1 &&
-        picker(
-          "session",
-          "Session",
-          sessions.map((/** @type {any} */ one) => [
-            String(one.session),
-            `${one.session}: ${one.stage}, ${count(one.steps)} steps`,
-          ]),
-          String(header?.session),
-          (session) => this.go({ session }),
-        ),
-      h("span.pill", { "data-state": run.state, title: meaning }, label),
-      h("span.facts", null, facts(run, header).join("  ·  ")),
-    ]);
-    if (focused) document.getElementById(focused)?.focus();
-  }
-
-  /**
-   * @param {RunLine} run
-   * @param {Record<string, any>} header
-   */
-  notices(run, header) {
-    // While a run is written its last line is often not whole yet: no news.
-    const texts = run.state === "live" ? [] : [...header.warnings];
-    for (const one of header.disabled) {
-      texts.push(`The ${one.probe} was switched off at step ${one.step}: ${one.error}`);
-    }
-    if (header.timer === "hooks") {
-      texts.push("This Trainer's profiler could not be tapped: hooks alone time it, some phases are merged.");
-    }
-    return texts.slice(0, 5).map((text) => h("p.notice", { role: "note" }, shorten(text, 600)));
-  }
-
-  /** @param {RunLine} run */
-  unreadable(run) {
-    if (run.state === "newer-schema") {
-      return (
-        `${run.name} was written with record schema ${run.schema_version}; this version reads up ` +
-        `to ${this.listing.schema_version}. Upgrade lightning-gpuprof where TensorBoard runs to see it.`
-      );
-    }
-    return `${run.name} cannot be read: the first line of its record file is no record of lightning_gpuprof.`;
+    keepFocus(this.bar, () => {
+      this.bar.replaceChildren();
+      append(this.bar, topbar(this.listing.runs, run, header, (changes) => this.go(changes)));
+    });
   }
 
   empty() {
     this.bar.replaceChildren();
     this.tabs.replaceChildren();
-    const roots = this.listing.roots.join(", ");
-    this.main.replaceChildren(
-      h(
-        "section.welcome",
-        null,
-        h("h1", null, "No profiled run yet"),
-        h(
-          "p",
-          null,
-          `No run under ${roots} was trained with GpuProfCallback; add it to your Trainer in one line, ` +
-            "and this page shows where each training step goes while it trains:",
-        ),
-        h("pre.code", null, `from lightning_gpuprof import GpuProfCallback\n\ntrainer = ${ONE_LINE}`),
-      ),
-    );
+    this.main.replaceChildren(welcome(this.listing.roots));
   }
 
   /** Shows why there is nothing to show. @param {unknown} error */
@@ -296,39 +220,7 @@ class App {
   }
 }
 
-/**
- * @param {string} id
- * @param {string} label
- * @param {[value: string, text: string][]} options
- * @param {string} value
- * @param {(value: string) => void} pick
- */
-function picker(id, label, options, value, pick) {
-  const select = h(
-    "select",
-    { id: `gp-${id}`, onchange: (/** @type {any} */ event) => pick(event.target.value) },
-    options.map(([one, text]) =>
-      h("option", { value: one, selected: one === value }, shorten(text, 80)),
-    ),
-  );
-  // Attributes are cleaned of unseen marks for show; the value that goes back must be as it was.
-  [...select.children].forEach((child, index) => {
-    /** @type {HTMLOptionElement} */ (child).value = options[index][0];
-  });
-  return h("label.picker", null, h("span", null, label), select);
-}
-
-/**
- * @param {RunLine} run
- * @param {Record<string, any> | null} header
- */
-function facts(run, header) {
-  const device = header?.device;
-  const texts = [];
-  if (device) texts.push(device.name ?? (device.type === "cpu" ? "CPU" : device.type));
-  const world = header?.world_size ?? 1;
-  if (world > 1) texts.push(`${world} ranks`);
-  if (header) texts.push(`${count(header.steps)} steps`);
-  if (run.started_unix_ns) texts.push(date(run.started_unix_ns));
-  return texts;
+/** What the view is, what it shows and by which clock. @param {import("./views/registry.js").View} view */
+function heading(view) {
+  return h("header.view-head", null, h("h1", null, view.label), h("p.note", null, view.about));
 }

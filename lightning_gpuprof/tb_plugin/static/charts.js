@@ -1,6 +1,7 @@
 // Plotly in the tab's own clothes, loaded when the first chart is drawn.
 
 import { h } from "./dom.js";
+import { table } from "./table.js";
 import { color } from "./theme.js";
 
 /** @type {Promise<any> | null} */
@@ -62,12 +63,19 @@ function merge(base, over) {
 }
 
 /**
+ * @typedef {object} Numbers What a chart shows, as a table for those who cannot see it.
+ * @property {import("./table.js").Column[]} columns
+ * @property {import("./table.js").Row[]} rows
+ */
+
+/**
  * A chart that draws itself once it is on the page.
  * @param {import("./app.js").Context} context
  * @param {object} spec
  * @param {string} spec.label What the chart shows, for those who cannot see it.
  * @param {number} spec.height In pixels.
  * @param {() => {data: object[], layout?: object}} spec.plot
+ * @param {() => Numbers} [spec.numbers] Left out where a table stands beside the chart anyway.
  * @param {(plot: any) => void} [spec.ready] Called with the drawn plot, to listen to it.
  */
 export function chart(context, spec) {
@@ -91,5 +99,30 @@ export function chart(context, spec) {
     const plot = await Plotly.newPlot(box, data, merge(baseLayout(), layout ?? {}), config);
     spec.ready?.(plot);
   });
-  return box;
+  return spec.numbers ? h("div", null, box, behind(context, spec.label, spec.numbers)) : box;
+}
+
+/**
+ * The numbers behind a chart: made when they are first asked for.
+ * @param {import("./app.js").Context} context
+ * @param {string} label
+ * @param {() => Numbers} numbers
+ */
+function behind(context, label, numbers) {
+  const state = context.local(`behind ${label}`);
+  const box = h("div");
+  const fill = () => box.replaceChildren(table({ label: `${label}, in numbers`, state, ...numbers() }));
+  if (state.open) fill();
+  return h(
+    "details.behind",
+    {
+      open: Boolean(state.open),
+      ontoggle: (/** @type {any} */ event) => {
+        state.open = event.target.open;
+        if (state.open && !box.firstChild) fill();
+      },
+    },
+    h("summary", null, "Show as a table"),
+    box,
+  );
 }

@@ -12,15 +12,18 @@
  * @property {Int32Array} event
  * @property {Int32Array} name
  * @property {Uint8Array} kind
+ * @property {Uint8Array} found Whether a search found an event in it; 1 without a search.
+ * @property {string} text What was searched for.
  * @property {Record<string, string>} names
  */
 
 /**
  * @param {ArrayBuffer} buffer
  * @param {number} columns That were asked for.
+ * @param {string} text That was searched for.
  * @returns {Blocks}
  */
-export function decode(buffer, columns) {
+export function decode(buffer, columns, text) {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   let at = 4 + length;
@@ -47,6 +50,8 @@ export function decode(buffer, columns) {
     event: take(Int32Array),
     name: take(Int32Array),
     kind: take(Uint8Array),
+    found: take(Uint8Array),
+    text,
     names: head.names,
   };
 }
@@ -75,7 +80,7 @@ const COARSER_THAN = 0.7;
 export class BlockLoader {
   /**
    * @param {object} spec
-   * @param {(range: {from: number, to: number, columns: number, groups: string}) => Promise<ArrayBuffer>} spec.fetch
+   * @param {(range: {from: number, to: number, columns: number, groups: string, text?: string}) => Promise<ArrayBuffer>} spec.fetch
    * @param {[number, number]} spec.span The whole trace.
    * @param {boolean} spec.refines Whether asking again gives finer blocks.
    * @param {() => void} spec.loaded
@@ -86,6 +91,8 @@ export class BlockLoader {
     /** @type {Blocks | null} */
     this.blocks = null;
     this.groups = "";
+    /** What is searched for; hits are told apart where asking again gives finer blocks. */
+    this.text = "";
     this.busy = false;
   }
 
@@ -102,8 +109,9 @@ export class BlockLoader {
     const to = Math.ceil(Math.min(this.spec.span[1], view.to + MARGIN * span));
     const columns = Math.min(12000, Math.max(200, Math.ceil((view.width * Math.max(1, to - from)) / span)));
     try {
-      const buffer = await this.spec.fetch({ from, to: Math.max(from + 1, to), columns, groups: view.groups });
-      this.blocks = decode(buffer, columns);
+      const { text } = this;
+      const buffer = await this.spec.fetch({ from, to: Math.max(from + 1, to), columns, groups: view.groups, text });
+      this.blocks = decode(buffer, columns, text);
       this.groups = view.groups;
       this.spec.loaded();
     } catch (error) {
@@ -122,6 +130,6 @@ export class BlockLoader {
     const [first, last] = this.spec.span;
     const covered = blocks.from <= Math.max(view.from, first) && blocks.to >= Math.min(view.to, last);
     const fine = blocks.density >= (COARSER_THAN * view.width) / (view.to - view.from);
-    return covered && fine && this.groups === view.groups;
+    return covered && fine && this.groups === view.groups && blocks.text === this.text;
   }
 }

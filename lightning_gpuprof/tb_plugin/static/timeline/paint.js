@@ -8,6 +8,9 @@ import { HEAD, LANE, laneTop } from "./layout.js";
 
 const TEXT_FROM = 34;
 const CHAR = 6.1;
+/** What a search did not find is drawn fainter, what it found never narrower than this. */
+const FADED = 0.18;
+const HIT_PX = 2;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
 
 /**
@@ -19,7 +22,6 @@ const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-ser
  * @property {import("./blocks.js").Blocks | null} blocks
  * @property {string[]} kinds
  * @property {any} selected The picked event as the server describes it.
- * @property {Set<number> | null} matching Names that a search found; the others fade.
  * @property {number} top First pixel row that can be seen.
  * @property {number} bottom
  */
@@ -40,7 +42,7 @@ export function paint(pen, scene) {
     pen.fillRect(0, row.top, width, HEAD - 3);
     if (row.folded) continue;
     if (row.kind === "memory") memory(pen, scene, row);
-    else for (let lane = 0; lane < row.lanes; lane++) lanes(pen, scene, row, lane);
+    else for (let index = 0; index < row.lanes; index++) lane(pen, scene, row, index);
   }
   selection(pen, scene);
 }
@@ -51,11 +53,30 @@ export function paint(pen, scene) {
  * @param {import("./layout.js").Row} row
  * @param {number} index
  */
-function lanes(pen, scene, row, index) {
-  const { blocks, from, to, width, kinds, matching } = scene;
+function lane(pen, scene, row, index) {
+  const { blocks } = scene;
   const slice = blocks?.lanes.get(row.first + index);
   const y = row.body + index * LANE;
   if (!blocks || !slice || y + LANE < scene.top || y > scene.bottom) return;
+  if (!blocks.text) return blocksOf(pen, scene, row, blocks, slice, y, null, 1);
+  pen.globalAlpha = FADED;
+  blocksOf(pen, scene, row, blocks, slice, y, 0, 1);
+  pen.globalAlpha = 1;
+  blocksOf(pen, scene, row, blocks, slice, y, 1, HIT_PX);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Scene} scene
+ * @param {import("./layout.js").Row} row
+ * @param {import("./blocks.js").Blocks} blocks
+ * @param {[number, number]} slice
+ * @param {number} y
+ * @param {0 | 1 | null} found Only those that a search found, or only the others; null for all.
+ * @param {number} least Width in pixels that even the shortest gets.
+ */
+function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
+  const { from, to, width, kinds } = scene;
   const scale = width / (to - from);
   const annotated = row.kind === "annotations";
   const height = LANE - 2;
@@ -64,17 +85,16 @@ function lanes(pen, scene, row, index) {
   for (let i = Math.max(slice[0], lastBefore(blocks, slice, from)); i < slice[1]; i++) {
     const begin = blocks.start[i];
     if (begin > to) break;
+    if (found !== null && blocks.found[i] !== found) continue;
     const x1 = (begin + blocks.dur[i] - from) * scale;
     if (x1 < 0) continue;
     const x = Math.max(-2, (begin - from) * scale);
     const end = Math.min(width + 2, x1);
-    const drawn = Math.max(end - x, 1);
+    const drawn = Math.max(end - x, least);
     if (x + drawn <= painted) continue; // lies in a pixel that is painted already
     const name = blocks.name[i];
     const text = name >= 0 ? blocks.names[name] : "";
     const fill = annotated && text ? annotationColor(text) : kindColor(kinds[blocks.kind[i]]);
-    const faded = matching !== null && !matching.has(name);
-    if (faded) pen.globalAlpha = 0.18;
     if (fill !== last) pen.fillStyle = last = fill;
     const left = Math.max(x, painted);
     // A hair's breadth between neighbours, where there is room for it.
@@ -87,7 +107,6 @@ function lanes(pen, scene, row, index) {
       const room = Math.floor((end - begins - 8) / CHAR);
       if (room > 2) pen.fillText(label.length > room ? label.slice(0, room - 1) + "…" : label, begins + 4, y + height / 2 + 0.5);
     }
-    if (faded) pen.globalAlpha = 1;
   }
 }
 

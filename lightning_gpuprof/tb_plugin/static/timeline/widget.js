@@ -4,12 +4,12 @@ import { h, shorten } from "../dom.js";
 import { count, duration } from "../format.js";
 import { BlockLoader, lastBefore } from "./blocks.js";
 import { kindLabel } from "./colors.js";
+import { listen } from "./input.js";
 import { LANE, laneAt, laneTop, layOut, rowKey, shownGroups } from "./layout.js";
 import { paint, paintRuler } from "./paint.js";
 
 const RULER = 22;
 const SHORTEST_NS = 200;
-const CLICK_PX = 4;
 
 /**
  * @typedef {object} Kept What outlives a refresh of the page.
@@ -21,7 +21,7 @@ const CLICK_PX = 4;
  * @property {any} payload The timeline view's.
  * @property {Kept} kept
  * @property {boolean} refines
- * @property {(range: {from: number, to: number, columns: number, groups: string}) => Promise<ArrayBuffer>} fetch
+ * @property {(range: {from: number, to: number, columns: number, groups: string, text?: string}) => Promise<ArrayBuffer>} fetch
  * @property {(event: {event: number, name: string, start_ns: number, dur_ns: number, count: number}) => void} select
  * @property {(from: number, to: number) => void} moved Called once the view rests.
  * @property {(error: unknown) => void} failed
@@ -44,8 +44,6 @@ export class TimelineWidget {
     spec.kept.folded ??= {};
     /** @type {any} */
     this.selected = null;
-    /** @type {Set<number> | null} */
-    this.matching = null;
     this.rows = layOut(spec.payload, spec.kept.folded);
     this.loader = new BlockLoader({
       fetch: spec.fetch,
@@ -71,7 +69,7 @@ export class TimelineWidget {
     this.frames = 0;
     // For tests and benchmarks: what is drawn on a canvas cannot be asked for otherwise.
     Object.assign(this.canvas, { timeline: this });
-    this.listen();
+    listen(this);
   }
 
   /** Called once it is on the page. */
@@ -140,9 +138,9 @@ export class TimelineWidget {
     const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     // The canvas sticks to the box while the sheet scrolls below it.
     pen.setTransform(ratio, 0, 0, ratio, 0, -top * ratio);
-    const { from, to, rows, selected, matching } = this;
+    const { from, to, rows, selected } = this;
     const { kinds } = this.spec.payload;
-    paint(pen, { from, to, width, rows, blocks: this.loader.blocks, kinds, selected, matching, top, bottom });
+    paint(pen, { from, to, width, rows, blocks: this.loader.blocks, kinds, selected, top, bottom });
     const ruler = /** @type {CanvasRenderingContext2D} */ (this.ruler.getContext("2d"));
     ruler.setTransform(ratio, 0, 0, ratio, 0, 0);
     paintRuler(ruler, { from, to, width, height: RULER });
@@ -167,6 +165,12 @@ export class TimelineWidget {
     this.tip.hidden = true;
     clearTimeout(this.resting);
     this.resting = setTimeout(() => this.node.isConnected && this.spec.moved(this.from, this.to), 400);
+    this.redraw();
+  }
+
+  /** Tells the hits of a search apart, also inside of blocks. @param {string} text Empty for none. */
+  search(text) {
+    this.loader.text = text;
     this.redraw();
   }
 
@@ -197,70 +201,6 @@ export class TimelineWidget {
     const inside = event.start_ns >= this.from && event.start_ns + event.dur_ns <= this.to;
     if (!inside || event.dur_ns < (this.to - this.from) / 200) this.show(event.start_ns - room, event.start_ns + event.dur_ns + room);
     this.redraw();
-  }
-
-  listen() {
-    const { canvas } = this;
-    /** @type {{x: number, y: number, from: number, to: number, scroll: number, far: boolean} | null} */
-    let drag = null;
-    canvas.addEventListener("pointerdown", (event) => {
-      drag = { x: event.clientX, y: event.clientY, from: this.from, to: this.to, scroll: this.box.scrollTop, far: false };
-      canvas.setPointerCapture(event.pointerId);
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (!drag) return this.hover(event);
-      const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
-      drag.far ||= Math.abs(dx) + Math.abs(dy) > CLICK_PX;
-      if (!drag.far) return;
-      const by = (dx / this.width) * (drag.to - drag.from);
-      this.show(drag.from - by, drag.to - by);
-      this.box.scrollTop = drag.scroll - dy;
-    });
-    canvas.addEventListener("pointerup", (event) => {
-      if (drag && !drag.far) this.click(event);
-      drag = null;
-    });
-    canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
-    canvas.addEventListener("dblclick", (event) => {
-      const found = this.hit(event);
-      if (found) this.show(found.start_ns - found.dur_ns * 0.2, found.start_ns + found.dur_ns * 1.2);
-    });
-    this.node.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    canvas.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  /** @param {WheelEvent} event */
-  wheel(event) {
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      const left = this.canvas.getBoundingClientRect().left;
-      this.zoom(Math.exp(event.deltaY * 0.0022), (event.clientX - left) / this.width);
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      this.pan((event.deltaX || event.deltaY) / this.width);
-    }
-  }
-
-  /** @param {KeyboardEvent} event */
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    /** @type {Record<string, () => void>} */
-    const moves = {
-      ArrowLeft: () => this.pan(-0.15),
-      a: () => this.pan(-0.15),
-      ArrowRight: () => this.pan(0.15),
-      d: () => this.pan(0.15),
-      "+": () => this.zoom(0.7),
-      "=": () => this.zoom(0.7),
-      w: () => this.zoom(0.7),
-      "-": () => this.zoom(1.4),
-      s: () => this.zoom(1.4),
-      0: () => this.show(...this.span),
-    };
-    const move = moves[event.key];
-    if (!move) return;
-    event.preventDefault();
-    move();
   }
 
   /** The block below the pointer. @param {MouseEvent} event */

@@ -3,13 +3,14 @@
 import { card, h, shorten } from "../dom.js";
 import { duration, number, percent, size } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
+import { picker } from "../picker.js";
 import { table } from "../table.js";
 
 /** @type {import("./registry.js").View} */
 export const compare = {
   id: "compare",
   label: "Compare",
-  about: "This run against another one: steady steps, phases, operators, memory, findings, values; and two of its cycles.",
+  about: "This run against another one, and two of its profiler cycles: steps by the host's clock, kernels by the device's.",
   async render(context) {
     return h("div", null, await runs(context), await cycles(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message))));
   },
@@ -23,11 +24,16 @@ async function runs(context) {
   }
   if (!others.length) return h("p.empty", { role: "note" }, "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a folder of several.");
   const base = others.find((run) => run.name === context.state.base) ?? before(context.run, others);
-  const picker = basePicker(context, others, base.name);
+  const against = picker({
+    label: "Compared with",
+    options: others.map((one) => [one.name, one.name]),
+    value: base.name,
+    pick: (name) => context.go({ base: name }),
+  });
   try {
-    return h("div", null, picker, shown(context, await context.get("compare", { base: base.name }), base.name));
+    return h("div", null, against, shown(context, await context.get("compare", { base: base.name }), base.name));
   } catch (error) {
-    return h("div", null, picker, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
+    return h("div", null, against, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
   }
 }
 
@@ -67,16 +73,12 @@ async function cycles(context) {
  * @param {string} key
  */
 function cyclePicker(context, label, cycles, picked, key) {
-  return h(
-    "label.picker",
-    null,
-    h("span", null, label),
-    h(
-      "select",
-      { onchange: (/** @type {any} */ event) => context.go({ [key]: cycles[event.target.selectedIndex].trace }) },
-      cycles.map((one) => h("option", { selected: one.trace === picked }, `rank ${one.rank}, cycle ${one.cycle}`)),
-    ),
-  );
+  return picker({
+    label,
+    options: cycles.map((one) => [one.trace, `rank ${one.rank}, cycle ${one.cycle}`]),
+    value: picked,
+    pick: (trace) => context.go({ [key]: trace }),
+  });
 }
 
 /**
@@ -86,24 +88,6 @@ function cyclePicker(context, label, cycles, picked, key) {
  */
 function before(run, others) {
   return others.find((one) => one.started_unix_ns < run.started_unix_ns) ?? others[0];
-}
-
-/**
- * @param {import("../app.js").Context} context
- * @param {any[]} others
- * @param {string} picked
- */
-function basePicker(context, others, picked) {
-  return h(
-    "label.picker",
-    null,
-    h("span", null, "Compared with"),
-    h(
-      "select",
-      { onchange: (/** @type {any} */ event) => context.go({ base: others[event.target.selectedIndex].name }) },
-      others.map((one) => h("option", { selected: one.name === picked }, shorten(one.name, 80))),
-    ),
-  );
 }
 
 /**
@@ -172,7 +156,7 @@ function figures(title, note, rows) {
               h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(label(row.name), 120), row.counts && h("span.muted", null, ` ×${times(row.counts[0])} → ×${times(row.counts[1])}`)),
               h("td.number", null, row.base === null ? "–" : show(row.base)),
               h("td.number", null, row.new === null ? "–" : show(row.new)),
-              h("td.number", null, row.diff === null ? "–" : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`),
+              h("td.number", null, row.diff === null ? "–" : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`.replaceAll("-", "−")),
               h("td.diff-cell", { "aria-hidden": true }, row.diff && scaled.includes(row) ? h(row.diff > 0 ? "i.bar.more" : "i.bar.less", { style: { width } }) : null),
             );
           }),

@@ -1,7 +1,7 @@
 // What views of a profiler cycle share: picking one, and saying why there is nothing to see.
 
-import { h } from "../dom.js";
 import { count } from "../format.js";
+import { picker } from "../picker.js";
 
 /** Why a cycle's payload holds nothing, null where it does. @param {{state: string, error?: string}} payload */
 export function absent(payload) {
@@ -29,17 +29,10 @@ export function absent(payload) {
 export function cyclePicker(context, cycles, picked) {
   const name = (/** @type {any} */ one) =>
     `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
-  return h(
-    "label.picker",
-    null,
-    h("span", null, "Profiler cycle"),
-    h(
-      "select",
-      {
-        onchange: (/** @type {any} */ event) =>
-          context.go({ trace: cycles[event.target.selectedIndex].trace_file, view_ns: undefined }),
-      },
-      cycles.map((one) => h("option", { selected: one.trace_file === picked }, name(one))),
-    ),
-  );
+  return picker({
+    label: "Profiler cycle",
+    options: cycles.map((one) => [one.trace_file, name(one)]),
+    value: picked,
+    pick: (trace) => context.go({ trace, view_ns: undefined }),
+  });
 }

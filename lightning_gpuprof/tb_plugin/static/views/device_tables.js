@@ -86,9 +86,9 @@ function causes(summary, open) {
         label: "Longest gaps",
         columns: [
           { key: "cause", label: "Longest gaps", text: true, plain: true, format: (cause) => kindLabel(`idle_${cause}`) },
+          { key: "dur_ns", label: "Time", format: duration, bar: true },
           { key: "next_name", label: "Ended by", text: true, format: (name) => shorten(name ?? "–", 60) },
           { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
-          { key: "dur_ns", label: "Time", format: duration, bar: true },
         ],
         rows: summary.gaps,
         state: {},

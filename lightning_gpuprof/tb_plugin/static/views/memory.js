@@ -5,6 +5,7 @@ import { card, h } from "../dom.js";
 import { count, size } from "../format.js";
 import { phaseLabel } from "../phases.js";
 import { memorySites } from "./memory_sites.js";
+import { plan } from "./plan.js";
 
 const GIB = 2 ** 30;
 /** @type {Record<string, [label: string, color: string]>} */
@@ -20,18 +21,27 @@ const KINDS = {
 export const memory = {
   id: "memory",
   label: "Memory",
-  about: "Device memory by the allocator's own counters, read at each window's end.",
+  about: "Device memory by the allocator's own counters, read at each window's end, and the batch size that would fill it.",
   async render(context) {
-    const payload = await context.get("memory");
-    const sites = await memorySites(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message)));
-    if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites);
+    const failed = (/** @type {any} */ error) => h("p.empty", { role: "alert" }, String(error.message));
+    const [payload, sites, planned] = await Promise.all([
+      context.get("memory"),
+      memorySites(context).catch(failed),
+      context.get("plan").then((found) => plan(context, found), failed),
+    ]);
+    if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites, planned);
     return h(
       "div",
       null,
       over(context, payload),
-      h("div.columns", null, kinds(payload), payload.advice && advice(context, payload)),
-      phases(payload),
+      h(
+        "div.columns",
+        null,
+        h("div.column", null, kinds(payload), phases(payload)),
+        payload.advice && advice(context, payload),
+      ),
       sites,
+      planned,
     );
   },
 };
@@ -49,6 +59,7 @@ function absent(payload) {
  */
 function over(context, payload) {
   const { points } = payload;
+  const known = Object.keys(KINDS).filter((kind) => points.some((/** @type {any} */ one) => one.kind_bytes[kind] > 0));
   const last = points[points.length - 1];
   const peak = Math.max(...points.map((/** @type {any} */ one) => one.peak_reserved_bytes));
   const x = points.map((/** @type {any} */ one) => one.step);
@@ -61,14 +72,35 @@ function over(context, payload) {
     hovertemplate: "%{y:.3~g} GiB",
     line: style,
   });
+  const area = (/** @type {string} */ kind) => ({
+    name: KINDS[kind][0].toLowerCase(),
+    x,
+    y: points.map((/** @type {any} */ one) => (one.kind_bytes[kind] ?? 0) / GIB),
+    type: "scatter",
+    mode: "lines",
+    stackgroup: "kinds",
+    hovertemplate: "%{y:.3~g} GiB",
+    line: { width: 0, color: KINDS[kind][1] },
+  });
   return card(
     "Device memory over the run",
-    `At most ${size(peak)} of ${size(last.total_bytes)} reserved; peaks are since the window before.`,
+    `At most ${size(peak)} of ${size(last.total_bytes)} reserved. Lines are peaks since the window before; areas are what is held between steps, by kind.`,
     chart(context, {
       label: "Device memory over the run",
+      numbers: () => ({
+        columns: [
+          { key: "step", label: "Step", format: count },
+          { key: "peak_reserved_bytes", label: "Peak reserved", format: size },
+          { key: "peak_allocated_bytes", label: "Peak allocated", format: size },
+          { key: "allocated_bytes", label: "Between steps", format: size },
+          ...known.map((kind) => ({ key: kind, label: KINDS[kind][0], format: size })),
+        ],
+        rows: points.map((/** @type {any} */ one) => ({ ...one, ...one.kind_bytes })),
+      }),
       height: 260,
       plot: () => ({
         data: [
+          ...known.map(area),
           line("peak_reserved_bytes", "peak reserved", { color: "#98a1ad", width: 1.5 }),
           line("peak_allocated_bytes", "peak allocated", { color: "#4c7df0", width: 2 }),
           line("allocated_bytes", "allocated between steps", { color: "#2f9e8f", width: 1.5, dash: "dot" }),
@@ -76,7 +108,7 @@ function over(context, payload) {
         layout: {
           showlegend: true,
           hovermode: "x unified",
-          xaxis: { title: { text: "step" }, hoverformat: ",d", tickformat: ",~r" },
+          xaxis: { title: { text: "step" }, hoverformat: ",d", tickformat: ",~r", rangemode: "tozero" },
           yaxis: { title: { text: "GiB" }, range: [0, (Math.max(peak, last.total_bytes * 0.25) / GIB) * 1.08] },
           shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: last.total_bytes / GIB, y1: last.total_bytes / GIB, line: { color: "#d43d2a", width: 1, dash: "dash" } }],
         },
@@ -91,7 +123,7 @@ function kinds(payload) {
   const rows = Object.entries(last.kind_bytes).filter(([, bytes]) => bytes > 0);
   if (!rows.length) return card("By kind", null, h("p.empty", null, "Kinds of memory were not measured."));
   const largest = Math.max(...rows.map(([, bytes]) => bytes));
-  return card("By kind", `Between steps, at step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
+  return card("By kind", `What is held between steps, at step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
 }
 
 /** @param {any} payload */
@@ -103,7 +135,7 @@ function phases(payload) {
   }
   const rows = Object.entries(peaks).sort((a, b) => b[1] - a[1]);
   if (!rows.length) return null;
-  return card("Highest peak by phase", "Of allocated memory, over the run.", bars(rows.map(([phase, bytes]) => [phaseLabel(phase), bytes, "#4c7df0"]), rows[0][1]));
+  return card("Highest peak by phase", "Where in a step most is allocated, at worst over the run.", bars(rows.map(([phase, bytes]) => [phaseLabel(phase), bytes, "#4c7df0"]), rows[0][1]));
 }
 
 /**
@@ -114,7 +146,7 @@ function bars(rows, largest) {
   return h(
     "table.phases",
     null,
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "What"), h("th", { scope: "col" }, h("span.sr", null, "Bar")), h("th.number", { scope: "col" }, "Bytes"))),
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "What"), h("th", { scope: "col" }, h("span.sr", null, "Bar")), h("th.number", { scope: "col" }, "Memory"))),
     h(
       "tbody",
       null,
@@ -145,14 +177,29 @@ function advice(context, payload) {
   return card(
     "Batch size",
     text,
+    decided(found.details ?? {}),
     found.suggested_batch_size && found.reason && h("p.muted", null, found.reason),
     known &&
       chart(context, {
         label: "Peak memory by batch size, measured and predicted",
         height: 240,
+        numbers: () => ({
+          columns: [
+            { key: "samples", label: "Batch size", format: count },
+            { key: "peak_allocated_bytes", label: "Measured peak", format: size },
+            { key: "predicted_bytes", label: "By the line", format: size },
+          ],
+          rows: sizes.map((/** @type {any} */ one) => ({ ...one, predicted_bytes: constant + slope * one.samples })),
+        }),
         plot: () => curve(found, sizes, points[points.length - 1].total_bytes, constant, slope),
       }),
   );
+}
+
+/** Which rank the advice is from: one batch size goes to all. @param {any} details */
+function decided({ rank, ranks_advised: advised }) {
+  if (rank === undefined) return null;
+  return h("p.muted", null, `One batch size goes to every rank: rank ${rank} of the ${count(advised)} that measured their memory has the least room, and decides.`);
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { card, h, shorten } from "../dom.js";
 import { count, size } from "../format.js";
+import { picker } from "../picker.js";
 import { table } from "../table.js";
 
 const ASK_AGAIN_MS = 1500;
@@ -43,16 +44,12 @@ function absent(found) {
 function snapshotPicker(context, found) {
   const name = (/** @type {any} */ one) =>
     one.step === null ? shorten(one.file, 80) : `rank ${one.rank}, step ${count(one.step)} (${one.reason})`;
-  return h(
-    "label.picker",
-    null,
-    h("span", null, "Memory snapshot"),
-    h(
-      "select",
-      { onchange: (/** @type {any} */ event) => context.go({ snapshot: found.snapshots[event.target.selectedIndex].file }) },
-      found.snapshots.map((/** @type {any} */ one) => h("option", { selected: one.file === found.file }, name(one))),
-    ),
-  );
+  return picker({
+    label: "Memory snapshot",
+    options: found.snapshots.map((/** @type {any} */ one) => [one.file, name(one)]),
+    value: found.file,
+    pick: (snapshot) => context.go({ snapshot }),
+  });
 }
 
 /**

@@ -29,7 +29,7 @@ const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
 export const operators = {
   id: "operators",
   label: "Operators",
-  about: "Operators and kernels of the profiled steps, by the profiler's clocks.",
+  about: "Operators and kernels of the profiled steps: host times by the host's clock, kernels by the device's.",
   async render(context) {
     const [payload, { cycles }] = await Promise.all([
       context.get("operators", { trace: context.state.trace }),

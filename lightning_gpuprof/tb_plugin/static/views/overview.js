@@ -2,8 +2,9 @@
 
 import { card, h, shorten } from "../dom.js";
 import { count, duration, durationRange, number, percent, percentRange, size } from "../format.js";
-import { phaseColor, phaseInk, phaseLabel, phaseMeaning } from "../phases.js";
+import { phaseColor, phaseInk, phaseLabel } from "../phases.js";
 import { findingCard } from "./findings.js";
+import { measured, phaseTable } from "./phase_table.js";
 import { stepsChart } from "./steps_chart.js";
 import { whatIf } from "./what_if.js";
 
@@ -14,14 +15,20 @@ const OVERVIEW_BUCKETS = 160;
 export const overview = {
   id: "overview",
   label: "Overview",
-  about: "Where a training step goes, what holds it back, and what a change would save.",
+  about: "Where a training step goes, what holds it back, and what a change would save; by the host's clock unless a figure says device.",
   async render(context) {
-    const [report, steps] = await Promise.all([context.get("report"), context.get("steps", { buckets: OVERVIEW_BUCKETS })]);
+    const gpu = context.header.device?.type && context.header.device.type !== "cpu";
+    const [report, steps, cycle] = await Promise.all([
+      context.get("report"),
+      context.get("steps", { buckets: OVERVIEW_BUCKETS }),
+      // A report may have left it out to stay small; the other figures stand without it.
+      gpu ? context.get("device").catch(() => null) : null,
+    ]);
     return h(
       "div.overview",
       null,
       hero(report),
-      report.steps.count > 0 && meters(context.header, report),
+      report.steps.count > 0 && meters(context.header, report, cycle),
       h(
         "div.columns",
         null,
@@ -29,7 +36,7 @@ export const overview = {
         h(
           "div.column",
           null,
-          report.steps.count > 0 && phases(report),
+          report.steps.count > 0 && phaseTable(report),
           whatIf(context, report),
           card(
             "Steps over time",
@@ -111,23 +118,9 @@ function heroGain(finding, mean) {
     "div.hero-gain",
     null,
     h("span.label", null, "Changing it saves"),
-    h("strong.big.accent", null, percentRange(low / mean, high / mean)),
-    h("span.note", null, `${durationRange(low, high)} of each step`),
+    h("strong.big.accent", null, low ? percentRange(low / mean, high / mean) : `up to ${percentRange(high / mean, high / mean)}`),
+    h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of each step`),
   );
-}
-
-/** @param {any} report */
-function measured(report) {
-  const device = report.device.time?.phases ?? {};
-  return Object.entries(report.phases)
-    .map(([phase, /** @type {any} */ one]) => ({
-      phase,
-      frac: one.step_frac ?? one.frac,
-      mean: one.mean_ns,
-      device: device[phase]?.mean_ns,
-      parts: one.parts ?? [],
-    }))
-    .filter((one) => one.frac > 0);
 }
 
 /** The step as one bar, in the order of the loop. @param {any} report */
@@ -135,69 +128,14 @@ function phaseStrip(report) {
   return h(
     "div.strip",
     { role: "img", "aria-label": "Share of each phase; the table below has the numbers" },
-    measured(report).map(({ phase, ...one }) =>
+    measured(report).map(({ phase, frac }) =>
       h(
         "div.strip-part",
         {
-          title: `${phaseLabel(phase)}: ${percent(one.frac)}`,
-          style: { flex: `${one.frac} 0 0`, background: phaseColor(phase), color: phaseInk(phase) },
+          title: `${phaseLabel(phase)}: ${percent(frac)}`,
+          style: { flex: `${frac} 0 0`, background: phaseColor(phase), color: phaseInk(phase) },
         },
-        one.frac > 0.07 && h("span", null, phaseLabel(phase)),
-      ),
-    ),
-  );
-}
-
-/** @param {any} report */
-function phases(report) {
-  const rows = measured(report).sort((a, b) => b.frac - a.frac);
-  const largest = Math.max(...rows.map((row) => row.frac), 0.01);
-  const device = rows.some((row) => row.device !== undefined);
-  // Host and device bars on one scale of time; without a device, shares fill the width.
-  const longest = Math.max(...rows.map((row) => row.mean ?? 0), ...rows.map((row) => row.device ?? 0), 1);
-  return card(
-    "Where a step goes",
-    device ? "Mean of the steady steps: the upper bar by the host's clock, the lower one by the device's." : "Mean of the steady steps, by the host's clock.",
-    h(
-      "table.phases",
-      null,
-      h(
-        "thead",
-        null,
-        h(
-          "tr",
-          null,
-          h("th", { scope: "col" }, "Phase"),
-          h("th", { scope: "col" }, h("span.sr", null, "Bar")),
-          h("th.number", { scope: "col" }, "Share"),
-          h("th.number", { scope: "col" }, "Mean"),
-          device && h("th.number", { scope: "col" }, "On device"),
-        ),
-      ),
-      h(
-        "tbody",
-        null,
-        rows.map((row) =>
-          h(
-            "tr",
-            { title: phaseMeaning(row.phase) },
-            h("th", { scope: "row" }, h("i.chip", { style: { background: phaseColor(row.phase) } }), phaseLabel(row.phase)),
-            h(
-              "td.bar-cell",
-              null,
-              h("i.bar", {
-                style: { width: `${(device ? row.mean / longest : row.frac / largest) * 100}%`, background: phaseColor(row.phase) },
-              }),
-              device &&
-                h("i.bar.on-device", {
-                  style: { width: `${((row.device ?? 0) / longest) * 100}%`, background: phaseColor(row.phase) },
-                }),
-            ),
-            h("td.number", null, percent(row.frac)),
-            h("td.number.muted", null, duration(row.mean)),
-            device && h("td.number.muted", null, row.device === undefined ? "–" : duration(row.device)),
-          ),
-        ),
+        (frac ?? 0) > 0.07 && h("span", null, phaseLabel(phase)),
       ),
     ),
   );
@@ -206,21 +144,15 @@ function phases(report) {
 /**
  * @param {any} header
  * @param {any} report
+ * @param {any} cycle The device view's payload, null on a CPU.
  */
-function meters(header, report) {
-  const { steps, device, run } = report;
-  const noGpu = device.type === "cpu" ? "no GPU: not measured" : "not measured";
-  const memory = device.memory;
+function meters(header, report, cycle) {
+  const { steps, run } = report;
   const loss = header.loss;
   /** @type {[label: string, value: string, note: string][]} */
   const meters = [
-    ["Slow steps", duration(steps.p95_ns), `95th percentile; slowest ${duration(steps.max_ns)}`],
-    deviceMeter(device.time, noGpu),
-    [
-      "Device memory",
-      memory ? size(memory.peak_reserved_bytes) : noGpu,
-      memory ? `peak reserved of ${size(memory.total_bytes)}` : "peak reserved",
-    ],
+    ["Slow steps", duration(steps.p95_ns), `one in twenty takes longer; the slowest ${duration(steps.max_ns)}`],
+    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "this run trained on a CPU"])] : deviceMeters(report.device, cycle)),
     [
       loss ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",
@@ -237,23 +169,31 @@ function meters(header, report) {
   );
 }
 
-/** @type {Record<string, string>} */
+/** @type {Record<string, [label: string, meaning: string]>} */
 const STATES = {
-  device_bound: "The device",
-  host_bound: "The host",
-  data_bound: "Data",
-  sync_bound: "Syncs",
+  device_bound: ["The device", "it had work queued all the time"],
+  host_bound: ["The host", "the device waited for its launches"],
+  data_bound: ["Data", "the device waited for the next batch"],
+  sync_bound: ["Syncs", "the host stopped to wait for the device"],
 };
 
 /**
- * @param {any} time
- * @param {string} absent
- * @returns {[label: string, value: string, note: string]}
+ * @param {any} device The report's.
+ * @param {any} cycle
+ * @returns {[label: string, value: string, note: string][]}
  */
-function deviceMeter(time, absent) {
-  if (!time) return ["Bound by", absent, "device, host, data or syncs"];
-  const share = percent(time.state_frac[time.state]);
-  return ["Bound by", STATES[time.state] ?? time.state, `${share} of steps, by run-ahead`];
+function deviceMeters({ time, memory }, cycle) {
+  const absent = "not measured";
+  const [label, meaning] = time ? (STATES[time.state] ?? [time.state, ""]) : [absent, "device, host, data or syncs"];
+  return [
+    ["Bound by", label, time ? `${meaning}, in ${percent(time.state_frac[time.state])} of steps` : meaning],
+    cycle?.gpu
+      ? ["GPU busy", percent(cycle.gpu.busy_frac), "of the profiled steps: any kernel, copy or fill"]
+      : ["GPU busy", absent, "that takes a profiler cycle"],
+    memory
+      ? ["GPU memory", size(memory.peak_reserved_bytes), `peak reserved of ${size(memory.total_bytes)}`]
+      : ["GPU memory", absent, "peak reserved"],
+  ];
 }
 
 /** @param {any} report */

@@ -3,13 +3,22 @@
 import { card, h } from "../dom.js";
 import { count, duration, percent } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
+import { kindColor } from "../timeline/colors.js";
 import { legend } from "./steps_chart.js";
+
+/** @type {[key: string, label: string, color: string][]} */
+const DEVICE = [
+  ["compute_ns", "Computing", kindColor("kernel_gemm")],
+  ["exposed_comm_ns", "Waiting in communication", kindColor("kernel_communication")],
+  ["exposed_copy_ns", "Copying", kindColor("memcpy")],
+  ["idle_ns", "Idle", "#c3cad6"],
+];
 
 /** @type {import("./registry.js").View} */
 export const ranks = {
   id: "ranks",
   label: "Ranks",
-  about: "One lane per rank: the mean steady step by phase, by each host's own clock.",
+  about: "One lane per rank: the mean steady step by phase, by each host's own clock; below it what its device did, by the device's.",
   async render(context) {
     const report = await context.get("report");
     const lanes = report.ranks.filter((/** @type {any} */ one) => one.mean_ns);
@@ -21,9 +30,32 @@ export const ranks = {
           : "This run has one rank: there is nothing to compare. Runs with several (DDP, FSDP) have a lane for each here.";
       return h("p.empty", { role: "note" }, why);
     }
-    return card("Ranks", verdict(lanes), chart(lanes), legend(shown(lanes)), numbers(context, lanes));
+    const devices = await Promise.all(lanes.map((/** @type {any} */ one) => deviceOf(context, one.rank)));
+    lanes.forEach((/** @type {any} */ one, /** @type {number} */ i) => (one.device = devices[i]));
+    const waits = devices.some((one) => one);
+    return card(
+      "Ranks",
+      verdict(lanes),
+      chart(lanes),
+      legend(shown(lanes)),
+      waits && h("ul.legend", { "aria-label": "Lower bars" }, h("li", null, "Lower bars, by the device's clock:"), DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label))),
+      numbers(context, lanes),
+      waits && h("p.muted", null, "A rank that is early waits for the late ones inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
+    );
   },
 };
+
+/**
+ * What a rank's device did in a profiled step, null where no cycle of that rank was analysed.
+ * @param {import("../app.js").Context} context
+ * @param {number} rank
+ */
+async function deviceOf(context, rank) {
+  const found = await context.get("device", { rank }).catch(() => null);
+  const steps = found?.steps?.length;
+  if (!found?.gpu || !steps || !found.trace.startsWith(`rank${rank}-`)) return null;
+  return Object.fromEntries(DEVICE.map(([key]) => [key, found.gpu[key] / steps]));
+}
 
 /** The phases that some rank has. @param {any[]} lanes */
 function shown(lanes) {
@@ -46,7 +78,8 @@ function verdict(lanes) {
 
 /** @param {any[]} lanes */
 function chart(lanes) {
-  const longest = Math.max(...lanes.map((lane) => lane.mean_ns));
+  const whole = (/** @type {any} */ lane) => DEVICE.reduce((sum, [key]) => sum + lane.device[key], 0);
+  const longest = Math.max(...lanes.map((lane) => Math.max(lane.mean_ns, lane.device ? whole(lane) : 0)));
   return h(
     "div.ranks",
     { "aria-hidden": true },
@@ -65,6 +98,14 @@ function chart(lanes) {
             }),
           ),
         ),
+        lane.device &&
+          h(
+            "div.strip.lower",
+            { style: { width: `${(whole(lane) / longest) * 100}%` } },
+            DEVICE.filter(([key]) => lane.device[key] > 0).map(([key, label, color]) =>
+              h("div.strip-part", { title: `${label}: ${duration(lane.device[key])}`, style: { flex: `${lane.device[key]} 0 0`, background: color } }),
+            ),
+          ),
       ),
     ),
   );
@@ -75,6 +116,7 @@ function chart(lanes) {
  * @param {any[]} lanes
  */
 function numbers(context, lanes) {
+  const waits = lanes.some((lane) => lane.device);
   const phases = shown(lanes).filter((phase) => lanes.some((lane) => (lane.phase_mean_ns[phase] ?? 0) > 0.005 * lane.mean_ns));
   return h(
     "div.scroll",
@@ -82,7 +124,7 @@ function numbers(context, lanes) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...phases.map(phaseLabel)].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
+      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
       h(
         "tbody",
         null,
@@ -98,6 +140,7 @@ function numbers(context, lanes) {
             phases.map((phase) =>
               h("td.number", { title: percent((lane.phase_mean_ns[phase] ?? 0) / lane.mean_ns) }, phase in lane.phase_mean_ns ? duration(lane.phase_mean_ns[phase]) : "–"),
             ),
+            waits && ["exposed_comm_ns", "idle_ns"].map((key) => h("td.number", null, lane.device ? duration(lane.device[key]) : "–")),
           ),
         ),
       ),

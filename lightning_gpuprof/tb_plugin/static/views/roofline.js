@@ -17,7 +17,7 @@ const BOUNDS = {
 export const roofline = {
   id: "roofline",
   label: "Roofline",
-  about: "Operators of the profiled steps against the peaks of their device.",
+  about: "Operators of the profiled steps against what their device can do at most; kernel times by the device's clock.",
   async render(context) {
     const [payload, { cycles }] = await Promise.all([
       context.get("roofline", { trace: context.state.trace }),

@@ -2,6 +2,7 @@
 
 import { chart } from "../charts.js";
 import { h } from "../dom.js";
+import { count, duration } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
 import { MARKED } from "./step_flags.js";
 
@@ -34,11 +35,36 @@ export function stepsChart(context, payload, options) {
       label: "Host time of each step by phase, stacked",
       height: options.height,
       ready: options.ready,
+      numbers: () => numbers(payload, phases),
       plot: () => plot(payload, phases, options),
     }),
     legend(phases.map(([phase]) => phase)),
     options.marks && markLegend(payload),
   );
+}
+
+/**
+ * @param {any} payload
+ * @param {[string, any][]} phases
+ * @returns {import("../charts.js").Numbers}
+ */
+function numbers(payload, phases) {
+  const { first, count: counts } = payload;
+  const rows = first.map((/** @type {number} */ step, /** @type {number} */ i) => ({
+    step,
+    steps: counts[i] > 1 ? `${count(step)}–${count(step + counts[i] - 1)}` : count(step),
+    max_ns: payload.max_ns[i],
+    ...Object.fromEntries(phases.map(([phase, values]) => [phase, values[i]])),
+  }));
+  const several = counts.some((/** @type {number} */ steps) => steps > 1);
+  return {
+    columns: [
+      { key: "step", label: several ? "Steps" : "Step", format: (_, row) => row.steps },
+      ...phases.map(([phase]) => ({ key: phase, label: phaseLabel(phase), format: duration })),
+      { key: "max_ns", label: several ? "Slowest step" : "Whole step", format: duration },
+    ],
+    rows,
+  };
 }
 
 /** The marks that occur in a payload. @param {any} payload */

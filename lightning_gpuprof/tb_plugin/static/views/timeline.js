@@ -15,7 +15,7 @@ const ASK_AGAIN_MS = 1500;
 export const timeline = {
   id: "timeline",
   label: "Timeline",
-  about: "The profiled steps event by event, host and device on the trace's one clock.",
+  about: "The profiled steps event by event: what the host did, what the device did, and why it waited; both on the trace's one clock.",
   async render(context) {
     const [payload, { cycles }] = await Promise.all([
       context.get("timeline", { trace: context.state.trace }),
@@ -97,7 +97,7 @@ class TimelineView {
       value: this.kept.search ?? "",
       onchange: (/** @type {any} */ event) => this.search(event.target.value),
     });
-    if (this.kept.search) context.onMount(() => this.search(this.kept.search));
+    if (this.kept.search && context.source.live) context.onMount(() => this.search(this.kept.search));
     const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button.button", { onclick: act, "aria-label": label, title: label }, text);
     const url = context.source.url("trace", { run: context.run.name, file: this.payload.trace });
@@ -105,7 +105,8 @@ class TimelineView {
     return h(
       "div.table-tools",
       null,
-      search,
+      // A report carries what can be drawn, not each event's name.
+      context.source.live && search,
       button("−", "Zoom out", () => widget.zoom(1.6)),
       button("+", "Zoom in", () => widget.zoom(0.6)),
       button("Fit", "Show all", () => widget.show(...widget.span)),
@@ -160,18 +161,16 @@ class TimelineView {
   /** @param {string} text */
   async search(text) {
     this.kept.search = text;
-    this.widget.matching = null;
+    this.widget.search(text);
     this.found.replaceChildren();
     if (text) {
       try {
         const answer = await this.context.get("timeline_search", { trace: this.payload.trace, text });
-        this.widget.matching = new Set(answer.names);
         this.found.replaceChildren(...results(answer, text, (event) => this.select(event)));
       } catch (error) {
         this.say(error);
       }
     }
-    this.widget.redraw();
   }
 }
 

@@ -8,7 +8,7 @@ import { openInPerfetto } from "../perfetto.js";
 export const traces = {
   id: "traces",
   label: "Traces",
-  about: "The profiler's trace files, whole, for Perfetto, chrome://tracing and others.",
+  about: "The profiler's trace files as they were written, on the profiler's own clock: for Perfetto, chrome://tracing and others.",
   async render(context) {
     const { cycles } = await context.get("traces");
     const said = h("p.muted", { role: "status" });

@@ -1,0 +1,55 @@
+// What the page says where it has nothing to draw, or something to add to what it draws.
+
+import { h, shorten } from "./dom.js";
+
+const ONE_LINE = "Trainer(callbacks=[GpuProfCallback()])";
+const MOST = 5;
+
+/** @param {string[]} roots The folders that TensorBoard was started on. */
+export function welcome(roots) {
+  return h(
+    "section.welcome",
+    null,
+    h("h1", null, "No profiled run yet"),
+    h(
+      "p",
+      null,
+      `No run under ${roots.join(", ")} was trained with GpuProfCallback; add it to your Trainer in one line, ` +
+        "and this page shows where each training step goes while it trains:",
+    ),
+    h("pre.code", null, `from lightning_gpuprof import GpuProfCallback\n\ntrainer = ${ONE_LINE}`),
+  );
+}
+
+/**
+ * Why a run cannot be shown, null where it can.
+ * @param {import("./app.js").RunLine} run
+ * @param {number} known The newest schema that this version reads.
+ */
+export function unreadable(run, known) {
+  if (run.state === "newer-schema") {
+    return (
+      `${run.name} was written with record schema ${run.schema_version}; this version reads up ` +
+      `to ${known}. Upgrade lightning-gpuprof where TensorBoard runs to see it.`
+    );
+  }
+  if (run.state !== "unreadable") return null;
+  return `${run.name} cannot be read: the first line of its record file is no record of lightning_gpuprof.`;
+}
+
+/**
+ * What the reader should know of a run's records before believing them.
+ * @param {import("./app.js").RunLine} run
+ * @param {Record<string, any>} header
+ */
+export function notices(run, header) {
+  // While a run is written its last line is often not whole yet: no news.
+  const texts = run.state === "live" ? [] : [...header.warnings];
+  for (const one of header.disabled) {
+    texts.push(`The ${one.probe} was switched off at step ${one.step}: ${one.error}`);
+  }
+  if (header.timer === "hooks") {
+    texts.push("This Trainer's profiler could not be tapped: hooks alone time it, some phases are merged.");
+  }
+  return texts.slice(0, MOST).map((text) => h("p.notice", { role: "note" }, shorten(text, 600)));
+}

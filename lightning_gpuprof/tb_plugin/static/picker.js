@@ -1,0 +1,24 @@
+// A labelled list to pick one thing from.
+
+import { h, shorten } from "./dom.js";
+
+/**
+ * @param {object} spec
+ * @param {string} spec.label
+ * @param {[value: string, text: string][]} spec.options
+ * @param {string} spec.value The picked one's.
+ * @param {(value: string) => void} spec.pick
+ * @param {string} [spec.id]
+ */
+export function picker({ label, options, value, pick, id }) {
+  const select = h(
+    "select",
+    { id, onchange: (/** @type {any} */ event) => pick(options[event.target.selectedIndex][0]) },
+    options.map(([one, text]) => h("option", { selected: one === value }, shorten(text, 80))),
+  );
+  // Attributes are cleaned of unseen marks for show; the value that goes back must be as it was.
+  [...select.children].forEach((child, index) => {
+    /** @type {HTMLOptionElement} */ (child).value = options[index][0];
+  });
+  return h("label.picker", null, h("span", null, label), select);
+}

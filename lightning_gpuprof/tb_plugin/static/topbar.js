@@ -1,0 +1,74 @@
+// What is above every view: which run, rank and session is looked at, and how the run stands.
+
+import { h } from "./dom.js";
+import { count, date } from "./format.js";
+import { picker } from "./picker.js";
+
+/** @type {Record<string, [label: string, meaning: string]>} */
+const STATES = {
+  live: ["live", "training goes on; this page follows it"],
+  finished: ["finished", "the run ended in good order"],
+  stopped: ["stopped", "the run ended without a word: it was killed, or lost its machine"],
+  interrupted: ["interrupted", "the run was interrupted by hand"],
+  exception: ["failed", "the run ended with an exception"],
+  "newer-schema": ["newer version", "written by a newer version of lightning-gpuprof"],
+  unreadable: ["unreadable", "its first record cannot be read"],
+};
+/** What of an address is about one run alone. */
+const OF_A_RUN = ["rank", "session", "trace", "view_ns", "cycle", "base_cycle", "snapshot", "from", "to"];
+
+/**
+ * @param {import("./app.js").RunLine[]} runs
+ * @param {import("./app.js").RunLine} run The picked one.
+ * @param {Record<string, any> | null} header Its picked session, null where that cannot be read.
+ * @param {(changes: Record<string, string | undefined>) => void} go
+ * @returns {import("./dom.js").Child[]}
+ */
+export function topbar(runs, run, header, go) {
+  const [label, meaning] = STATES[run.state] ?? [run.state, ""];
+  const ranks = header?.ranks ?? [];
+  const sessions = ranks.find((/** @type {any} */ one) => one.rank === header?.rank)?.sessions ?? [];
+  const others = Object.fromEntries(OF_A_RUN.map((key) => [key, undefined]));
+  return [
+    picker({
+      id: "gp-run",
+      label: "Run",
+      options: runs.map((one) => [one.name, one.name]),
+      value: run.name,
+      pick: (name) => go({ ...others, run: name }),
+    }),
+    ranks.length > 1 &&
+      picker({
+        id: "gp-rank",
+        label: "Rank",
+        options: ranks.map((/** @type {any} */ one) => [String(one.rank), String(one.rank)]),
+        value: String(header?.rank),
+        pick: (rank) => go({ rank, session: undefined, trace: undefined, view_ns: undefined }),
+      }),
+    sessions.length > 1 &&
+      picker({
+        id: "gp-session",
+        label: "Session",
+        options: sessions.map((/** @type {any} */ one) => [String(one.session), `${one.session}: ${one.stage}, ${count(one.steps)} steps`]),
+        value: String(header?.session),
+        pick: (session) => go({ session }),
+      }),
+    h("span.pill", { "data-state": run.state, title: meaning }, label),
+    h("span.facts", null, facts(run, header).join("  ·  ")),
+  ];
+}
+
+/**
+ * @param {import("./app.js").RunLine} run
+ * @param {Record<string, any> | null} header
+ */
+function facts(run, header) {
+  const device = header?.device;
+  const texts = [];
+  if (device) texts.push(device.name ?? (device.type === "cpu" ? "CPU" : "GPU, model not recorded"));
+  const world = header?.world_size ?? 1;
+  if (world > 1) texts.push(`${world} ranks`);
+  if (header) texts.push(`${count(header.steps)} steps`);
+  if (run.started_unix_ns) texts.push(date(run.started_unix_ns));
+  return texts;
+}
