@@ -1,90 +1,91 @@
 """What device events wait for: the event before on their stream, and events of other streams."""
 
-from collections import defaultdict
-
 import numpy as np
+from msgspec import Struct
 
 from lightning_gpuprof.analysis.launch_join import Launches
-from lightning_gpuprof.traces.timeline import MISSING, Timeline
+from lightning_gpuprof.traces.timeline import MISSING, Int64, Timeline
 
 _WAIT = "Stream Wait Event"
 
 
-def previous_on_stream(timeline: Timeline) -> list[int]:
+class StreamWaits(Struct, frozen=True):
+    """Pairs of device rows: `row` was not to begin before `waited_for`, of another stream, ended.
+
+    A row may be in several pairs.
+    """
+
+    row: Int64
+    waited_for: Int64
+
+
+def previous_on_stream(timeline: Timeline) -> Int64:
     """Return, for each device event, the row before it on its stream; -1 for none."""
     device = timeline.device
     previous = np.full(len(device), -1, dtype=np.int64)
-    order = np.lexsort((device.start_ns, device.stream, device.device))
+    # Rows are in order of start, and stay so within a stream.
+    order = np.lexsort((device.stream, device.device))
     same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
     previous[order[1:][same]] = order[:-1][same]
-    result: list[int] = previous.tolist()
-    return result
+    return previous
 
 
-def stream_waits(timeline: Timeline, launches: Launches) -> dict[int, list[int]]:
-    """Return, by device row, the rows on other streams that it had to wait for.
+def stream_waits(timeline: Timeline, launches: Launches) -> StreamWaits:
+    """Return what device events were told to wait for on other streams.
 
     A `cudaStreamWaitEvent` holds back what is launched on its stream after it, until what was
     on the other stream when `cudaEventRecord` was called has run. Kineto records both, where
     synchronization events are switched on.
     """
     syncs = timeline.syncs
-    waits = [index for index, name in enumerate(timeline.names) if name == _WAIT]
-    rows = np.flatnonzero(np.isin(syncs.name, waits) & (syncs.wait_on_stream != MISSING))
+    named = [index for index, name in enumerate(timeline.names) if name == _WAIT]
+    rows = np.flatnonzero(np.isin(syncs.name, named) & (syncs.wait_on_stream != MISSING))
     if not len(rows):
-        return {}
-    queues = _queues(timeline, launches)
-    called = _call_times(timeline)
-    found: dict[int, list[int]] = defaultdict(list)
-    for row in rows.tolist():
-        device, stream = int(syncs.device[row]), int(syncs.stream[row])
-        record = called.get(int(syncs.wait_on_correlation[row]))
-        wait = called.get(int(syncs.correlation[row]))
-        if record is None or wait is None:
-            continue
-        held = _first_after(queues.get((device, stream)), wait)
-        waited = _last_before(queues.get((device, int(syncs.wait_on_stream[row]))), record)
-        if held >= 0 and waited >= 0:
-            found[held].append(waited)
-    return dict(found)
+        return StreamWaits(rows, rows)
+    recorded, rec_known = _called_at(timeline, syncs.wait_on_correlation[rows])
+    waiting, wait_known = _called_at(timeline, syncs.correlation[rows])
+    device, known = syncs.device[rows], rec_known & wait_known
+    queues = _Queues(timeline, launches)
+    held = queues.find(device, syncs.stream[rows], waiting, after=True)
+    waited_for = queues.find(device, syncs.wait_on_stream[rows], recorded, after=False)
+    found = known & (held >= 0) & (waited_for >= 0)
+    return StreamWaits(held[found], waited_for[found])
 
 
-class _Queue:
-    """What was launched on one stream, in the order of launching."""
-
-    def __init__(self, launched: list[int], rows: list[int]) -> None:
-        self.launched = np.array(launched, dtype=np.int64)
-        self.rows = rows
-
-
-def _queues(timeline: Timeline, launches: Launches) -> dict[tuple[int, int], _Queue]:
-    device, host = timeline.device, timeline.host
-    rows = np.flatnonzero(launches.call >= 0)
-    launched = host.start_ns[launches.call[rows]]
-    order = np.argsort(launched, kind="stable")
-    parts: dict[tuple[int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for row, time in zip(rows[order].tolist(), launched[order].tolist(), strict=True):
-        times, members = parts[int(device.device[row]), int(device.stream[row])]
-        times.append(time)
-        members.append(row)
-    return {key: _Queue(times, members) for key, (times, members) in parts.items()}
-
-
-def _call_times(timeline: Timeline) -> dict[int, int]:
+def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, np.ndarray]:
+    """Return when the calls with some correlations began, and whether the trace holds them."""
     host = timeline.host
-    known = host.correlation != MISSING
-    return dict(zip(host.correlation[known].tolist(), host.start_ns[known].tolist(), strict=True))
+    rows = np.flatnonzero(host.correlation != MISSING)
+    ids = host.correlation[rows]
+    order = np.argsort(ids, kind="stable")
+    ids = np.append(ids[order], MISSING)
+    at = np.searchsorted(ids[:-1], correlation, side="right") - 1
+    return np.append(host.start_ns[rows[order]], 0)[at], (ids[at] == correlation) & (at >= 0)
 
 
-def _first_after(queue: _Queue | None, time: int) -> int:
-    if queue is None:
-        return -1
-    index = int(np.searchsorted(queue.launched, time, side="right"))
-    return queue.rows[index] if index < len(queue.rows) else -1
+class _Queues:
+    """What was launched on each stream, in the order of launching."""
 
+    def __init__(self, timeline: Timeline, launches: Launches) -> None:
+        rows = np.flatnonzero(launches.call >= 0)
+        launched = timeline.host.start_ns[launches.call[rows]]
+        order = np.argsort(launched, kind="stable")
+        self._rows, self._launched = rows[order], launched[order]
+        self._device = timeline.device.device[self._rows]
+        self._stream = timeline.device.stream[self._rows]
 
-def _last_before(queue: _Queue | None, time: int) -> int:
-    if queue is None:
-        return -1
-    index = int(np.searchsorted(queue.launched, time, side="left")) - 1
-    return queue.rows[index] if index >= 0 else -1
+    def find(self, device: Int64, stream: Int64, time: Int64, *, after: bool) -> Int64:
+        """Return the first device row launched after each time on a stream, or the last before.
+
+        -1 where there is none.
+        """
+        found = np.full(len(time), -1, dtype=np.int64)
+        for one, number in set(zip(device.tolist(), stream.tolist(), strict=True)):
+            asked = np.flatnonzero((device == one) & (stream == number))
+            queue = np.flatnonzero((self._device == one) & (self._stream == number))
+            at = np.searchsorted(
+                self._launched[queue], time[asked], side="right" if after else "left"
+            )
+            rows = np.concatenate(([-1], self._rows[queue], [-1]))
+            found[asked] = rows[at + after]
+        return found

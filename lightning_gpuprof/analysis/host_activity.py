@@ -97,11 +97,11 @@ def _boundaries(timeline: Timeline, nesting: Nesting, own: Int8, rows: Int64) ->
     # At one moment: inner events end before outer ones, then outer ones start before inner ones.
     rank = np.concatenate((-level - 1, level + 1))
     at = np.concatenate((end, start))
-    order = _order(at, rank)
+    order = in_order(at, rank)
     return at[order], np.concatenate((around, own[rows]))[order]
 
 
-def _order(at: Int64, rank: Int64) -> Int64:
+def in_order(at: Int64, rank: Int64) -> Int64:
     """Sort by time, then rank; both in one key where they fit, which is several times faster."""
     deepest = int(np.abs(rank).max(initial=0))
     bits = (2 * deepest + 1).bit_length()

@@ -1,122 +1,148 @@
 """Which host event was innermost at any moment, and which thread was in control."""
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-
 import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
 
-from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities
+from lightning_gpuprof.analysis.host_activity import ACTIVITIES, in_order
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int64, Timeline
 
+Bool = npt.NDArray[np.bool_]
 _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
 """In these a thread may as well be waiting for another: autograd's, say."""
 
-NEVER_NS = -(2**62)
-"""Before any time of a trace; below 0 occurs, since Python calls may begin before the rest."""
 
-
-@dataclass(frozen=True)
-class ThreadRows:
-    """A thread's innermost events.
+class Lane(Struct, frozen=True):
+    """What was innermost on the host, from each of some times on.
 
     Args:
-        at: Times at which the innermost event changes, rising.
-        row: Host row that is innermost from each on, -1 for none.
-        busy_until: Ends of the stretches in which the thread surely worked, rising.
+        at: Times, rising.
+        row: Host row from then until the next time, -1 where nothing was recorded.
+        run: Position at which the thread's uninterrupted work, of which this is a part, begins.
     """
 
-    at: list[int]
-    row: list[int]
-    busy_until: list[int]
-
-    def before(self, time: int) -> tuple[int, int]:
-        """Return the innermost row just before a time, and since when it was."""
-        index = bisect_left(self.at, time) - 1
-        return (self.row[index], self.at[index]) if index >= 0 else (-1, NEVER_NS)
-
-    def last_busy(self, time: int) -> int:
-        """Return when the thread last stopped working, at or before a time, or `NEVER_NS`."""
-        index = bisect_right(self.busy_until, time) - 1
-        return self.busy_until[index] if index >= 0 else NEVER_NS
+    at: Int64
+    row: Int64
+    run: Int64
 
 
 class HostControl:
     """The threads that run operators or launch work, and what each is doing when.
 
     Args:
-        timeline: The trace.
+        timeline: The trace. Python calls are left out, so that recording stacks changes nothing.
         nesting: Of its host events.
         launches: Joined to its device events.
+        activity: Of its host events.
+        begin: Where the trace begins.
+
+    Attributes:
+        own: Every thread's lane, one after the other: a thread's times are moved by `shift`.
+        shift: By index of the thread.
+        main: Who was in control: the thread that works, of several the one that goes on longest;
+            where none works, one on which anything is recorded.
     """
 
-    def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        nesting: Nesting,
+        launches: Launches,
+        activity: Int8,
+        *,
+        begin: int,
+    ) -> None:
         host = timeline.host
-        self.activity: list[int] = activities(timeline, nesting).tolist()
-        operators = host.category == CATEGORY_ID["cpu_op"]
-        operators[launches.calls] = True
-        self._threads = {
-            thread: _thread_rows(timeline, nesting, thread, self.activity)
-            for thread in np.unique(host.thread[operators]).tolist()
-        }
+        python = host.category == CATEGORY_ID["python_function"]
+        # One place more: a thread that is not recorded is -1.
+        takes_part = np.zeros(int(host.thread.max(initial=-1)) + 2, dtype=np.bool_)
+        takes_part[host.thread[host.category == CATEGORY_ID["cpu_op"]]] = True
+        takes_part[host.thread[launches.calls]] = True
+        rows = np.flatnonzero(takes_part[host.thread] & ~python & (nesting.end_ns > host.start_ns))
+        self.begin = begin
+        self.end = int(nesting.end_ns[rows].max(initial=-1))
+        # Laid end to end, all threads' times are one axis, and one sort does for all.
+        width = self.end - self.begin + 1
+        self.shift = (np.cumsum(takes_part) - 1) * width
+        self.own = _own_lane(host.start_ns, nesting, rows, self.shift[host.thread], activity)
+        self.main = self._main_lane(host.thread, activity)
 
-    def works(self, row: int) -> bool:
-        """Tell whether an innermost event is work of its thread, not perhaps a wait."""
-        return row >= 0 and self.activity[row] not in _IDLE
+    def _main_lane(self, thread: npt.NDArray[np.int32], activity: Int8) -> Lane:
+        own, nobody = self.own, np.int64(-1)
+        in_control = _Shared.of(self, _works(own.row, activity), thread)
+        recorded = _Shared.of(self, own.row >= 0, thread)
+        borders = (in_control.start, in_control.end, recorded.start, recorded.end)
+        at = np.sort(np.concatenate(([self.begin], *borders)))
+        at = at[np.append(at[1:] != at[:-1], True)]
+        by = in_control.thread_at(at)
+        by = np.where(by >= 0, by, recorded.thread_at(at))
+        # What that thread was doing from each border to the next.
+        end = np.append(at[1:], max(self.end, self.begin))
+        low = np.searchsorted(own.at, at + self.shift[by], side="right") - 1
+        high = np.maximum(np.searchsorted(own.at, end + self.shift[by], side="left"), low + 1)
+        pieces = np.where(by >= 0, high - low, 1)
+        piece = np.repeat(np.arange(len(at)), pieces)
+        entry = np.arange(len(piece)) - np.repeat(np.cumsum(pieces) - pieces - low, pieces)
+        nothing = by[piece] < 0
+        entry[nothing] = 0
+        row = np.where(nothing, nobody, np.append(own.row, -1)[entry])
+        start = np.maximum(at[piece], np.append(own.at, 0)[entry] - self.shift[by[piece]])
+        start = np.where(nothing, at[piece], start)
+        changes = np.append(True, row[1:] != row[:-1])
+        return Lane(start[changes], row[changes], np.zeros(int(changes.sum()), dtype=np.int64))
 
-    def take(self, thread: int, time: int) -> tuple[int, int, int]:
-        """Return who was in control just before a time, given who was just after it.
 
-        A thread keeps control while it works; else a thread that works has it; else one on
-        which anything is recorded, back to when any thread worked.
+class _Shared(Struct, frozen=True):
+    """Intervals that share out the time in which any thread does something; disjoint, rising."""
 
-        Returns:
-            Thread, its innermost row (-1 for none), and since when that has been so.
+    start: Int64
+    end: Int64
+    thread: Int64
+
+    @classmethod
+    def of(cls, control: HostControl, does: Bool, thread: npt.NDArray[np.int32]) -> "_Shared":
+        """Give each moment to the thread that goes on longest, of those that do something then.
+
+        That is whom a walk back in time would be with: it stays with a thread until its work
+        began, then goes on with another that works.
         """
-        row, since = self._rows(thread).before(time)
-        if self.works(row):
-            return thread, row, since
-        others = [(key, *rows.before(time)) for key, rows in self._threads.items() if key != thread]
-        working = [other for other in others if self.works(other[1])]
-        if working:
-            return max(working, key=lambda other: other[2])
-        recorded = [other for other in others if other[1] >= 0]
-        if row < 0 and recorded:
-            thread, row, since = max(recorded, key=lambda other: other[2])
-        others_until = [r.last_busy(time - 1) for key, r in self._threads.items() if key != thread]
-        until = max(others_until, default=NEVER_NS)
-        return thread, row, max(since, until)
+        own = control.own
+        edge = np.diff(does.astype(np.int8), prepend=np.int8(0))
+        first, last = np.flatnonzero(edge > 0), np.flatnonzero(edge < 0)
+        by = thread[own.row[first]].astype(np.int64)
+        start, end = own.at[first] - control.shift[by], own.at[last] - control.shift[by]
+        order = np.argsort(start, kind="stable")
+        start, end, by = start[order], end[order], by[order]
+        reach = np.maximum.accumulate(end)
+        leads = np.append(True, end[1:] > reach[:-1])[: len(end)]
+        start, end, by = start[leads], end[leads], by[leads]
+        return cls(start, np.minimum(end, np.append(start[1:], end[-1:])), by)
 
-    def any_thread(self) -> int:
-        """Return the thread that stopped working last; -1 where there is none."""
-        ends = {k: rows.at[-1] for k, rows in self._threads.items() if rows.at}
-        return max(ends, key=lambda key: ends[key], default=-1)
-
-    def end(self) -> int:
-        """Return when the last thread stopped working; -1 where there is none."""
-        return max((rows.at[-1] for rows in self._threads.values() if rows.at), default=-1)
-
-    def _rows(self, thread: int) -> ThreadRows:
-        return self._threads.get(thread, _NO_ROWS)
+    def thread_at(self, time: Int64) -> Int64:
+        """Return the thread that has each moment, -1 for none."""
+        at = np.searchsorted(self.start, time, side="right") - 1
+        inside = (at >= 0) & (time < np.append(self.end, 0)[at])
+        return np.where(inside, np.append(self.thread, -1)[at], -1)
 
 
-_NO_ROWS = ThreadRows([], [], [])
+def _works(row: Int64, activity: Int8) -> Bool:
+    """Tell whether innermost events are work of their thread, not perhaps a wait."""
+    works = np.append(np.isin(activity, _IDLE, invert=True), False)
+    return works[row]
 
 
-def _thread_rows(
-    timeline: Timeline, nesting: Nesting, thread: int, activity: list[int]
-) -> ThreadRows:
-    host = timeline.host
-    rows = np.flatnonzero((host.thread == thread) & (nesting.end_ns > host.start_ns))
-    level = nesting.depth[rows]
-    at = np.concatenate((nesting.end_ns[rows], host.start_ns[rows]))
-    inner = np.concatenate((nesting.parent[rows], rows))
+def _own_lane(start_ns: Int64, nesting: Nesting, rows: Int64, shift: Int64, activity: Int8) -> Lane:
+    level = nesting.depth[rows].astype(np.int64)
+    at = np.concatenate((nesting.end_ns[rows], start_ns[rows])) + np.tile(shift[rows], 2)
+    inner = np.concatenate((nesting.parent[rows].astype(np.int64), rows))
     # At one moment: inner events end before outer ones, then outer ones start before inner ones.
-    order = np.lexsort((np.concatenate((-level - 1, level + 1)), at))
+    order = in_order(at, np.concatenate((-level - 1, level + 1)))
     at, inner = at[order], inner[order]
-    last = np.append(at[1:] != at[:-1], True) if len(at) else np.zeros(0, dtype=bool)
+    last = np.append(at[1:] != at[:-1], True)[: len(at)]
     at, inner = at[last], inner[last]
-    works = np.isin(np.array(activity, dtype=np.int64)[inner], _IDLE, invert=True) & (inner >= 0)
-    stops = np.flatnonzero(works[:-1] & ~works[1:]) + 1
-    return ThreadRows(at.tolist(), inner.tolist(), at[stops].tolist())
+    works = _works(inner, activity)
+    begins = works & ~np.append(False, works[:-1])[: len(works)]
+    run = np.maximum.accumulate(np.where(begins | ~works, np.arange(len(at)), 0))
+    return Lane(at, inner, run)

@@ -2,25 +2,31 @@
 
 Put together unchanged it lasts as long as it did, to the nanosecond. Host work is replayed as
 one chain over all threads that launch work, in the order of the trace.
+
+Between two waits the host only launches, so what it launches on a stream in that time ends at
+`max(host + a, before + b)`: `host` is when the host began it, `before` when the work before it on
+the stream ended, and `a` and `b` are sums and maxima over single events. Those are taken for all
+such bursts at once; only the bursts are gone through one by one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.blocking import Wait, waits
+from lightning_gpuprof.analysis.bursts import Bursts
+from lightning_gpuprof.analysis.device_starts import launch_ends
 from lightning_gpuprof.analysis.device_waits import previous_on_stream, stream_waits
-from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
-from lightning_gpuprof.analysis.intervals import Spans
+from lightning_gpuprof.analysis.grouping import summed, used
+from lightning_gpuprof.analysis.host_activity import ACTIVITIES
+from lightning_gpuprof.analysis.host_chain import HostChain
 from lightning_gpuprof.analysis.kernel_category import categorize
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, Int64, Timeline, of_category
 
-_NEVER = -1
+_NEVER_NS = 2**62
 
 
 @dataclass(frozen=True)
@@ -42,17 +48,6 @@ class Left:
     waits: bool = True
 
 
-class _Anchor(NamedTuple):
-    """A moment of the host's chain: a launch, or a return from a wait."""
-
-    time: int
-    is_return: bool
-    device_row: int
-    worked_until: int
-    """When host work before it ended: its own time, or when the wait began."""
-    thread: int
-
-
 class Replay:
     """A trace taken apart.
 
@@ -64,172 +59,138 @@ class Replay:
 
     def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
         host, device = timeline.host, timeline.device
-        tables = [table for table in (host, device) if len(table)]
-        self._begin = min((int(table.start_ns[0]) for table in tables), default=0)
-        self._start: list[int] = device.start_ns.tolist()
-        self._end: list[int] = device.end_ns.tolist()
-        self._category = _categories(timeline)
-        host_end = nesting.end_ns.tolist()
-        self._launched = [
-            # A launch cannot have ended after its kernel began, whatever the clocks say.
-            min(host_end[call], start) if call >= 0 else _NEVER
-            for call, start in zip(launches.call.tolist(), self._start, strict=True)
-        ]
-        # In order of launch: only work that was launched before can hold an event back.
-        self._order = sorted(range(len(device)), key=lambda row: (self._launched[row], row))
-        self._after = self._dependencies(timeline, launches)
-        self._latency, self._gap = self._delays()
-        blocked = waits(timeline, nesting, launches)
-        self._anchors = self._chain(timeline, launches, blocked)
-        self._returns = {
-            (wait.end_ns, wait.device_row): wait.end_ns - self._end[wait.device_row]
-            for wait in blocked
-        }
-        finish = int(nesting.end_ns.max()) if len(host) else self._begin
-        self._work = self._host_work(timeline, nesting, finish)
+        starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
+        self._begin = min(starts, default=0)
+        self._start, self._dur = device.start_ns, device.dur_ns
+        self._end = np.append(device.end_ns, 0)
+        self._category, self._categories = _categories(timeline)
+        self._launched = launch_ends(timeline, nesting, launches)
+        self._chain = HostChain(timeline, nesting, launches, self._launched, begin=self._begin)
+        # Only work that was launched before can hold an event back.
+        rank = np.empty(len(device), dtype=np.int64)
+        rank[np.argsort(self._launched, kind="stable")] = np.arange(len(device))
+        previous, told = previous_on_stream(timeline), stream_waits(timeline, launches)
+        rows = np.arange(len(device))
+        linked = self._holds_back(previous, rows, rank)
+        fits = self._holds_back(told.waited_for, told.row, rank)
+        pairs = (told.row[fits], told.waited_for[fits])
+        after = np.where(linked, self._start - self._end[previous], _NEVER_NS)
+        np.minimum.at(after, pairs[0], self._start[pairs[0]] - self._end[pairs[1]])
+        self._latency, self._gap = self._delays(after)
+        # Without launch and known predecessor, an event begins when it did.
+        fixed = np.where(after == _NEVER_NS, self._start, -np.inf)
+        self._fixed = np.where(self._launched >= 0, 0.0, fixed)
+        chain = self._chain
+        epoch = np.searchsorted(chain.returns, chain.place) + 1
+        epoch[self._launched < 0] = 0
+        self._epoch = epoch
+        self._bursts = Bursts(
+            device, linked=linked, epoch=epoch, rank=rank, told=pairs, waited_for=chain.device_row
+        )
+        self._bursts_until: list[int] = np.searchsorted(
+            self._bursts.epoch, np.arange(len(chain.returns) + 2), side="right"
+        ).tolist()
+        self._returned: list[int] = self._bursts.of[chain.device_row].tolist()
         self.span_ns = self.run(Left())
 
     @property
     def part_ns(self) -> dict[str, dict[str, int]]:
         """How much the trace holds of each part: host work, device work and delays, by name."""
-        host = self._work.sum(axis=1).astype(np.int64).tolist()
-        device: dict[str, int] = {}
-        for category, start, end in zip(self._category, self._start, self._end, strict=True):
-            device[category] = device.get(category, 0) + end - start
-        waited = sum(a.time - a.worked_until for a in self._anchors if a.is_return)
-        delays = {"launch_latency": self._latency_ns, "queue": self._queue_ns, "sync": waited}
+        host = self._chain.work.sum(axis=1).tolist()
+        device = summed(self._category, self._dur, len(self._categories)).tolist()
+        delays = {
+            "launch_latency": self._latency_ns,
+            "queue": self._queue_ns,
+            "sync": self._chain.waited_ns,
+        }
         return {
             "host": {name: ns for name, ns in zip(ACTIVITIES, host, strict=True) if ns},
-            "device": device,
+            "device": dict(zip(self._categories, device, strict=True)),
             "delay": delays,
         }
 
     def run(self, left: Left) -> int:
         """Return how long the trace lasts with parts shortened."""
+        chain = self._chain
         share = np.array([left.activity.get(name, 1.0) for name in ACTIVITIES])
-        work: list[float] = (share @ self._work).tolist()
-        of_row = [left.category.get(category, 1.0) for category in self._category]
-        end = [0.0] * len(self._start)
-        host = last = float(self._begin)
-        for row in self._order:
-            if self._launched[row] == _NEVER:
-                end[row] = self._finish(row, None, end, of_row[row], left)
-                last = max(last, end[row])
-        for anchor, spent in zip(self._anchors, work, strict=False):
-            host += spent
-            row = anchor.device_row
-            if not anchor.is_return:
-                end[row] = self._finish(row, host, end, of_row[row], left)
-                last = max(last, end[row])
-            elif left.waits:
-                host = max(host, end[row] + self._returns[anchor.time, row])
-        return round(max(host + work[-1], last) - self._begin)
+        # The host's time at each place if it never waited, in all and since its last wait.
+        at = np.cumsum(np.einsum("i,ij->j", share, chain.work))
+        base = np.concatenate(([0.0, 0.0], at[chain.returns]))
+        ready = self._latency * left.launch_latency + at[chain.place] - base[self._epoch]
+        ready = np.where(self._launched >= 0, ready, self._fixed)
+        of_category = np.array([left.category.get(name, 1.0) for name in self._categories])
+        dur = self._dur * np.append(of_category, 1.0)[self._category]
+        ends = self._bursts.ends(ready, self._gap * left.queue, dur)
+        worked = np.diff(np.append(base[1:], at[-1])).tolist()
+        return round(self._go_through(*ends, worked, waits=left.waits) - self._begin)
 
-    def _finish(
-        self, row: int, launched: float | None, end: list[float], share: float, left: Left
+    def _go_through(
+        self,
+        from_host: list[float],
+        from_before: list[float],
+        worked: list[float],
+        *,
+        waits: bool,
     ) -> float:
-        ready = [end[c] + self._gap[row] * left.queue for c in self._after[row]]
-        if launched is not None:
-            ready.append(launched + self._latency[row] * left.launch_latency)
-        start = max(ready, default=float(self._start[row]))
-        return start + (self._end[row] - self._start[row]) * share
+        """Put bursts and waits together, in order; return when the last of it ends."""
+        before, told, until = self._bursts.before, self._bursts.told, self._bursts_until
+        ends = [-np.inf] * (len(before) + 1)  # one more, found by index -1
+        after: list[float] = [*self._chain.after_ns.tolist(), 0]
+        returned = [*self._returned, -1]
+        host, first = 0.0, 0
+        # What no launch of the trace explains is in the first epoch, before the host's.
+        for epoch, last in enumerate(until):
+            if epoch == 1:
+                host = float(self._begin)
+            for burst in range(first, last):
+                ready = ends[before[burst]]
+                if burst in told:
+                    ready = max(ready, *(ends[other] for other in told[burst]))
+                ends[burst] = max(host + from_host[burst], ready + from_before[burst])
+            first = last
+            if epoch:
+                host += worked[epoch - 1]
+                if waits:
+                    host = max(host, ends[returned[epoch - 1]] + after[epoch - 1])
+        return max(host, *ends)
 
-    def _dependencies(self, timeline: Timeline, launches: Launches) -> list[list[int]]:
-        """Return, for each device event, those that had to end before it could begin."""
-        place = {row: index for index, row in enumerate(self._order)}
-        previous, told = previous_on_stream(timeline), stream_waits(timeline, launches)
-        return [
-            [
-                other
-                for other in (previous[row], *told.get(row, ()))
-                if other >= 0 and self._end[other] <= start and place[other] < place[row]
-            ]
-            for row, start in enumerate(self._start)
-        ]
+    def _holds_back(self, other: Int64, row: Int64, rank: Int64) -> npt.NDArray[np.bool_]:
+        """Tell for pairs of device rows whether the other can be what a row waited for."""
+        ended = self._end[other] <= self._start[row]
+        before: npt.NDArray[np.bool_] = (other >= 0) & ended & (rank[other] < rank[row])
+        return before
 
-    def _delays(self) -> tuple[list[int], list[int]]:
+    def _delays(self, after_work: Int64) -> tuple[Int64, Int64]:
         """Return the delays after an event's launch and after the work before it.
 
         The later of launch and work explains the start. The other one gets the usual delay of
         its kind, or less where there was less time, and so changes nothing by itself.
         """
-        after_launch = [
-            start - launched if launched != _NEVER else None
-            for start, launched in zip(self._start, self._launched, strict=True)
-        ]
-        after_work = [
-            min((start - self._end[other] for other in others), default=None)
-            for start, others in zip(self._start, self._after, strict=True)
-        ]
-        by_launch = [
-            a is not None and (b is None or a <= b)
-            for a, b in zip(after_launch, after_work, strict=True)
-        ]
-        latencies = [a for a, yes in zip(after_launch, by_launch, strict=True) if yes and a]
-        gaps = [b for b, yes in zip(after_work, by_launch, strict=True) if not yes and b]
-        self._latency_ns, self._queue_ns = sum(latencies), sum(gaps)
-        usual_latency = int(np.median(latencies)) if latencies else 0
-        usual_gap = int(np.median(gaps)) if gaps else 0
-        return (
-            [
-                a or 0 if yes else min(usual_latency, a or 0)
-                for a, yes in zip(after_launch, by_launch, strict=True)
-            ],
-            [
-                b or 0 if not yes else min(usual_gap, b or 0)
-                for b, yes in zip(after_work, by_launch, strict=True)
-            ],
-        )
-
-    def _chain(self, timeline: Timeline, launches: Launches, blocked: list[Wait]) -> list[_Anchor]:
-        thread = timeline.host.thread
-        anchors = [
-            _Anchor(time, False, row, time, int(thread[launches.call[row]]))
-            for row in self._order
-            if (time := self._launched[row]) != _NEVER
-        ]
-        anchors += [
-            _Anchor(wait.end_ns, True, wait.device_row, wait.start_ns, int(thread[wait.row]))
-            for wait in blocked
-        ]
-        anchors.sort()
-        reached, chain = self._begin, []
-        for anchor in anchors:
-            begun = min(max(anchor.worked_until, reached), anchor.time)
-            chain.append(anchor._replace(worked_until=begun))
-            reached = anchor.time
-        return chain
-
-    def _host_work(
-        self, timeline: Timeline, nesting: Nesting, finish: int
-    ) -> npt.NDArray[np.float64]:
-        """Return the work before each anchor, and after the last, by activity (rows)."""
-        start = np.array([self._begin, *(anchor.time for anchor in self._anchors)])
-        end = np.array([*(anchor.worked_until for anchor in self._anchors), 0])
-        end[-1] = max(finish, int(start[-1]))
-        threads = [anchor.thread for anchor in self._anchors]
-        thread = np.array([*threads, threads[-1] if threads else 0])
-        own = activities(timeline, nesting)
-        work = np.zeros((len(ACTIVITIES), len(start)), dtype=np.float64)
-        if not len(timeline.host):
-            return work
-        for one in np.unique(thread).tolist():
-            mine = thread == one
-            windows = Spans(start[mine], end[mine])
-            work[:, mine] = activity_within(timeline, nesting, own, one, windows)
-        return work
+        launched = self._launched >= 0
+        after_launch = np.where(launched, self._start - self._launched, _NEVER_NS)
+        by_launch = launched & (after_launch <= after_work)
+        by_work = ~by_launch & (after_work != _NEVER_NS)
+        latencies, gaps = after_launch[by_launch], after_work[by_work]
+        self._latency_ns, self._queue_ns = int(latencies.sum()), int(gaps.sum())
+        latency = np.minimum(after_launch, _usual(latencies))
+        gap = np.minimum(after_work, _usual(gaps))
+        return np.where(by_launch, after_launch, latency), np.where(by_work, after_work, gap)
 
 
-def _categories(timeline: Timeline) -> list[str]:
-    """Return each device event's category: of the kernel, or copy or fill."""
+def _usual(delays: Int64) -> int:
+    some = delays[delays > 0]
+    return int(np.median(some)) if len(some) else 0
+
+
+def _categories(timeline: Timeline) -> tuple[Int64, list[str]]:
+    """Return each device event's category (of the kernel, or copy or fill) and their names."""
     device = timeline.device
-    by_name: dict[int, str] = {}
-    found = []
-    for name, category in zip(device.name.tolist(), device.category.tolist(), strict=True):
-        if CATEGORIES[category] != "kernel":
-            found.append(CATEGORIES[category])
-            continue
-        if name not in by_name:
-            by_name[name] = categorize(timeline.names[name])
-        found.append(by_name[name])
-    return found
+    is_kernel = of_category(device, "kernel")
+    known: dict[str, int] = {}
+    by_name = np.zeros(len(timeline.names), dtype=np.int64)
+    for name in used(device.name[is_kernel]):
+        by_name[name] = known.setdefault(categorize(timeline.names[name]), len(known))
+    by_category = np.zeros(len(CATEGORIES), dtype=np.int64)
+    for category in used(device.category[~is_kernel]):
+        by_category[category] = known.setdefault(CATEGORIES[category], len(known))
+    return np.where(is_kernel, by_name[device.name], by_category[device.category]), list(known)

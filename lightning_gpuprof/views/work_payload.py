@@ -72,7 +72,6 @@ def critical_path_payload(path: "CriticalPath", *, top: int = TOP_PARTS) -> dict
         "kind_ns": {kind.value: ns for kind, ns in path.kind_ns.items()},
         "parts": [{**vars(part), "kind": part.kind.value} for part in parts[:top]],
         "rest_ns": sum(part.total_ns for part in parts[top:]),
-        "notes": list(path.notes),
     }
 
 

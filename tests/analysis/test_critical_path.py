@@ -2,9 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_gpuprof.analysis.critical_path import PathKind, critical_path
+from lightning_gpuprof.analysis.critical_path import critical_path
 from lightning_gpuprof.analysis.launch_join import join_launches
 from lightning_gpuprof.analysis.nesting import nest
+from lightning_gpuprof.analysis.path_rows import PathKind
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, answers, write_synthetic
 from lightning_gpuprof.traces.timeline import (
@@ -178,15 +179,6 @@ def test_a_path_can_be_cut_to_a_window(tmp_path):
     for kind in PathKind:
         assert first.kind_ns[kind] + second.kind_ns[kind] == path.kind_ns[kind]
     assert first.span_ns + second.span_ns == path.span_ns
-
-
-def test_a_walk_that_is_cut_off_says_so(tmp_path):
-    trace = tmp_path / "trace.json"
-    write_synthetic(trace, SyntheticSpec(steps=3))
-    path = walk(open_timeline(str(trace)), max_segments=10)
-
-    assert len(path.segments) == 10
-    assert "last 10 segments" in path.notes[0]
 
 
 def test_an_empty_trace_has_no_path():

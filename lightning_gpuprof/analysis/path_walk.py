@@ -1,0 +1,188 @@
+"""Walks the critical path backwards, in stretches.
+
+What let each device event begin does not depend on the walk, so it is found for all at once, and
+so is who was in control of the host. The walk itself goes from stretch to stretch: along a chain
+of device events to a launch, on the host back to a call that waited, and so on.
+"""
+
+from bisect import bisect_left
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.blocking import waits
+from lightning_gpuprof.analysis.device_starts import device_starts
+from lightning_gpuprof.analysis.host_activity import activities
+from lightning_gpuprof.analysis.host_control import HostControl, Lane
+from lightning_gpuprof.analysis.launch_join import Launches
+from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.analysis.path_rows import (
+    PathKind,
+    PathRows,
+    device_rows,
+    host_rows,
+    joined,
+)
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
+
+_NEVER = 2**62
+
+
+class Path(Struct, frozen=True):
+    """A walked path: its ends and its segments, in order of time."""
+
+    start_ns: int
+    end_ns: int
+    rows: PathRows
+
+
+def walk(timeline: Timeline, nesting: Nesting, launches: Launches) -> Path | None:
+    """Walk back from what ended last to the beginning of a trace; None where nothing ran."""
+    steps = _Walk(timeline, nesting, launches)
+    if steps.end < 0:
+        return None
+    steps.run()
+    return Path(steps.begin, steps.end, steps.rows())
+
+
+class _Walk:
+    """How far back the walk has come, and what it went through.
+
+    Arrays by host row have one place more, found by row -1.
+    """
+
+    def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
+        host, device = timeline.host, timeline.device
+        recorded = host.start_ns[host.category != CATEGORY_ID["python_function"]]
+        starts = [int(column[0]) for column in (recorded, device.start_ns) if len(column)]
+        self.begin = min(starts, default=0)
+        self._timeline = timeline
+        self._activity = activities(timeline, nesting)
+        control = HostControl(timeline, nesting, launches, self._activity, begin=self.begin)
+        device_end = int(device.end_ns.max(initial=-1))
+        self.end = max(control.end, device_end)
+        # Of several that end last, the last one.
+        last = int(np.flatnonzero(device.end_ns == device_end)[-1]) if len(device) else -1
+        self._last = last if device_end >= control.end else -1
+        self._began = device_starts(timeline, nesting, launches)
+        found = waits(timeline, nesting, launches)
+        thread = np.append(host.thread, np.int32(-1))
+        waits_for = np.full(len(host) + 1, -1, dtype=np.int64)
+        waits_for[found.row] = found.device_row
+        done = np.full(len(host) + 1, _NEVER, dtype=np.int64)
+        done[found.row] = device.end_ns[found.device_row]
+        no_shift = np.zeros(1, dtype=np.int64)
+        self._main = _Stretches(control.main, done, np.broadcast_to(no_shift, len(done)))
+        self._own = _Stretches(control.own, done, control.shift[thread])
+        self._shift: list[int] = control.shift.tolist()
+        self._on_device: list[int] = []
+        self._in_waits: list[tuple[int, int, int]] = []
+        # These read like lists, without the memory of one.
+        self._waits_for, self._done = memoryview(waits_for), memoryview(done)
+        self._before, self._since = memoryview(self._began.before), memoryview(self._began.since)
+        self._thread = memoryview(thread)
+        call = np.where(self._began.by_launch, launches.call, -1)
+        self._launched_by = memoryview(thread[call])
+
+    def run(self) -> None:
+        """Walk back to the trace's beginning."""
+        time, row, thread = self.end, self._last, -1
+        while time > self.begin:
+            if row >= 0:
+                time, thread, row = *self._to_launch(row), -1
+            else:
+                time, row = self._to_wait(time, thread)
+                thread = -1
+
+    def rows(self) -> PathRows:
+        """Return the segments of all that was walked through."""
+        timeline, activity = self._timeline, self._activity
+        waited = np.array(self._in_waits, dtype=np.int64).reshape(-1, 3).T
+        found = joined(
+            host_rows(timeline, activity, *self._main.spread()),
+            host_rows(timeline, activity, *self._own.spread()),
+            host_rows(timeline, activity, *waited, kind=PathKind.SYNC),
+            *device_rows(timeline, self._began, np.array(self._on_device, dtype=np.int64)),
+        )
+        return found.cut(self.begin, self.end)
+
+    def _to_launch(self, row: int) -> tuple[int, int]:
+        """Go along device events to one that began when it was launched; when, and by whom."""
+        before, passed = self._before, self._on_device
+        passed.append(row)
+        while (earlier := before[row]) >= 0:
+            row = earlier
+            passed.append(row)
+        return self._since[row], self._launched_by[row]
+
+    def _to_wait(self, time: int, thread: int) -> tuple[int, int]:
+        """Go along the host to a call that waited for the device; until when, and for what.
+
+        The thread that launched what comes next is followed back to where its work began, then
+        whoever was in control. Without a wait, device row -1 is returned.
+        """
+        lane, shift = self._main, 0
+        position = lane.before(time)
+        if thread >= 0 and self._thread[lane.row[position]] != thread:
+            moved = self._own.before(time + self._shift[thread])
+            if self._own.row[moved] >= 0:
+                lane, shift, position = self._own, self._shift[thread], moved
+        # The walk may come into a call that waited from its middle, by another thread's launch.
+        waiting = position
+        if not self._done[lane.row[position]] < time:
+            waiting = lane.last_wait(position)
+        if waiting < position:
+            time = lane.take(waiting + 1, position, time, shift)
+        if waiting < 0:
+            return time, -1
+        row = lane.row[waiting]
+        done = self._done[row]
+        self._in_waits.append((row, done, time))
+        return done, self._waits_for[row]
+
+
+class _Stretches:
+    """A lane of the host, and the stretches of it that a walk went along.
+
+    Args:
+        lane: The lane.
+        done_ns: By host row, when what its call waited for had ended; `_NEVER` for no wait.
+        shift: By host row, how far the lane's times are moved.
+    """
+
+    def __init__(self, lane: Lane, done_ns: Int64, shift: Int64) -> None:
+        self._lane = lane
+        self._at, self.row, self._run = map(memoryview, (lane.at, lane.row, lane.run))
+        position = np.flatnonzero(done_ns[lane.row] != _NEVER)
+        row = lane.row[position]
+        left = np.append(lane.at, 0)[position + 1] - shift[row]
+        self._waits = memoryview(position[done_ns[row] < left])
+        self._taken: list[tuple[int, int, int, int]] = []
+
+    def before(self, time: int) -> int:
+        """Return the position of what was innermost just before a time."""
+        return bisect_left(self._at, time) - 1
+
+    def last_wait(self, position: int) -> int:
+        """Return the last position before this one, of the same run, at which a call waits."""
+        index = bisect_left(self._waits, position) - 1
+        found: int = self._waits[index] if index >= 0 else -1
+        return found if found >= self._run[position] else -1
+
+    def take(self, first: int, last: int, until: int, shift: int) -> int:
+        """Go along positions of a run, and return the time that this leads to."""
+        first = max(first, self._run[last])
+        self._taken.append((first, last, until, shift))
+        reached: int = self._at[first] - shift
+        return reached
+
+    def spread(self) -> tuple[Int64, Int64, Int64]:
+        """Return row, start and end of everything on the way."""
+        first, last, until, shift = np.array(self._taken, dtype=np.int64).reshape(-1, 4).T
+        count = last - first + 1
+        stop = np.cumsum(count)
+        position = np.arange(int(count.sum())) + np.repeat(last + 1 - stop, count)
+        shift = np.repeat(shift, count)
+        end = np.append(self._lane.at, 0)[position + 1] - shift
+        end[stop - 1] = until
+        return self._lane.row[position], self._lane.at[position] - shift, end
