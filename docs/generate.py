@@ -54,7 +54,8 @@ def commands_page() -> str:
         for action in parser._actions:
             value = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
             names = ", ".join(action.option_strings)
-            lines.append(f"- `{' '.join(filter(None, (names, str(value))))}`: {action.help}")
+            meaning = (action.help or "").replace("%%", "%")  # argparse's escape
+            lines.append(f"- `{' '.join(filter(None, (names, str(value))))}`: {meaning}")
         lines.append("")
     return "\n".join(lines)
 

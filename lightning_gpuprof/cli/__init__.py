@@ -31,20 +31,20 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
-    "analyze": Command("lightning_gpuprof.cli.analyze", "say where a trace file's time went"),
-    "doctor": Command("lightning_gpuprof.cli.doctor", "say what this machine has and can measure"),
-    "finish-trace": Command(
-        "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
+    "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
+    "compare": Command(
+        "lightning_gpuprof.cli.compare", "say what changed between two runs or traces"
     ),
+    "analyze": Command("lightning_gpuprof.cli.analyze", "say where a trace file's time went"),
     "lint": Command(
         "lightning_gpuprof.cli.lint", "name the lines of a training loop that make the host wait"
     ),
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
     "tune": Command("lightning_gpuprof.cli.tune", "measure a few batch sizes for real"),
-    "compare": Command(
-        "lightning_gpuprof.cli.compare", "say what changed between two runs or traces"
+    "doctor": Command("lightning_gpuprof.cli.doctor", "say what this machine has and can measure"),
+    "finish-trace": Command(
+        "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
     ),
-    "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
 }
 """Imported only when asked for, so that a quick command stays quick."""
 

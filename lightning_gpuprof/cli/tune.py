@@ -43,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="model",
         help="by default what configure_optimizers returns; AdamW for a model without",
     )
-    parser.add_argument("--precision", choices=PRECISIONS, default="32-true")
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="32-true",
+        help="as for Lightning's Trainer (default: 32-true)",
+    )
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),

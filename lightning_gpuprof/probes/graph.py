@@ -25,7 +25,9 @@ def graph_is_kept(node: Any) -> bool | None:
         node = queue.popleft()
         for name in dir(node):
             if name.startswith(_RAW):
-                return _shows(node, name.replace(_RAW, "_saved_", 1))
+                shown = _shows(node, name.replace(_RAW, "_saved_", 1))
+                if shown is not None:
+                    return shown
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
@@ -33,9 +35,11 @@ def graph_is_kept(node: Any) -> bool | None:
     return None
 
 
-def _shows(node: Any, name: str) -> bool:
+def _shows(node: Any, name: str) -> bool | None:
+    """Tell whether a node shows a tensor; None for one that was never there (`pos_weight=None`)."""
     try:
-        getattr(node, name)
+        saved = getattr(node, name)
     except RuntimeError:
         return False
-    return True
+    several = saved if isinstance(saved, (list, tuple)) else (saved,)
+    return True if any(one is not None for one in several) else None

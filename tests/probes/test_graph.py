@@ -20,6 +20,16 @@ def test_a_graph_that_saves_nothing_tells_nothing():
     assert graph_is_kept(loss.grad_fn) is None
 
 
+def test_an_optional_tensor_that_was_not_given_tells_nothing_of_a_freed_graph():
+    weight = torch.ones(4, requires_grad=True)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(weight, torch.ones(4))
+    node = loss.grad_fn
+    assert node._saved_pos_weight is None
+    assert graph_is_kept(node)
+    loss.backward()
+    assert graph_is_kept(node) is False
+
+
 def test_looking_leaves_the_gradients_alone():
     weight = torch.ones(4, requires_grad=True)
     loss = weight.exp().sum()
