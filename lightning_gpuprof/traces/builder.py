@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from lightning_gpuprof.traces.files import integer
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     MISSING,
@@ -62,9 +63,9 @@ class TimelineBuilder:
         self._chunks: dict[str, list[dict[str, Int64]]] = {"host": [], "device": []}
         self._cut = 0
 
-    def name(self, text: str) -> int:
-        """Return the index of a name, adding it where it is new."""
-        return self._names.setdefault(text, len(self._names))
+    def name(self, text: str | None) -> int:
+        """Return the index of a name, adding it where it is new; none is `unnamed`."""
+        return self._names.setdefault(text or "unnamed", len(self._names))
 
     def thread(self, pid: int | str, tid: int | str, name: str | None = None) -> int:
         """Return the index of a host thread, adding it where it is new."""
@@ -95,7 +96,7 @@ class TimelineBuilder:
         correlation: int | None = None,
     ) -> None:
         """Add what a host thread did."""
-        if start is None or end is None or end < start:
+        if not (isinstance(start, int) and isinstance(end, int)) or end < start:
             self._cut += 1
             return
         self._host.append(
@@ -115,7 +116,7 @@ class TimelineBuilder:
         graph: int | None = None,
     ) -> None:
         """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
-        if start is None or end is None or end < start:
+        if not (isinstance(start, int) and isinstance(end, int)) or end < start:
             self._cut += 1
             return
         rows = {"cuda_sync": self._syncs, "gpu_user_annotation": self._annotations}
@@ -216,11 +217,16 @@ def copy_name(direction: str, source: str | None = None, target: str | None = No
     return f"Memcpy {direction}{kinds}"
 
 
-def _id(value: int | None) -> int:
-    """Fit an id into int64; unsigned 64-bit ids keep their bits, none is `MISSING`."""
-    if value is None:
+def _id(value: object) -> int:
+    """Fit an id into int64; unsigned 64-bit ids keep their bits, none is `MISSING`.
+
+    >>> _id(7), _id("0x10"), _id(None), _id(2**64 - 1), _id(2**70), _id("stream")
+    (7, 16, -1, -1, -1, -1)
+    """
+    number = value if isinstance(value, int) else integer(None if value is None else str(value))
+    if number is None or not -(2**63) <= number < 2**64:
         return MISSING
-    return value if value <= _INT64_MAX else value - 2**64
+    return number if number <= _INT64_MAX else number - 2**64
 
 
 def _columns(

@@ -1,6 +1,7 @@
 """Reads `counter_collection.csv` of rocprofv3: one row per dispatch and hardware counter."""
 
 from lightning_gpuprof.traces.files import csv_header, integer, read_csv
+from lightning_gpuprof.traces.ncu_csv import number
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import Counter, Tables
 
@@ -20,7 +21,7 @@ def read_tables(path: str) -> Tables:
             launch=integer(row.get("Dispatch_Id")) or 0,
             kernel=row["Kernel_Name"],
             name=row["Counter_Name"],
-            value=float(row["Counter_Value"]),
+            value=number(row["Counter_Value"]),
         )
         for row in read_csv(path, warnings)
     )

@@ -142,7 +142,7 @@ def integer(text: str | None) -> int | None:
         pass
     try:
         return round(float(plain))
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or an infinite one
         return None
 
 

@@ -18,7 +18,7 @@ from lightning_gpuprof.traces.columns import ArgumentTable
 from lightning_gpuprof.traces.kineto_collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto_events import Event, FullEvent, Times
 from lightning_gpuprof.traces.kineto_json import EventStream
-from lightning_gpuprof.traces.kineto_times import exact_ns
+from lightning_gpuprof.traces.kineto_times import LIMIT_NS, exact_ns
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import (
@@ -87,6 +87,7 @@ class _Decoder:
     def __init__(self, *, full: bool, exact: bool) -> None:
         self._kind = FullEvent if full else Event
         self._events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[self._kind])  # type: ignore[name-defined]
+        self._loose: msgspec.json.Decoder[Event] = msgspec.json.Decoder(self._kind, strict=False)
         self._times = msgspec.json.Decoder(list[Times])
         self._exact = exact
 
@@ -96,6 +97,9 @@ class _Decoder:
             for event, times in zip(events, self._times.decode(text), strict=True):
                 event.ts = exact_ns(bytes(times.ts))
                 event.dur = None if event.dur is None else exact_ns(bytes(times.dur))
+                if max(abs(event.ts), abs(event.dur or 0)) > LIMIT_NS:
+                    # As for any event of an unexpected form: read one by one, and left out.
+                    raise msgspec.ValidationError("a time is out of range")
         return events
 
     def one(self, text: bytes) -> Event | None:
@@ -112,9 +116,12 @@ class _Decoder:
             for key in ("ts", "dur"):
                 if key in values:
                     ns = exact_ns(str(values[key]).encode())
+                    if abs(ns) > LIMIT_NS:
+                        return None
                     values[key] = ns if self._exact else ns / 1000
-            return msgspec.convert(values, self._kind, strict=False)
-        except (msgspec.MsgspecError, ValueError):
+            # By way of JSON: what is kept as raw text, such as shapes, cannot be converted to.
+            return self._loose.decode(msgspec.json.encode(values))
+        except (msgspec.MsgspecError, ValueError, OverflowError):
             return None
 
 

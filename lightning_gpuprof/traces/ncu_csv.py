@@ -8,9 +8,10 @@ thousands separators; where a locale writes a decimal comma, that is told by the
 
 import csv
 import io
+import math
 import re
 
-from lightning_gpuprof.traces.files import parse_csv, read_file
+from lightning_gpuprof.traces.files import integer, parse_csv, read_file
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import Counter, Tables
 
@@ -47,9 +48,10 @@ def number(text: str) -> float | str:
     elif _DOTTED_GROUPS.fullmatch(plain):
         plain = plain.replace(".", "").replace(",", ".")
     try:
-        return float(plain)
+        value = float(plain)
     except ValueError:
         return text
+    return value if math.isfinite(value) else text  # JSON has no numbers for nan and inf
 
 
 def _header_line(text: str) -> int | None:
@@ -66,7 +68,7 @@ def _long(header: list[str], body: str, warnings: list[str]) -> list[Counter]:
     needed = header.index("Metric Value") + 1
     return [
         Counter(
-            launch=int(row["ID"]),
+            launch=integer(row["ID"]) or 0,
             kernel=row["Kernel Name"],
             name=row["Metric Name"],
             value=number(row["Metric Value"]),
@@ -84,7 +86,7 @@ def _wide(body: str, warnings: list[str]) -> list[Counter]:
     # What describes the launch comes first; a metric's name has a dot or two underscores.
     return [
         Counter(
-            launch=int(row["ID"]),
+            launch=integer(row["ID"]) or 0,
             kernel=row["Kernel Name"],
             name=name,
             value=number(value),

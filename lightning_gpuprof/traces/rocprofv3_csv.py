@@ -78,13 +78,13 @@ def call_category(domain: str) -> str:
     return "user_annotation" if domain.startswith(("MARKER", "ROCTX")) else "other"
 
 
-def direction_of(text: str) -> str:
+def direction_of(text: str | None) -> str:
     """Return a copy's direction in short.
 
     >>> direction_of("MEMORY_COPY_HOST_TO_DEVICE"), direction_of("DEVICE_TO_HOST")
     ('HtoD', 'DtoH')
     """
-    return _DIRECTIONS.get(text.removeprefix("MEMORY_COPY_"), "Unknown")
+    return _DIRECTIONS.get((text or "").removeprefix("MEMORY_COPY_"), "Unknown")
 
 
 def _copied(row: Mapping[str, str]) -> tuple[str, int | None]:

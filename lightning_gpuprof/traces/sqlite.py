@@ -18,6 +18,12 @@ from lightning_gpuprof.traces.timeline import MISSING, Int64
 MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _BATCH_ROWS = 1 << 16
+_TEXT = frozenset(
+    "value string name text category extdata type model_name product_name vendor_name "
+    "KernelName Name".split()
+)
+"""Columns that hold text; every other one that a reader asks for holds integers. SQLite itself
+takes anything in any column, and other tools write numbers as text."""
 
 
 class Database:
@@ -63,14 +69,14 @@ class Database:
         return table in self.tables and set(columns) <= set(self.tables[table])
 
     def rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows; a column that this version of the file lacks comes as None.
+        """Yield the rows, text and integers; a column that this version lacks comes as None.
 
         A file that ends early gives the rows before the damage, and a warning.
         """
         if table not in self.tables:
             return
         present = self.tables[table]
-        picked = ", ".join(f'"{c}"' if c in present else "NULL" for c in columns)
+        picked = ", ".join(_cast(c) if c in present else "NULL" for c in columns)
         count = 0
         try:
             for row in self._connection.execute(f'SELECT {picked} FROM "{table}"'):
@@ -91,7 +97,7 @@ class Database:
             return
         present = self.tables[table]
         picked = ", ".join(
-            f'COALESCE("{c}", {MISSING})' if c in present else str(MISSING) for c in columns
+            f"COALESCE({_cast(c)}, {MISSING})" if c in present else str(MISSING) for c in columns
         )
         done = 0
         try:
@@ -115,6 +121,10 @@ class Database:
             # A view over a table that is missing: as good as not there.
             return []
         return [row[1] for row in found]
+
+
+def _cast(column: str) -> str:
+    return f'CAST("{column}" AS {"TEXT" if column in _TEXT else "INTEGER"})'
 
 
 def _copy_of_whole_pages(path: str, warnings: list[str]) -> str | None:

@@ -1,0 +1,159 @@
+"""Files whose structure is sound and whose values are not: other tools, damage, old versions."""
+
+import copy
+import json
+import random
+import sqlite3
+
+import pytest
+
+from lightning_gpuprof.errors import UnknownTraceError
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.tables import open_tables
+from lightning_gpuprof.traces.timeline import of_category
+
+SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}
+
+
+def complete(cat, name, ts, dur, **more):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 2, "ts": ts, "dur": dur, **more}
+
+
+def launch(number, ts):
+    return complete("cuda_runtime", "cudaLaunchKernel", ts, 2, args={"correlation": number})
+
+
+def kernel(number, ts, dur, device=0):
+    args = {"correlation": number, "device": device, "stream": 7}
+    return complete("kernel", f"k{number}", ts, dur, pid=device, args=args)
+
+
+EVENTS = [
+    complete("cpu_op", "aten::mm", 0.5, 9.25, args=SHAPES),
+    launch(1, 1),
+    kernel(1, 5, 10),
+    launch(2, 6),
+    kernel(2, 20.125, 5),
+]
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(events):
+        path = tmp_path / "trace.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        return open_timeline(str(path))
+
+    return read
+
+
+def rows(timeline):
+    device, host = timeline.device, timeline.host
+    columns = "start_ns", "dur_ns", "correlation"
+    return [
+        sorted(zip(*(getattr(table, name).tolist() for name in columns), strict=True))
+        for table in (device, host)
+    ]
+
+
+def test_numbers_written_as_text_are_numbers_also_beside_shapes(read):
+    as_text = copy.deepcopy(EVENTS)
+    for event in as_text:
+        event["ts"], event["dur"] = str(event["ts"]), str(event["dur"])
+        for key, value in event["args"].items():
+            event["args"][key] = str(value) if isinstance(value, int) else value
+
+    timeline = read(as_text)
+
+    assert rows(timeline) == rows(read(EVENTS))
+    assert len(timeline.arguments) == len(read(EVENTS).arguments)
+    assert not timeline.warnings
+
+
+def test_the_order_of_events_changes_nothing(read):
+    mixed = copy.deepcopy(EVENTS)
+    mixed.insert(2, {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}})
+    random.Random(3).shuffle(mixed)
+
+    assert rows(read(mixed)) == rows(read(EVENTS))
+
+
+@pytest.mark.parametrize("moment", [9e18, -9e18, 2**63, 2**70, 10**30])
+def test_a_time_that_no_clock_can_show_costs_its_event_alone(read, moment):
+    timeline = read([*EVENTS, {**launch(3, 30), "ts": moment}, {**kernel(3, 31, 1), "dur": moment}])
+
+    assert rows(timeline) == rows(read(EVENTS))
+    assert any("2 events could not be read" in text for text in timeline.warnings)
+
+
+def test_negative_and_missing_durations_count_as_nothing_and_are_said(read):
+    backwards, endless = kernel(3, 30, -4), kernel(4, 40, 1)
+    del endless["dur"]
+
+    timeline = read([*EVENTS, backwards, endless])
+
+    assert timeline.device.dur_ns.tolist() == [10_000, 5_000, 0, 0]
+    assert len(timeline.warnings) == 2
+
+
+def test_ids_beyond_64_bits_and_of_other_types_cost_no_kernel(read):
+    odd = [kernel(value, 30 + i, 1) for i, value in enumerate([2**70, "0x0", None, 1.5, "x"])]
+
+    timeline = read([*EVENTS, *odd])
+
+    assert len(timeline.device) == 7
+    assert timeline.device.correlation.tolist()[:2] == [1, 2]
+    assert not timeline.warnings
+
+
+def test_what_is_no_event_is_passed_over(read):
+    timeline = read([None, 1, "x", [], {}, [{}], True, *EVENTS])
+
+    assert rows(timeline) == rows(read(EVENTS))
+
+
+def test_one_process_may_use_several_devices_and_one_device_several_processes(read):
+    events = [kernel(1, 0, 5), kernel(2, 1, 5, device=1), {**kernel(3, 2, 5, device=1), "pid": 99}]
+
+    assert read(events).device.device.tolist() == [0, 1, 1]
+
+
+def test_text_and_infinities_in_a_database_s_number_columns_cost_their_rows_alone(tmp_path):
+    path = tmp_path / "run.rpd"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            'CREATE TABLE rocpd_op (id, start, "end", gpuId, queueId, description_id, opType_id)'
+        )
+        connection.execute("CREATE TABLE rocpd_string (id, string)")
+        connection.executemany(
+            "INSERT INTO rocpd_op VALUES (?, ?, ?, ?, ?, 1, 2)",
+            [(1, 10, 30, 1, 7), (2, "40", "50", "1", "7"), (3, 60, None, 1, 7), (4, 90, 80, 1, 7)],
+        )
+        connection.executemany(
+            "INSERT INTO rocpd_string VALUES (?, ?)", [(1, None), (2, "KernelExecution")]
+        )
+    connection.close()
+
+    timeline = open_timeline(str(path))
+
+    assert timeline.device.dur_ns.tolist() == [20, 10]
+    assert timeline.device.device.tolist() == [1, 1]
+    assert of_category(timeline.device, "kernel").all()
+    assert "2 events have no end" in timeline.warnings[0]
+
+
+def test_counters_that_are_no_numbers_stay_text(tmp_path):
+    path = tmp_path / "counters.csv"
+    path.write_text("Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value\n1,k,A,inf\nx,k,B,\n")
+
+    values = [counter.value for counter in open_tables(str(path)).counters]
+
+    assert values == ["inf", ""]
+
+
+def test_a_file_of_one_stray_line_is_named_and_refused(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(',{"args":{"name":"COPY"},"ph":"M","pid":1,"name":"process_name"}\n')
+
+    with pytest.raises(UnknownTraceError, match="no kind that can be read"):
+        open_timeline(str(path))
