@@ -34,27 +34,66 @@ def describe() -> dict[str, Any]:
 
 
 def measure(index: int = 0) -> dict[str, Any]:
-    """Measure products and copies on one GPU: the best of several, by device events.
-
-    TF32 is measured as fp32 products with it allowed.
-    """
-    before = torch.backends.cuda.matmul.allow_tf32
-    rates = {}
+    """Measure products and copies on one GPU: the best of several, by device events."""
     with torch.cuda.device(index):
-        try:
-            torch.backends.cuda.matmul.allow_tf32 = False
-            for name, dtype in DTYPES.items():
-                rates[name] = _gemm_flop_per_s(dtype)
-            if torch.version.hip is None and torch.cuda.get_device_capability(index)[0] >= 8:
-                torch.backends.cuda.matmul.allow_tf32 = True
-                rates["tf32"] = _gemm_flop_per_s(torch.float32)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
+        free_bytes, _ = torch.cuda.mem_get_info(index)
+        dtypes = ["fp32", "fp16", *(["bf16"] if torch.cuda.is_bf16_supported() else [])]
+        if torch.version.hip is None and torch.cuda.get_device_capability(index)[0] >= 8:
+            dtypes.append("tf32")
         return {
             "name": torch.cuda.get_device_properties(index).name,
-            "flop_per_s": rates,
-            "memory_bytes_per_s": _copy_bytes_per_s(),
+            "flop_per_s": {
+                name: gemm_flop_per_s(name, "cuda", size=gemm_size(free_bytes)) for name in dtypes
+            },
+            "memory_bytes_per_s": copy_bytes_per_s("cuda", min(COPY_BYTES, free_bytes // 4)),
         }
+
+
+def gemm_size(free_bytes: int) -> int:
+    """Return the side of the matrices: the usual one, or the next smaller power that fits.
+
+    >>> gemm_size(80 * 10**9), gemm_size(10**9)
+    (8192, 4096)
+    """
+    size = GEMM_SIZE
+    while size > 256 and 2 * 3 * 4 * size**2 > free_bytes:  # three fp32 matrices in half of it
+        size //= 2
+    return size
+
+
+def gemm_flop_per_s(
+    dtype: str,
+    device: str,
+    *,
+    size: int,
+    best_s: Callable[[Callable[[], object]], float] | None = None,
+) -> float:
+    """Return the rate of square products; TF32 is fp32 with it allowed, as the setting is after.
+
+    Args:
+        dtype: One of `DTYPES`, or `tf32`.
+        device: Where to compute.
+        size: Side of the matrices.
+        best_s: Times a call, in seconds; by default with device events.
+    """
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = dtype == "tf32"
+    try:
+        kind = DTYPES["fp32" if dtype == "tf32" else dtype]
+        left, right = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
+        return 2 * size**3 / (best_s or _best_s)(lambda: torch.mm(left, right))
+    finally:
+        matmul.allow_tf32 = before
+
+
+def copy_bytes_per_s(
+    device: str, size: int, *, best_s: Callable[[Callable[[], object]], float] | None = None
+) -> float:
+    """Return the rate of a copy within a device; each byte is read once and written once."""
+    source = torch.empty(size, device=device, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    return 2 * size / (best_s or _best_s)(lambda: target.copy_(source))
 
 
 def _activities() -> list[str]:
@@ -69,19 +108,6 @@ def _device(index: int) -> dict[str, Any]:
         "total_bytes": found.total_memory,
         "units": found.multi_processor_count,
     }
-
-
-def _gemm_flop_per_s(dtype: torch.dtype) -> float:
-    left = torch.randn(GEMM_SIZE, GEMM_SIZE, device="cuda", dtype=dtype)
-    right = torch.randn(GEMM_SIZE, GEMM_SIZE, device="cuda", dtype=dtype)
-    return 2 * GEMM_SIZE**3 / _best_s(lambda: torch.mm(left, right))
-
-
-def _copy_bytes_per_s() -> float:
-    source = torch.empty(COPY_BYTES, device="cuda", dtype=torch.uint8)
-    target = torch.empty_like(source)
-    # Each byte is read once and written once.
-    return 2 * COPY_BYTES / _best_s(lambda: target.copy_(source))
 
 
 def _best_s(work: Callable[[], object]) -> float:
