@@ -18,7 +18,12 @@ from lightning_gpuprof.callbacks.advice_text import (
 )
 from lightning_gpuprof.callbacks.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.console import say
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks.dispatch import (
+    add_hook,
+    called_by_trainer,
+    drop_hook,
+    silence_unused,
+)
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.run_output import RunOutput
@@ -86,6 +91,7 @@ class BatchSizeAdvisor(Callback):
         self._host: Callback | None = None
         self._looking = False
         self._begin(None)
+        silence_unused(self)
 
     def _begin(self, probe: MemoryProbe | None) -> None:
         self._probe = probe
@@ -112,8 +118,9 @@ class BatchSizeAdvisor(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the device's memory, or say that there is none to measure."""
         self._begin(self._make_probe(trainer.strategy.root_device))
+        self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
-            self._host = called_by_trainer(trainer, self)
+            add_hook(self._host, "on_train_batch_end", self._batch_ended)
             self._probe.read()  # the sanity check's peaks are not training's
             if self.warmup == 0:
                 self._new_window()
@@ -122,10 +129,11 @@ class BatchSizeAdvisor(Callback):
             self._output.write(note)
             self._say(NOT_MEASURED)
             self._process = ProcessMemory()
+            note_memory = self._note_process_memory
+            add_hook(self._host, "on_train_batch_end", note_memory, every=self.window)
 
-    @override
     @guarded
-    def on_train_batch_end(
+    def _batch_ended(
         self,
         trainer: Trainer,
         pl_module: LightningModule,
@@ -136,8 +144,6 @@ class BatchSizeAdvisor(Callback):
         """Note the batch's size; at a window's end read the memory."""
         self._batch += 1
         if self._now is None or self._probe is None:
-            if self._batch % self.window == 0:
-                self._note_process_memory()
             return
         if self._looking:
             self._stop_looking()
@@ -233,7 +239,9 @@ class BatchSizeAdvisor(Callback):
             for hook, method in self._hooks():
                 drop_hook(self._host, hook, method)
 
-    def _note_process_memory(self) -> None:
+    @guarded
+    def _note_process_memory(self, *_: Any) -> None:
+        self._batch += self.window
         used = self._process.read() if self._process is not None else None
         if used is not None and self._output is not None:
             self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
@@ -241,7 +249,10 @@ class BatchSizeAdvisor(Callback):
     def _release(self) -> None:
         self._stop_looking()
         process, self._probe, self._process = self._process, None, None
-        self._now = self._host = None
+        host, self._now, self._host = self._host, None, None
+        if host is not None:
+            drop_hook(host, "on_train_batch_end", self._batch_ended)
+            drop_hook(host, "on_train_batch_end", self._note_process_memory)
         if process is not None:
             process.close()
 

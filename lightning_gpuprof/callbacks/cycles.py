@@ -90,6 +90,16 @@ class Cycles:
         """A profiler exists: it warms up or records."""
         return self._trace is not None
 
+    @property
+    def next_change(self) -> int | None:
+        """The unit at which something changes next, if there is one."""
+        return self._change
+
+    def pass_over(self, units: int) -> None:
+        """Enter units in which nothing changes; one in which something would is entered late."""
+        last = self._unit + units
+        self._unit = last if self._change is None else min(last, self._change - 1)
+
     def is_due(self) -> bool:
         """Tell whether something changes at the next unit's begin."""
         return self._unit + 1 == self._change

@@ -75,7 +75,7 @@ class DeviceMonitor(Callback):
         self._output: RunOutput | None = None
         self._sampler: StatsSampler | None = None
         self._host: Callback | None = None
-        self._batches = 0
+        self._first = 0
         self._since_ns = 0
         silence_unused(self)
 
@@ -90,7 +90,7 @@ class DeviceMonitor(Callback):
         output = self._output
         if output is None:
             return
-        self._batches, self._since_ns = 0, output.clock()
+        self._first, self._since_ns = _batches(trainer), output.clock()
         stats = self._make_stats(trainer.strategy.root_device)
         if stats is None:
             message = "no driver library for this device (nvidia-ml-py, amdsmi)"
@@ -100,26 +100,18 @@ class DeviceMonitor(Callback):
         self._sampler.start()
         # Only now, so that a batch costs nothing where there is nothing to read.
         self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_end", self._batch_ended)
+        add_hook(self._host, "on_train_batch_end", self._window_ended, every=self.window)
 
     @guarded
-    def _batch_ended(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        self._batches += 1
-        if self._sampler is not None and self._batches % self.window == 0:
-            self._write(self._sampler)
+    def _window_ended(self, trainer: Trainer, *_: Any) -> None:
+        if self._sampler is not None:
+            self._write(trainer, self._sampler)
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._sampler is not None:
-            self._write(self._sampler)
+            self._write(trainer, self._sampler)
         self._release()
 
     @override
@@ -128,7 +120,7 @@ class DeviceMonitor(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         if self._sampler is not None:
-            self._write(self._sampler)
+            self._write(trainer, self._sampler)
         self._release()
         if self._output is not None:
             status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
@@ -141,14 +133,14 @@ class DeviceMonitor(Callback):
         if self._output is not None:
             self._output.end("finished")
 
-    def _write(self, sampler: StatsSampler) -> None:
+    def _write(self, trainer: Trainer, sampler: StatsSampler) -> None:
         output, summary = self._output, sampler.take()
         if output is None:
             return
         now = output.clock()
         if summary is not None:
             begun, self._since_ns = self._since_ns, now
-            step = max(0, self._batches - 1)
+            step = max(0, _batches(trainer) - self._first - 1)
             output.write(DeviceSample(step=step, start_ns=begun, end_ns=now, **asdict(summary)))
         if sampler.error is not None:
             output.write(Note(step=output.step, name="device-stats-ended", message=sampler.error))
@@ -158,7 +150,12 @@ class DeviceMonitor(Callback):
     def _release(self) -> None:
         host, self._host = self._host, None
         if host is not None:
-            drop_hook(host, "on_train_batch_end", self._batch_ended)
+            drop_hook(host, "on_train_batch_end", self._window_ended)
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.close()
+
+
+def _batches(trainer: Trainer) -> int:
+    """Return how many batches have begun, those of a run that this one resumes among them."""
+    return int(trainer.fit_loop.epoch_loop.batch_progress.total.ready)

@@ -24,16 +24,53 @@ PER_BATCH_HOOKS = (
 )
 
 
-class Each:
-    """Calls several methods with the same arguments, in order."""
+_Method = Callable[..., Any]
 
-    def __init__(self, methods: Sequence[Callable[..., Any]]) -> None:
+
+class Spaced:
+    """A method that is to be called one time in many.
+
+    Args:
+        method: What is called.
+        every: Calls of the hook per call of the method.
+        due: The call of the hook, counted from 1, at which it is next.
+    """
+
+    def __init__(self, method: _Method, every: int, due: int) -> None:
+        self.method = method
+        self.every = every
+        self.due = due
+
+
+class Each:
+    """Calls several methods with the same arguments, in order.
+
+    Args:
+        methods: Called each time.
+        spaced: Called now and then, after the others.
+        calls: How often the hook was called before.
+    """
+
+    def __init__(
+        self, methods: Sequence[_Method], spaced: Sequence[Spaced] = (), calls: int = 0
+    ) -> None:
         self.methods = methods
+        self.spaced = spaced
+        self.calls = calls
+        self._due = min((one.due for one in spaced), default=0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Call them."""
+        """Call those that are due."""
+        self.calls += 1
         for method in self.methods:
             method(*args, **kwargs)
+        if self.calls == self._due:
+            due = [one for one in self.spaced if one.due == self.calls]
+            for one in due:
+                one.due += one.every
+            self._due = min(one.due for one in self.spaced)
+            for one in due:
+                one.method(*args, **kwargs)
 
 
 def has_hook(callback: Callback, hook: str) -> bool:
@@ -82,22 +119,39 @@ def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
     return next((one for one in callbacks if part in getattr(one, "parts", ())), part)
 
 
-def add_hook(callback: Callback, hook: str, method: Callable[..., Any]) -> None:
-    """Let a callback's hook call a method first, until `drop_hook`."""
-    now = callback.__dict__.get(hook)
-    callback.__dict__[hook] = method if now is None else Each([method, *_methods(now)])
+def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) -> None:
+    """Let a callback's hook call a method, until `drop_hook`.
 
-
-def drop_hook(callback: Callback, hook: str, method: Callable[..., Any]) -> None:
-    """Undo `add_hook`; a hook that nothing is left of is passed over again."""
-    methods = [one for one in _methods(callback.__dict__.get(hook)) if one != method]
-    if methods:
-        callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
+    Args:
+        callback: Whose hook.
+        hook: Its name.
+        method: Called first; one that is not called each time, after the others.
+        every: Calls of the hook per call of the method, which comes with the last of them.
+    """
+    now = _each(callback.__dict__.get(hook))
+    if every == 1:
+        added = Each([method, *now.methods], now.spaced, now.calls)
     else:
-        callback.__dict__[hook] = None
+        one = Spaced(method, every, now.calls + every)
+        added = Each(now.methods, [*now.spaced, one], now.calls)
+    callback.__dict__[hook] = _simplest(added)
 
 
-def _methods(hook: Callable[..., Any] | None) -> Sequence[Callable[..., Any]]:
-    if hook is None:
-        return ()
-    return hook.methods if isinstance(hook, Each) else (hook,)
+def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
+    """Undo `add_hook`; a hook that nothing is left of is passed over again."""
+    now = _each(callback.__dict__.get(hook))
+    methods = [one for one in now.methods if one != method]
+    spaced = [one for one in now.spaced if one.method != method]
+    callback.__dict__[hook] = _simplest(Each(methods, spaced, now.calls))
+
+
+def _each(hook: _Method | None) -> Each:
+    if isinstance(hook, Each):
+        return hook
+    return Each(() if hook is None else (hook,))
+
+
+def _simplest(each: Each) -> _Method | None:
+    if each.spaced or len(each.methods) > 1:
+        return each
+    return each.methods[0] if each.methods else None

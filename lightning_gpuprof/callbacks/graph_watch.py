@@ -1,5 +1,6 @@
 """Notices two costly autograd settings: graphs kept after backward, and anomaly mode."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class GraphWatch(Callback):
         self.every = every
         self._output: RunOutput | None = None
         self._host: Callback | None = None
-        self._batches = 0
+        self._looking = False
         self._node: Any = None
         self._noted: set[str] = set()
         silence_unused(self)
@@ -58,24 +59,10 @@ class GraphWatch(Callback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._batches = 0
-        self._look(called_by_trainer(trainer, self))
-
-    @override
-    @guarded
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        self._batches += 1
-        if self._host is not None:
-            self._release()
-        if self._batches % self.every == 0:
-            self._look(called_by_trainer(trainer, self))
+        self._release()
+        self._host = called_by_trainer(trainer, self)
+        add_hook(self._host, "on_train_batch_end", self._look, every=self.every)
+        self._look()
 
     @override
     @guarded
@@ -99,10 +86,30 @@ class GraphWatch(Callback):
         if self._output is not None:
             self._output.end("finished")
 
-    def _look(self, host: Callback) -> None:
-        self._host = host
-        add_hook(host, "on_before_backward", self._before)
-        add_hook(host, "on_after_backward", self._after)
+    @guarded
+    def _look(self, *_: Any) -> None:
+        if self._host is not None and not self._looking:
+            self._looking = True
+            for hook, method in self._hooks():
+                add_hook(self._host, hook, method)
+
+    @guarded
+    def _looked(self, *_: Any) -> None:
+        self._stop_looking()
+
+    def _stop_looking(self) -> None:
+        self._node = None
+        if self._host is not None and self._looking:
+            self._looking = False
+            for hook, method in self._hooks():
+                drop_hook(self._host, hook, method)
+
+    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
+        return [
+            ("on_before_backward", self._before),
+            ("on_after_backward", self._after),
+            ("on_train_batch_end", self._looked),
+        ]
 
     @guarded
     def _before(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
@@ -122,7 +129,7 @@ class GraphWatch(Callback):
             self._output.write(Note(step=self._output.step, name=name, value=True, message=message))
 
     def _release(self) -> None:
-        host, self._host, self._node = self._host, None, None
+        self._stop_looking()
+        host, self._host = self._host, None
         if host is not None:
-            drop_hook(host, "on_before_backward", self._before)
-            drop_hook(host, "on_after_backward", self._after)
+            drop_hook(host, "on_train_batch_end", self._look)

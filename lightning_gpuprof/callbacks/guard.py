@@ -61,6 +61,23 @@ def guarded(
     return guarded_hook
 
 
+def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None]:
+    """Return a call, made in every step, whose failure disables an owner as `guarded` does.
+
+    The owner's `_release` must see to it that it is not called again.
+    """
+
+    def guarded_call() -> None:
+        try:
+            call()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place: see this module's docstring
+            disable(owner, error)
+
+    return guarded_call
+
+
 def is_disabled(owner: object) -> bool:
     """Tell whether a failure switched this owner off for the run."""
     return _DISABLED in owner.__dict__

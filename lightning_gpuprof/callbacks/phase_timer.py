@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import silence_unused
-from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.guard import guarded, guarded_call
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.timing_run import TimingRun
 from lightning_gpuprof.errors import ConfigError
@@ -88,7 +89,7 @@ class PhaseTimer(Callback):
             console=self.console,
             scalars=self.scalars,
             overhead_budget=self.overhead_budget,
-            on_ran=self._on_ran,
+            shield=partial(guarded_call, self),
             events=self._events(trainer),
         )
         # A hook that is not there costs nothing; the tap tells as much for less.
@@ -119,7 +120,7 @@ class PhaseTimer(Callback):
         batch_idx: int,
     ) -> None:
         if self._run is not None:
-            self._run.end_batch(batch, batch_idx)
+            self._run.batch_ran(batch, batch_idx)
 
     @override
     @guarded
@@ -128,7 +129,7 @@ class PhaseTimer(Callback):
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if self._run is not None and self._run.evaluating:
-            self._run.end_batch(batch, batch_idx)
+            self._run.batch_ran(batch, batch_idx)
 
     @override
     @guarded
@@ -137,7 +138,7 @@ class PhaseTimer(Callback):
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if self._run is not None:
-            self._run.end_batch(batch, batch_idx)
+            self._run.batch_ran(batch, batch_idx)
 
     @override
     @guarded
@@ -146,7 +147,7 @@ class PhaseTimer(Callback):
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if self._run is not None:
-            self._run.end_batch(batch, batch_idx)
+            self._run.batch_ran(batch, batch_idx)
 
     @override
     @guarded
@@ -165,11 +166,6 @@ class PhaseTimer(Callback):
     ) -> None:
         stopped = isinstance(exception, KeyboardInterrupt)
         self._finish("interrupted" if stopped else "exception", exception)
-
-    @guarded
-    def _on_ran(self) -> None:
-        if self._run is not None:
-            self._run.batch_ran()
 
     def _events(self, trainer: Trainer) -> DeviceEvents | None:
         if isinstance(self.device_marks, bool):

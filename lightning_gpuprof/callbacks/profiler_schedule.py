@@ -153,7 +153,7 @@ class ProfilerSchedule(Callback):
             on_recorded=self._save,
             now=self._clock,
         )
-        self._borders = StepBorders(trainer, self._begin_step)
+        self._borders = StepBorders(trainer, self, self._begin_step)
 
     @override
     @guarded
@@ -161,29 +161,8 @@ class ProfilerSchedule(Callback):
         """Enter the schedule's next epoch."""
         if self._cycles is not None and self.schedule.unit == "epoch":
             self._cycles.begin_unit()
-
-    @override
-    @guarded
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Begin the step here where its fetch was not seen."""
-        if self._borders is not None:
-            self._borders.reach()
-
-    @override
-    @guarded
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        """Let the next fetch begin the next step."""
-        if self._borders is not None:
-            self._borders.end_batch()
+            if self._borders is not None and self._cycles.at_work:
+                self._borders.wake()
 
     @override
     @guarded
@@ -228,12 +207,14 @@ class ProfilerSchedule(Callback):
             self._output.end("finished")
 
     @guarded
-    def _begin_step(self) -> None:
+    def _begin_step(self, number: int) -> None:
         cycles, output = self._cycles, self._output
         if cycles is None or output is None:
             return
-        self._step += 1
         by_step = self.schedule.unit == "step"
+        passed_over, self._step = number - self._step - 1, number
+        if by_step:
+            cycles.pass_over(passed_over)
         if cycles.recording or (by_step and cycles.is_due()):
             # Charged to this callback: stopping and exporting take their time.
             with self._trainer.profiler.profile(f"[Callback]{self.state_key}.step_border"):
@@ -246,6 +227,9 @@ class ProfilerSchedule(Callback):
         # What happens at the border to the next step is charged to this one.
         if cycles.at_work or (by_step and cycles.is_due()):
             output.step_flags |= StepFlag.PROFILED
+        elif self._borders is not None:
+            change = cycles.next_change if by_step else None
+            self._borders.sleep_until(None if change is None else change - 1)
 
     def _new_trace(self, device_type: str) -> Trace | None:
         busy = busy_profiler()

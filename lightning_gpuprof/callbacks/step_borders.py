@@ -3,49 +3,68 @@
 from collections.abc import Callable
 from typing import Any
 
+from lightning_gpuprof.callbacks._lightning import Callback
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks.tapping import fetches_inside
+
+_NEVER = 1 << 62
+
 
 class StepBorders:
-    """Calls back at each training step's begin, for the length of a fit.
+    """Calls back where a training step begins, for the length of a fit.
 
     `on_train_batch_start` comes after the fetch, and `on_train_batch_end` before the loggers,
     validation and checkpoints of its step. Lightning calls its epoch loop's `_on_before_fetch`
-    between the two; where a version does not, `reach` in `on_train_batch_start` is the border.
+    between the two, and counts the batches that have run: where that number has grown, a step
+    begins. (An iterable without a length may be fetched from once more when it is at its end.)
+
+    Where steps fetch for themselves, by `dataloader_iter`, they begin at `on_train_batch_start`.
 
     Args:
         trainer: In `on_train_start`.
-        on_border: Called once per step, before its fetch.
+        callback: Whose part this is.
+        on_border: Called before a step's fetch with its number, from 0, but not while asleep.
     """
 
-    def __init__(self, trainer: Any, on_border: Callable[[], object]) -> None:
+    def __init__(
+        self, trainer: Any, callback: Callback, on_border: Callable[[int], object]
+    ) -> None:
         self._loop = trainer.fit_loop.epoch_loop
         self._on_border = on_border
-        self._original: Any = getattr(self._loop, "_on_before_fetch", None)
-        self._between = True
+        self._first: int = self._loop.batch_progress.total.completed
+        self._due = self._first
+        self._original: Any = self._loop._on_before_fetch
         self._mine = self._before_fetch
-        if self._original is not None:
-            self._loop._on_before_fetch = self._mine
+        self._loop._on_before_fetch = self._mine
+        self._host = called_by_trainer(trainer, callback)
+        if fetches_inside(trainer.lightning_module):
+            add_hook(self._host, "on_train_batch_start", self._reach)
 
-    def reach(self) -> None:
-        """A step begins here, unless it has begun already."""
-        if self._between:
-            self._between = False
-            self._on_border()
+    def sleep_until(self, step: int | None) -> None:
+        """Pass over the steps before this one; None for all of them."""
+        self._due = _NEVER if step is None else self._first + step
 
-    def end_batch(self) -> None:
-        """The step's batch has run: what is fetched next is the next step's.
-
-        An iterable without a length may be fetched from once more when it is at its end.
-        """
-        self._between = True
+    def wake(self) -> None:
+        """Pass over no more steps."""
+        completed = self._loop.batch_progress.total.completed
+        if self._due > completed + 1:
+            self._due = completed
 
     def remove(self) -> None:
         """Put Lightning's method back."""
+        self._due = _NEVER  # a loop that runs holds the method elsewhere, too
+        drop_hook(self._host, "on_train_batch_start", self._reach)
         if self._loop.__dict__.get("_on_before_fetch") is self._mine:
             del self._loop._on_before_fetch
             if self._loop._on_before_fetch != self._original:  # someone was there before
                 self._loop._on_before_fetch = self._original
 
     def _before_fetch(self) -> None:
-        self.reach()
-        if self._original is not None:
-            self._original()
+        self._reach()
+        self._original()
+
+    def _reach(self, *_: Any) -> None:
+        completed = self._loop.batch_progress.total.completed
+        if completed >= self._due:
+            self._due = completed + 1
+            self._on_border(completed - self._first)

@@ -99,31 +99,8 @@ class SyncDetector(Callback):
             return
         self._trainer = trainer
         self._step = -1
-        self._borders = StepBorders(trainer, self._begin_step)
-
-    @override
-    @guarded
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """The batch is there."""
-        self._fetching = False
-        if self._borders is not None:
-            self._borders.reach()
-
-    @override
-    @guarded
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        """Let the next fetch begin the next step."""
-        if self._borders is not None:
-            self._borders.end_batch()
+        self._borders = StepBorders(trainer, self, self._begin_step)
+        self._borders.sleep_until(self.start)
 
     @override
     @guarded
@@ -159,8 +136,8 @@ class SyncDetector(Callback):
             self._output.end("finished")
 
     @guarded
-    def _begin_step(self) -> None:
-        self._step += 1
+    def _begin_step(self, number: int) -> None:
+        self._step = number
         window = self._window
         if window is not None and (window.steps >= self.steps or self._busy):
             self._close()

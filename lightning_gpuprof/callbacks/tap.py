@@ -32,6 +32,7 @@ from lightning_gpuprof.probes.step_timeline import EPOCH_START, TEARDOWN, Fetch,
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 
+_IDLE = Idle()
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
@@ -183,7 +184,7 @@ class ProfilerTap(Profiler):
         action = parse_action(action_name)
         border = self._borders.get(action.name)
         if border is None and self._idle(action):
-            return self._handing_on(Idle(), action_name)
+            return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         if border is not None and not isinstance(region, Inside):
             region = self._at_border(region, border)
@@ -207,7 +208,7 @@ class ProfilerTap(Profiler):
         """Inside validation all but callbacks, logging and checkpoints stays validation."""
         action = parse_action(action_name)
         if self._idle(action):
-            return self._handing_on(Idle(), action_name)
+            return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
         if not isinstance(region, Inside) and slot.phase not in _STAY_IN_VALIDATION:

@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.probes.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
-from lightning_gpuprof.probes.region_paths import close_code, open_code
+from lightning_gpuprof.probes.region_paths import close_code, swap_code
 from lightning_gpuprof.probes.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
@@ -43,24 +43,24 @@ class Batch(Region):
         own: The slot of the timer's own time.
     """
 
-    __slots__ = ("_on_ran", "_own_closes", "_own_opens")
+    __slots__ = ("_becomes_own", "_on_ran", "_own_closes")
 
     def __init__(self, region: Region, on_ran: Callable[[], object], own: int) -> None:
         super().__init__(region.clock, region.slot)
         self._on_ran = on_ran
-        self._own_opens, self._own_closes = open_code(own), close_code(own)
+        self._becomes_own, self._own_closes = swap_code(own), close_code(own)
 
     @override
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
-        time, code = self._time, self._code
-        time(self._now())
-        code(self._closes)
-        if kind is None:
-            time(self._now())
-            code(self._own_opens)
-            self._on_ran()
-            time(self._now())
-            code(self._own_closes)
+        time, code, now = self._time, self._code, self._now
+        time(now())
+        if kind is not None:
+            code(self._closes)
+            return
+        code(self._becomes_own)
+        self._on_ran()
+        time(now())
+        code(self._own_closes)
 
 
 class Settling(Region):

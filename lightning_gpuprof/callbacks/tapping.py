@@ -26,6 +26,12 @@ EVALUATION_PHASES = (
     Phase.OTHER,
 )
 
+_BATCH_TRANSFER = (
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+)
+
 
 class Tapping:
     """The tap in one Trainer.
@@ -61,8 +67,8 @@ class Tapping:
         def names(state_key: str) -> tuple[str, bool]:
             return callback_name(trainer.callbacks, state_key)
 
-        fetches_inside = _fetches_inside(trainer.lightning_module)
-        self.sees_batches = not evaluating and not fetches_inside
+        inside = fetches_inside(trainer.lightning_module)
+        self.sees_batches = not evaluating and not inside
         self._watch = watch
         self.tap = ProfilerTap(
             self._inner,
@@ -70,7 +76,7 @@ class Tapping:
             names=names,
             evaluating=evaluating,
             idle=partial(is_idle, trainer),
-            fetches_inside=fetches_inside,
+            fetches_inside=inside,
             on_ran=on_ran if self.sees_batches else None,
             watch=watch,
         )
@@ -126,6 +132,18 @@ class Tapping:
             self._calls.add(loop, method, startup)
 
 
+def callback_of(callbacks: Iterable[Any], state_key: str) -> Any:
+    """Return the callback that has a state key, or None.
+
+    >>> callback_of([], "Slow") is None
+    True
+    """
+    for callback in callbacks:
+        if attempt(partial(getattr, callback, "state_key"), None) == state_key:
+            return callback
+    return None
+
+
 def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
     """Return a callback's name, numbered where several share a class, and if it checkpoints.
 
@@ -143,11 +161,19 @@ def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
 
 
 def is_idle(trainer: Any, action: Action) -> bool:
-    """Tell whether an action runs a hook that does nothing: Lightning's own, empty one."""
+    """Tell whether an action runs a hook that does nothing of its own: Lightning's, left as it is.
+
+    Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
+    """
+    if action.name in _BATCH_TRANSFER and action.kind == "LightningModule":
+        return _hook_of(trainer.lightning_module, action.name) == f"DataHooks.{action.name}"
     if action.name in PHASES or not action.name.startswith("on_"):
         return False
     if action.kind == "Strategy":
         return _hook_of(trainer.strategy, action.name) == f"Strategy.{action.name}"
+    if action.kind == "Callback":
+        callback = callback_of(trainer.callbacks, action.owner)
+        return _hook_of(callback, action.name) == f"Callback.{action.name}"
     if action.kind != "LightningModule":
         return False
     return _hook_of(trainer.lightning_module, action.name) == f"ModelHooks.{action.name}"
@@ -162,7 +188,7 @@ def _hook_of(owner: Any, name: str) -> str:
     return str(getattr(hook, "__qualname__", ""))
 
 
-def _fetches_inside(module: Any) -> bool:
+def fetches_inside(module: Any) -> bool:
     """Tell whether a step takes `dataloader_iter`."""
     steps = ("training_step", "validation_step", "test_step", "predict_step")
     hooks = [getattr(module, name, None) for name in steps]

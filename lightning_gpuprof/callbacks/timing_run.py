@@ -56,7 +56,7 @@ class TimingRun:
         console: bool,
         scalars: bool,
         overhead_budget: float,
-        on_ran: Callable[[], object],
+        shield: Callable[[Callable[[], object]], Callable[[], None]],
         events: DeviceEvents | None = None,
     ) -> None:
         self.evaluating = output.stage != "fit"
@@ -91,7 +91,7 @@ class TimingRun:
                 trainer,
                 self.timeline,
                 evaluating=self.evaluating,
-                on_ran=on_ran,
+                on_ran=shield(self.batch_ran),
                 watch=None if self.device is None else self.device.watch,
             )
             output.timer = "tap"
@@ -121,30 +121,34 @@ class TimingRun:
         self.timeline.epoch = epoch
         self._batch_idx = -1
 
-    def batch_ran(self) -> None:
-        """Do what `end_batch` does, without a hook's arguments."""
-        loop = self._epoch_loop
-        self._batch_idx = self._batch_idx + 1 if self._batch_idx >= 0 else loop.batch_idx
-        self.end_batch(loop._results.batch, self._batch_idx)
-
-    def end_batch(self, batch: Any, batch_idx: int) -> None:
+    def batch_ran(self, batch: Any = None, batch_idx: int = -1) -> None:
         """Note what is known of a step once its batch has run; write a full window.
 
         For every step: a training loop leaves nothing of this in the processor's caches, where
         each function that is called costs about a microsecond. So it is all in one.
+
+        Args:
+            batch: With its index as a hook was given them; else the loop is asked.
+            batch_idx: -1 for a call without them.
         """
         timeline, output = self.timeline, self._output
+        if batch_idx < 0:
+            loop = self._epoch_loop
+            batch, batch_idx = loop._results.batch, self._batch_idx + 1
+            if not batch_idx:
+                batch_idx = loop.batch_idx
+            self._batch_idx = batch_idx
         first = batch[0] if type(batch) in _ROWS and batch else batch
-        if isinstance(first, torch.Tensor):
-            samples = first.size(0) if first.dim() else UNKNOWN_SAMPLES
-        else:
-            samples = batch_size(batch)
+        try:
+            samples = first.size(0) if type(first) is torch.Tensor else batch_size(batch)
+        except IndexError:
+            samples = UNKNOWN_SAMPLES
         timeline.end_batch(batch_idx, samples)
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
         dynamo = _MODULES.get("torch._dynamo.utils")
-        if dynamo is not None and self._compiles.compiled_since(dynamo):
+        if dynamo is not None and dynamo.counters and self._compiles.compiled_since(dynamo):
             timeline.flags |= StepFlag.COMPILED
         self._left -= 1
         if self._left <= 0:
