@@ -98,7 +98,7 @@ class BatchSizeAdvisor(Callback):
         self._compiled_windows = 0
         self._validation_peak: int | None = None
         self._graphs: bool | None = None
-        self._batch = 0
+        self._batch = self._retries_before = 0
         self._last: BatchSizeAdvice | None = None
 
     @override
@@ -114,7 +114,8 @@ class BatchSizeAdvisor(Callback):
         self._begin(self._make_probe(trainer.strategy.root_device))
         if self._probe is not None:
             self._host = called_by_trainer(trainer, self)
-            self._probe.read()  # the sanity check's peaks are not training's
+            before = self._probe.read()  # the sanity check's peaks are not training's
+            self._retries_before = before.alloc_retries if before is not None else 0
             if self.warmup == 0:
                 self._new_window()
         elif self._output is not None:
@@ -281,7 +282,7 @@ class BatchSizeAdvisor(Callback):
             known_bytes=window.constant_bytes(reading, self._kinds),
         )
         seen = Circumstances(
-            alloc_retries=reading.alloc_retries,
+            alloc_retries=reading.alloc_retries - self._retries_before,
             # Once is enough: graphs are captured in the first steps.
             cuda_graphs=self._has_graphs(),
             compiled_windows=self._compiled_windows,
