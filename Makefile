@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test oldest tensorboard check bench gpu docs golden clean
+.PHONY: help demo test oldest tensorboard check bench gpu wheels docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,14 @@ bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writ
 
 gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand
 	$(PYTHON) benchmarks/gpu.py
+
+# For the machine with the GPU: make wheels GPU_PYTHON=3.11
+GPU_PYTHON ?= 3.12
+PLATFORMS := $(foreach n,17 27 28 34,--platform manylinux_2_$(n)_x86_64) --platform manylinux2014_x86_64
+wheels: ## Fetch into wheels/ what `make gpu` may lack on a machine without a network
+	for name in msgspec isal pyyaml nvidia-ml-py; do \
+	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --python-version $(GPU_PYTHON) \
+	--implementation cp $(PLATFORMS) -d wheels $$name; done
 
 docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
 	$(BIN)/python docs/generate.py

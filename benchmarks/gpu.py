@@ -1,20 +1,27 @@
 """Everything that needs a GPU, on a bare machine: `python3 benchmarks/gpu.py [PART ...]`.
 
-Needs no installation: the package is imported from this checkout. Each part runs in a process of
-its own, within its time; one that fails does not stop the others. Writes
-`benchmarks/results/gpu-<date>.json`, and small real traces and records as
-`gpu-fixtures.tar.gz` beside it. Where the variable OUT names a folder, copies of both go there.
+Needs no installation: the package is imported from this checkout, and what else is missing comes
+from `wheels/` (`make wheels` fills it) or, where there is a network, from the package index, into a
+folder that is dropped afterwards. Each part runs in a process of its own, within its time; one that
+fails or cannot run does not stop the others. After each part `benchmarks/results/gpu-<date>.json`
+is written anew, at the end `gpu-fixtures.tar.gz` (small real traces and records) beside it, and
+copies of both into the folder that the variable OUT names. The exit status is the number of parts
+that did not pass.
 """
 
+import importlib
 import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,81 +29,133 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+WHEELS = ROOT / "wheels"
+WHOLE_S = 460
+"""For all parts together; a part may take what is left of it, at most its own limit."""
+SMALL_BYTES = 3 * 2**20
+
 NEEDED = {
     "torch": "torch",
     "lightning": "lightning",
-    "tensorboard": "tensorboard",
     "numpy": "numpy",
+    "typing_extensions": "typing_extensions",
     "msgspec": "msgspec",
     "yaml": "pyyaml",
     "rich": "rich",
-    "plotly": "plotly",
-    "typing_extensions": "typing_extensions",
-    "pytest": "pytest",
 }
-BETTER_WITH = {"isal": "isal", "hypothesis": "hypothesis", "pynvml": "nvidia-ml-py"}
-SMALL_BYTES = 3 * 2**20
+"""By module the package that every part needs; then those that make it better."""
+BETTER_WITH = {"isal": "isal", "pynvml": "nvidia-ml-py"}
+FETCHED = ("msgspec", "pyyaml", "rich", "isal", "nvidia-ml-py", "pytest")
+"""May be fetched: they are small and bring nothing else along, torch least of all."""
 
 
-def parts(work: Path) -> dict[str, tuple[list[str], int]]:
-    """By name: what to run, and for how many seconds at most."""
-    python = sys.executable
-    tests = ["-m", "pytest", "tests/gpu", "-q", "-p", "no:cacheprovider", "--durations=10"]
-    found = {
-        "tests": ([python, *tests], 200),
-        "marks": ([python, "benchmarks/gpu_marks.py", "--json", str(work / "marks.json")], 90),
-        "example": (
-            [python, "example_projects/char_lm/demo.py", "--runs", str(work / "runs")],
+@dataclass(frozen=True)
+class Part:
+    """One process: its arguments, its time, and modules without which it is left out."""
+
+    arguments: tuple[str, ...]
+    limit_s: int
+    needs: tuple[str, ...] = ()
+
+
+def parts(work: Path) -> dict[str, Part]:
+    """By name, the most important first."""
+    tests = ("-m", "pytest", "tests/gpu", "-v", "--tb=short", "-p", "no:cacheprovider")
+    return {
+        "tests": Part(
+            (*tests, "--durations=10", f"--junitxml={work / 'tests.xml'}"), 180, ("pytest",)
+        ),
+        "marks": Part(("benchmarks/gpu_marks.py", "--json", str(work / "marks.json")), 90),
+        "memory": Part(("benchmarks/gpu_memory.py", "--json", str(work / "memory.json")), 120),
+        "example": Part(
+            ("example_projects/char_lm/demo.py", "--runs", str(work / "runs")),
             120,
+            ("tensorboard",),
         ),
     }
-    if (ROOT / "benchmarks" / "overhead.py").exists():
-        found["overhead"] = ([python, "benchmarks/overhead.py"], 120)
-    return found
 
 
 def main() -> int:
-    missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
-    if missing:
-        print(f"Missing here: {' '.join(missing)}. Install them, or put them on PYTHONPATH.")
+    known = list(parts(Path()))
+    wanted = sys.argv[1:] or known
+    if unknown := sorted(set(wanted) - set(known)):
+        print(f"No part is called {', '.join(unknown)}. There are: {', '.join(known)}.")
         return 2
-    lacking = [name for module, name in BETTER_WITH.items() if not importlib.util.find_spec(module)]
-    if lacking:
-        print(f"Not here, done without: {' '.join(lacking)}.")
+    if not has_gpu():
+        return 1
+    stamp = datetime.now(timezone.utc)
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"gpu-{stamp:%Y-%m-%d-%H%M}.json"
+    fixtures = RESULTS / "gpu-fixtures.tar.gz"
+    with tempfile.TemporaryDirectory(prefix="gpuprof-gpu-", ignore_cleanup_errors=True) as folder:
+        work = Path(folder)
+        fetch_missing(work / "site")
+        result: dict[str, Any] = {"when": stamp.isoformat(timespec="seconds"), "machine": machine()}
+        result["parts"] = outcome = {}
+        begun = time.monotonic()
+        for name, part in parts(work).items():
+            if name in wanted:
+                left_s = WHOLE_S - (time.monotonic() - begun)
+                outcome[name] = run(name, part, left_s, work)
+                result.update(figures(work))
+                target.write_text(json.dumps(result, indent=1) + "\n")
+        pack(work, fixtures)
+    hand_over(target, fixtures)
+    summarize(result, target, fixtures)
+    return sum(part["status"] != "passed" for part in outcome.values())
+
+
+def has_gpu() -> bool:
+    """Tell whether torch sees a GPU; say what is missing where it does not."""
+    if not importlib.util.find_spec("torch"):
+        print("Missing here: torch, for the GPU at hand. Nothing was measured.")
+        return False
     import torch
 
     if not torch.cuda.is_available():
         print("No CUDA or ROCm device is visible to torch on this machine: nothing was measured.")
-        return 1
-    work = Path(os.environ.get("TMPDIR", "/tmp")) / f"gpuprof-gpu-{os.getpid()}"
-    work.mkdir(parents=True)
-    wanted = sys.argv[1:]
-    outcome = {
-        name: run(name, command, seconds, work)
-        for name, (command, seconds) in parts(work).items()
-        if not wanted or name in wanted
-    }
-    result = {"machine": machine(), "parts": outcome}
-    marks = work / "marks.json"
-    if marks.exists():
-        result["marks"] = json.loads(marks.read_text())
-    stamp = datetime.now(timezone.utc)
-    result["when"] = stamp.isoformat(timespec="seconds")
-    RESULTS.mkdir(exist_ok=True)
-    written = [RESULTS / f"gpu-{stamp:%Y-%m-%d-%H%M}.json", RESULTS / "gpu-fixtures.tar.gz"]
-    written[0].write_text(json.dumps(result, indent=1) + "\n")
-    pack(work, written[1])
-    for path in written:
-        if os.environ.get("OUT"):
-            shutil.copy(path, os.environ["OUT"])
-    summarize(result, written)
-    shutil.rmtree(work, ignore_errors=True)
-    return sum(part["status"] != "passed" for part in outcome.values())
+    return torch.cuda.is_available()
 
 
-def run(name: str, command: list[str], seconds: int, work: Path) -> dict[str, Any]:
+def absent(modules: Any) -> list[str]:
+    return [module for module in modules if not importlib.util.find_spec(module)]
+
+
+def fetch_missing(site: Path) -> None:
+    """Install what is missing and small into a folder, and put that on the import path."""
+    names = NEEDED | BETTER_WITH | {"pytest": "pytest"}
+    lacking = [names[module] for module in absent(names) if names[module] in FETCHED]
+    if lacking:
+        where = ["--no-index", "--find-links", str(WHEELS)] if WHEELS.is_dir() else []
+        # One by one: those that are not to be had must not keep the others away.
+        for name in lacking:
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "0"]
+            options = ["--timeout", "10", "--disable-pip-version-check", "--target", str(site)]
+            said([*pip, *options, *where, name], seconds=60)
+        sys.path.insert(0, str(site))
+        importlib.invalidate_caches()
+        paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    still = [NEEDED[module] for module in absent(NEEDED)]
+    if still:
+        print(
+            f"Missing here: {' '.join(still)}, and no package index answers. On a machine with one "
+            "run `make wheels`, bring the folder wheels/ into this checkout, and run this again."
+        )
+    if better := [BETTER_WITH[module] for module in absent(BETTER_WITH)]:
+        print(f"Not here, done without: {' '.join(better)}.")
+
+
+def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:
     """Run one part; whatever happens to it, say so and go on."""
-    print(f"\n== {name} ({seconds} s at most): {' '.join(command[1:])}", flush=True)
+    if missing := absent((*NEEDED, *part.needs)):
+        print(f"\n== {name}: left out, since {', '.join(missing)} cannot be imported here.")
+        return {"status": f"left out: no {' '.join(missing)}", "seconds": 0.0, "tail": []}
+    seconds = min(part.limit_s, left_s)
+    if seconds < 10:
+        print(f"\n== {name}: left out, since the parts before it took all {WHOLE_S} s.")
+        return {"status": "left out: no time", "seconds": 0.0, "tail": []}
+    print(f"\n== {name} ({seconds:.0f} s at most): {' '.join(part.arguments)}", flush=True)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     log = work / f"{name}.log"
@@ -105,9 +164,10 @@ def run(name: str, command: list[str], seconds: int, work: Path) -> dict[str, An
     with open(log, "wb") as file:
         try:
             done = subprocess.run(
-                command,
+                [sys.executable, *part.arguments],
                 cwd=ROOT,
                 env=environment,
+                stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 timeout=seconds,
@@ -115,12 +175,30 @@ def run(name: str, command: list[str], seconds: int, work: Path) -> dict[str, An
             if done.returncode:
                 status = f"failed ({done.returncode})"
         except subprocess.TimeoutExpired:
-            status = f"stopped after {seconds} s"
+            status = f"stopped after {seconds:.0f} s"
         except OSError as error:
             status = f"could not be started: {error}"
-    tail = log.read_text(errors="replace").splitlines()[-60:]
-    print("\n".join(tail), flush=True)
-    return {"status": status, "seconds": round(time.monotonic() - begin, 1), "tail": tail[-25:]}
+    lines = log.read_text(errors="replace").splitlines()
+    print("\n".join(lines[-60:]), flush=True)
+    return {"status": status, "seconds": round(time.monotonic() - begin, 1), "tail": lines[-25:]}
+
+
+def figures(work: Path) -> dict[str, Any]:
+    """Return what the parts have measured so far, by part."""
+    found: dict[str, Any] = {}
+    for name in ("marks", "memory"):
+        path = work / f"{name}.json"
+        if path.exists():
+            found[name] = json.loads(path.read_text())
+    log = work / "tests.log"
+    if log.exists():
+        # From the log, which also holds the tests that ran before a part was stopped.
+        lines = log.read_text(errors="replace").splitlines()
+        results = (
+            re.match(r"tests/gpu/(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", x) for x in lines
+        )
+        found["tests"] = {each[1]: each[2].lower() for each in results if each}
+    return found
 
 
 def machine() -> dict[str, Any]:
@@ -128,7 +206,7 @@ def machine() -> dict[str, Any]:
 
     facts = torch.cuda.get_device_properties(0)
     packages = {}
-    for name in (*NEEDED.values(), *BETTER_WITH.values()):
+    for name in (*NEEDED.values(), *BETTER_WITH.values(), "tensorboard", "pytest"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:
@@ -136,7 +214,7 @@ def machine() -> dict[str, Any]:
     return {
         "gpu": facts.name,
         "gpu_bytes": facts.total_memory,
-        "driver": driver(),
+        "driver": said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "python": platform.python_version(),
@@ -147,16 +225,16 @@ def machine() -> dict[str, Any]:
     }
 
 
-def driver() -> str | None:
-    return said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-
-
-def said(command: list[str]) -> str | None:
+def said(command: list[str], *, seconds: float = 20) -> str | None:
+    """Return the first line that a command prints; None where it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip().splitlines()[0] if done.stdout.strip() else None
+    lines = done.stdout.strip().splitlines()
+    return lines[0] if lines and not done.returncode else None
 
 
 def pack(work: Path, target: Path) -> None:
@@ -165,17 +243,35 @@ def pack(work: Path, target: Path) -> None:
         for path in sorted((work / "runs").rglob("plugins/gpuprof/*")):
             if path.is_file() and path.stat().st_size <= SMALL_BYTES:
                 archive.add(path, arcname=str(path.relative_to(work)))
-        for path in sorted(work.glob("*.log")):
+        for path in sorted([*work.glob("*.log"), *work.glob("tests.xml")]):
             archive.add(path, arcname=path.name)
 
 
-def summarize(result: dict[str, Any], written: list[Path]) -> None:
+def hand_over(*written: Path) -> None:
+    folder = os.environ.get("OUT")
+    for path in written if folder and os.path.isdir(folder) else ():
+        try:
+            shutil.copy(path, str(folder))
+        except OSError as error:
+            print(f"{path.name} could not be copied to OUT={folder}: {error}")
+
+
+def summarize(result: dict[str, Any], *written: Path) -> None:
+    """Print what passed, what did not, and the figures."""
     facts = result["machine"]
     print(f"\n{facts['gpu']}, driver {facts['driver']}, torch {facts['packages']['torch']}")
-    for name, part in result["parts"].items():
-        print(f"  {name:10} {part['status']:22} {part['seconds']:7.1f} s")
     for name, value in result.get("marks", {}).items():
-        print(f"  {name:38} {value}")
+        print(f"  {name:24} {json.dumps(value)}")
+    for name, row in result.get("memory", {}).get("models", {}).items():
+        print(f"  {name:24} {json.dumps(row)}")
+    tests = result.get("tests", {})
+    for name in (name for name, status in tests.items() if status in ("failed", "error")):
+        print(f"  not passed: {name}")
+    print("\nPart        Outcome                   Time")
+    for name, part in result["parts"].items():
+        counted = f", {sum(s == 'passed' for s in tests.values())} of {len(tests)} tests"
+        more = counted if name == "tests" and tests else ""
+        print(f"{name:11} {part['status'] + more:25} {part['seconds']:5.1f} s")
     print("Written:", *written)
 
 

@@ -1,4 +1,4 @@
-"""What marks on the device cost, on a GPU: per mark, and per step with and without them.
+"""What this package costs on a GPU: per mark on the device, and per step of each of its parts.
 
     python benchmarks/gpu_marks.py [--json FILE]
 
@@ -14,34 +14,44 @@ from argparse import ArgumentParser
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.probes.device_events import TorchEvents
 from lightning_gpuprof.probes.device_marks import OUTSIDE, DeviceMarks
 
 ROUNDS, SKIPPED = 5, 50
+LOSSES = ("loss.item()", 'self.log("loss", loss)', "DeferredLoss")
 
 
 class Model(LightningModule):
     """Linear layers: tiny ones leave the device idle, wide ones the host."""
 
-    def __init__(self, width: int, layers: int, steps: int) -> None:
+    def __init__(self, width: int, layers: int, steps: int, reading: str) -> None:
         super().__init__()
         self.body = nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)])
-        self.width, self.steps = width, steps
+        self.width, self.steps, self.reading = width, steps, reading
         self.begin = self.end = 0.0
 
     def train_dataloader(self) -> Any:
-        return DataLoader([torch.randn(self.width, self.width)] * self.steps, batch_size=None)
+        batch = torch.randn(self.width, self.width).pin_memory()
+        return DataLoader([batch] * self.steps, batch_size=None)
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         if batch_idx == SKIPPED:
             torch.cuda.synchronize()
             self.begin = time.perf_counter()
-        return self.body(batch).square().mean()
+        loss = self.body(batch).square().mean()
+        if self.reading == "loss.item()":
+            loss.item()
+        elif self.reading == 'self.log("loss", loss)':
+            self.log("loss", loss)
+        return loss
 
     def on_train_epoch_end(self) -> None:
         torch.cuda.synchronize()
@@ -51,52 +61,68 @@ class Model(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-5)
 
 
-def us_per_step(model: Model, callback: PhaseTimer | None, folder: str) -> float:
+def callbacks(variant: str, folder: str) -> list[Callback]:
+    """Return what a variant adds to a bare Trainer."""
+    if variant in ("host", "marks"):
+        return [
+            PhaseTimer(
+                console=False,
+                scalars=False,
+                device_marks=variant == "marks",
+                overhead_budget=1.0,
+                log_dir=folder,
+            )
+        ]
+    if variant == "all":  # of GpuProfCallback, but for the windows in which it traces
+        options = {"trace": False, "sync_steps": 0, "report": False, "console": False}
+        return [GpuProfCallback(**options, overhead_budget=1.0, log_dir=folder)]
+    return [DeferredLoss()] if variant == "DeferredLoss" else []
+
+
+def us_per_step(variant: str, folder: str, *shape: int) -> float:
+    logged = variant in LOSSES
+    model = Model(*shape, variant)
     trainer = Trainer(
         max_epochs=1,
         accelerator="gpu",
         devices=1,
-        logger=False,
+        logger=CSVLogger(folder) if logged else False,
+        log_every_n_steps=1 if logged else 50,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=folder,
-        callbacks=[] if callback is None else [callback],
+        callbacks=callbacks(variant, folder),
     )
     trainer.fit(model)
     return (model.end - model.begin) / (model.steps - SKIPPED) * 1e6
 
 
-def compare(*shape: int) -> dict[str, Any]:
-    """Compare a bare Trainer with the timer on the host alone, and with marks on the device."""
-    took: dict[str, list[float]] = {"bare": [], "host": [], "marks": []}
+def compare(variants: tuple[str, ...], *shape: int) -> dict[str, Any]:
+    """Compare a bare Trainer with the timer on the host alone, with marks, with all there is."""
+    took: dict[str, list[float]] = {name: [] for name in ("bare", *variants)}
     with tempfile.TemporaryDirectory() as folder:
         for round_number in range(ROUNDS + 1):
             for name, kept in took.items():
-                callback = PhaseTimer(
-                    console=False,
-                    scalars=False,
-                    device_marks=name == "marks",
-                    overhead_budget=1.0,
-                    log_dir=f"{folder}/{name}-{round_number}",
+                value = us_per_step(
+                    name, f"{folder}/{list(took).index(name)}-{round_number}", *shape
                 )
-                value = us_per_step(Model(*shape), None if name == "bare" else callback, folder)
                 if round_number:  # the first round warms up
                     kept.append(value)
-    described = {name: spread(values) for name, values in took.items()}
-    bare = statistics.median(took["bare"])
-    added = {
-        f"{name}_added_us": round(statistics.median(took[name]) - bare, 1)
-        for name in ("host", "marks")
-    }
-    return described | added
+    bare = took["bare"]
+    rows: dict[str, Any] = {"bare_us": spread(bare)}
+    for name in variants:
+        # Rounds are compared within themselves, as the clocks may change between them.
+        added = [one - other for one, other in zip(took[name], bare, strict=True)]
+        rows[f"{name} added_us"] = spread(added)
+    return rows
 
 
 def spread(values: list[float]) -> dict[str, float]:
     return {
-        "median_us": round(statistics.median(values), 1),
-        "least_us": round(min(values), 1),
-        "most_us": round(max(values), 1),
+        "median": round(statistics.median(values), 1),
+        "least": round(min(values), 1),
+        "most": round(max(values), 1),
     }
 
 
@@ -133,8 +159,8 @@ def main() -> None:
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore")
     figures = alone()
-    figures["tiny_step"] = compare(64, 2, 400)
-    figures["long_step"] = compare(2048, 8, 150)
+    figures["tiny_step"] = compare(("host", "marks", "all", *LOSSES), 64, 2, 400)
+    figures["long_step"] = compare(("host", "marks", "all"), 2048, 8, 120)
     text = json.dumps(figures, indent=1)
     print(text)
     if chosen.json:

@@ -14,6 +14,8 @@ BENCHMARKS = {
     "overhead": "overhead.py",
     "deferred": "deferred.py",
     "capture": "capture.py",
+    "plan": "plan.py",
+    "memory": "gpu_memory.py",
     "records": "records.py",
     "trace_engine": "trace_engine.py",
     "tab": "tab.py",

@@ -15,6 +15,9 @@ FRAGMENTED = 1.3
 """Reserved over allocated at the peak, from which on the pool is called fragmented."""
 MAX_FRAGMENTED = 2.0
 """From here on more of the pool lies idle than is used: nothing is suggested."""
+IDLE_BYTES = 64 * 2**20
+"""The pool takes memory in segments of up to 20 MiB, of large and small blocks: so much of it may
+lie idle in any run, and says nothing of fragmentation."""
 CONTEXT_BYTES = 2 * 2**30
 """A CUDA context with NCCL and libraries takes less: more outside torch is somebody else's."""
 _ALIGNMENT = 8
@@ -104,7 +107,7 @@ def advise(
         return None
     largest = max(peak.samples for peak in peaks)
     fitted = lines(peaks, resting_bytes=card.resting_bytes, known_bytes=card.known_bytes)
-    fragmented = max(1.0, max(p.peak_reserved_bytes / p.peak_allocated_bytes for p in peaks))
+    fragmented = max(1.0, *map(_reserved_per_allocated, peaks))
     reason = _withheld(seen, fitted, fragmented)
     if reason is not None:
         return BatchSizeAdvice(largest, reason=reason)
@@ -166,6 +169,12 @@ class _Fit:
         # Reserved exceeds allocated by the pool's fragmentation, which grows along.
         room = (self.card.total_bytes * frac - others) / self.fragmented - line.constant_bytes
         return max(0, int(room / line.per_sample_bytes))
+
+
+def _reserved_per_allocated(peak: Peak) -> float:
+    if peak.peak_reserved_bytes - peak.peak_allocated_bytes <= IDLE_BYTES:
+        return 1.0
+    return peak.peak_reserved_bytes / max(1, peak.peak_allocated_bytes)
 
 
 def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
+from lightning_gpuprof.analysis.device_use import DeviceUse, device_use
 from lightning_gpuprof.analysis.distribution import Int64
 from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
 from lightning_gpuprof.analysis.growth import Growth, phase_growth
@@ -78,6 +79,7 @@ class RunResults:
     """Share of the waits for data in which the training thread itself was busy."""
     slowest: tuple[SlowStep, ...]
     device_time: DeviceTime | None
+    device_use: DeviceUse | None
     memory: MemoryUse | None
     growing: dict[Phase, Growth]
     """Phases that take longer and longer."""
@@ -178,6 +180,7 @@ def analyze_run(
             {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step},
         ),
         device_time=device_time(chosen, steady),
+        device_use=device_use(chosen),
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
         memory_growth=memory_grown,

@@ -104,7 +104,7 @@ class BatchSizeAdvisor(Callback):
         self._compiled_windows = 0
         self._validation_peak: int | None = None
         self._graphs: bool | None = None
-        self._batch = 0
+        self._batch = self._retries_before = 0
         self._last: BatchSizeAdvice | None = None
 
     @override
@@ -121,7 +121,8 @@ class BatchSizeAdvisor(Callback):
         self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
             add_hook(self._host, "on_train_batch_end", self._batch_ended)
-            self._probe.read()  # the sanity check's peaks are not training's
+            before = self._probe.read()  # the sanity check's peaks are not training's
+            self._retries_before = before.alloc_retries if before is not None else 0
             if self.warmup == 0:
                 self._new_window()
         elif self._output is not None:
@@ -292,7 +293,7 @@ class BatchSizeAdvisor(Callback):
             known_bytes=window.constant_bytes(reading, self._kinds),
         )
         seen = Circumstances(
-            alloc_retries=reading.alloc_retries,
+            alloc_retries=reading.alloc_retries - self._retries_before,
             # Once is enough: graphs are captured in the first steps.
             cuda_graphs=self._has_graphs(),
             compiled_windows=self._compiled_windows,

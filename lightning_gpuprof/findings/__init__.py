@@ -17,6 +17,8 @@ RULES: tuple[str, ...] = (
     "unused-vram",
     "vram-pressure",
     "memory-growth",
+    "throttled-clocks",
+    "shared-device",
     "slow-callback",
     "slow-logging",
     "slow-checkpoint",

@@ -68,6 +68,7 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
         receiving_frac=None,
         slowest=(),
         device_time=None,
+        device_use=None,
         memory=None,
         growing={},
         memory_growth=None,

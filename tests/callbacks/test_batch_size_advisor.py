@@ -26,8 +26,11 @@ class FakeCard:
     peaks, in MiB, of the parts of a step that is looked at.
     """
 
-    def __init__(self, samples, *, others=500, graphs=False, resting=1_000, phases=()):
+    def __init__(
+        self, samples, *, others=500, graphs=False, resting=1_000, phases=(), retries=(0,)
+    ):
         self.samples = samples
+        self.retries = list(retries)  # by reading; the last one stays
         self.others = others
         self.graphs = graphs
         self.resting = resting
@@ -45,7 +48,7 @@ class FakeCard:
             peak_reserved_bytes=peak,
             free_bytes=TOTAL - peak - self.others * MIB,
             total_bytes=TOTAL,
-            alloc_retries=0,
+            alloc_retries=self.retries[min(self.reads, len(self.retries)) - 1],
             ooms=0,
         )
 
@@ -122,6 +125,17 @@ def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, sa
     assert lines[0].startswith("[PROFILE] VRAM: allocated: 1000 MiB | reserved: 1.37 GiB | peak:")
     assert lines[1].startswith("[PROFILE] batch size: 8 now, 32 suggested")
     assert len(lines) == 4
+
+
+def test_only_retries_of_this_training_withhold_a_suggestion(tmp_path):
+    def suggested(*retries):
+        card = FakeCard(8, retries=retries)
+        folder = tmp_path / str(len(retries))
+        advisor = BatchSizeAdvisor(window=12, warmup=0, probe=lambda device: card, console=False)
+        return fit(folder, advisor).all(Advice)[-1].suggested_batch_size
+
+    assert suggested(3) is not None  # all three came before, as in a search for the batch size
+    assert suggested(3, 4) is None
 
 
 def test_validation_closes_the_window_and_begins_new_peaks(tmp_path):

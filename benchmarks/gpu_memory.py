@@ -1,0 +1,349 @@
+"""Batch sizes that are predicted to fit, against those that do.
+
+    python benchmarks/gpu_memory.py [--json FILE] [--cap MIB] [--models NAME ...]
+
+torch's allocator is held to a cap, as on a smaller card. For each model: train at a small size with
+`BatchSizeAdvisor`, then at what it suggests, until it is content; then 200 steps at that size,
+which must cause no allocation retry and no OOM. Then find the largest size that trains by
+bisection, which runs out of memory on purpose, and compare it with what the advisor's line and
+`plan` had said. Without a GPU the same is done on a simulated allocator, with small models and 20
+steps.
+"""
+
+import gc
+import json
+import sys
+import tempfile
+import warnings
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from _harness import write_results
+from lightning.pytorch import Callback, Trainer
+from memory_models import MODELS
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof import plan
+from lightning_gpuprof.analysis.memory_line import Peak, lines
+from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.probes.caching_allocator import CachingAllocator
+from lightning_gpuprof.probes.cuda_rules import cuda_rules
+from lightning_gpuprof.probes.live_bytes import LiveBytes
+from lightning_gpuprof.probes.memory import CudaMemory, MemoryReading
+from lightning_gpuprof.probes.plan import CUBLAS_WORKSPACE_BYTES
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Advice, Memory
+
+WINDOW, STEPS, LONG_STEPS, TRIAL_STEPS = 10, 25, 200, 3
+FIRST_SIZE = {"mlp": 1024, "resnet": 16, "transformer": 8, "varying": 8}
+ROUNDS = 6
+WITHIN_FRAC, PLAN_WITHIN_FRAC = 0.05, 0.10
+OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+
+
+class Device(Protocol):
+    """Memory of a bounded size."""
+
+    cap_bytes: int
+    accelerator: str
+    large: bool
+
+    def probe(self, device: torch.device) -> Any: ...
+
+    def training(self) -> Any: ...
+
+
+class Gpu:
+    """The first GPU, of which torch's allocator may take so much."""
+
+    accelerator, large = "gpu", True
+
+    def __init__(self, cap_bytes: int) -> None:
+        self.cap_bytes = cap_bytes
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(cap_bytes / whole, 0)
+
+    def probe(self, device: torch.device) -> Any:
+        return Capped(device, self.cap_bytes)
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        # Here, not behind: what an error holds on to is free only once it was handled.
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_accumulated_memory_stats(0)  # OOMs and retries count from here
+        yield
+
+
+class Capped(CudaMemory):
+    """Says that the device is as large as the cap."""
+
+    def __init__(self, device: torch.device, cap_bytes: int) -> None:
+        super().__init__(device)
+        self.cap_bytes = cap_bytes
+
+    def read(self) -> MemoryReading | None:
+        reading = super().read()
+        if reading is None:
+            return None
+        free = max(0, self.cap_bytes - reading.reserved_bytes)
+        return replace(reading, total_bytes=self.cap_bytes, free_bytes=free)
+
+
+class Simulated(LiveBytes):
+    """CPU tensors counted as the CUDA allocator would, cuBLAS's workspaces with them.
+
+    It is full when what is allocated exceeds the cap: before CUDA's allocator gives up, it frees
+    all that it holds in reserve.
+    """
+
+    accelerator, large = "cpu", False
+
+    def __init__(self, cap_bytes: int) -> None:
+        super().__init__()
+        self.cap_bytes = cap_bytes
+        self.ooms = 0
+        self._pool = CachingAllocator()
+        self._handles: dict[int, int] = {}
+
+    def probe(self, device: torch.device) -> Any:
+        return self
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        self._pool, self._handles = CachingAllocator(), {}
+        self._live.clear()
+        self._watch.clear()
+        for _ in range(2):
+            self._pool.allocate(CUBLAS_WORKSPACE_BYTES)
+        with cuda_rules(), self:
+            yield
+        gc.collect()
+
+    def _take(self, storage: torch.UntypedStorage) -> int:
+        before = len(self.blocks)
+        index = super()._take(storage)
+        if index == before and storage.nbytes():
+            self._handles[index] = self._pool.allocate(storage.nbytes())
+            if self._pool.allocated_bytes > self.cap_bytes:
+                self.ooms += 1
+                raise OutOfMemory("the simulated device is full")
+        return index
+
+    def _drop(self, key: int, reference: object) -> None:
+        index = self._live.get(key)
+        if index is not None:
+            super()._drop(key, reference)
+            if index in self._handles:
+                self._pool.free(self._handles.pop(index))
+
+    def read(self) -> MemoryReading:
+        pool = self._pool
+        allocated, reserved = self.peaks()
+        return MemoryReading(
+            allocated_bytes=pool.allocated_bytes,
+            reserved_bytes=pool.reserved_bytes,
+            active_bytes=pool.allocated_bytes,
+            peak_allocated_bytes=allocated,
+            peak_reserved_bytes=reserved,
+            free_bytes=max(0, self.cap_bytes - pool.reserved_bytes),
+            total_bytes=self.cap_bytes,
+            alloc_retries=0,
+            ooms=self.ooms,
+        )
+
+    def peaks(self) -> tuple[int, int]:
+        pool = self._pool
+        found = pool.peak_allocated_bytes, pool.peak_reserved_bytes
+        pool.peak_allocated_bytes, pool.peak_reserved_bytes = (
+            pool.allocated_bytes,
+            pool.reserved_bytes,
+        )
+        return found
+
+    def graph_pools(self) -> bool:
+        return False
+
+
+class Stats(Callback):
+    """Reads the allocator's own counts at the end of a fit, while its memory is held."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.reading: MemoryReading | None = None
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        self.probe = self.device.probe(trainer.strategy.root_device)
+        self.probe.read()
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        self.reading = self.probe.read()
+
+
+def train(
+    device: Device, name: str, size: int, steps: int, *callbacks: Callback, longest: bool = False
+) -> None:
+    """Fit a new model for some steps at a batch size."""
+    batches: Any = MODELS[name](large=device.large)[1]
+    make = batches.longest if longest else batches
+    # A few batches, over and over: making them is no part of this.
+    made = [make(size) for _ in range(min(steps, 8 if name == "varying" else 1))]
+    with tempfile.TemporaryDirectory() as folder, device.training():
+        model, _ = MODELS[name](large=device.large)
+        loader = DataLoader([made[i % len(made)] for i in range(steps)], batch_size=None)
+        trainer = Trainer(
+            max_epochs=1,
+            accelerator=device.accelerator,
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=folder,
+            callbacks=list(callbacks),
+        )
+        trainer.fit(model, loader)
+
+
+def fits(device: Device, name: str, size: int) -> bool:
+    """Tell whether a size trains, at the longest samples, without running out of memory."""
+    try:
+        train(device, name, size, TRIAL_STEPS, longest=True)
+    except OutOfMemory:
+        return False
+    finally:
+        gc.collect()
+    return True
+
+
+def advised(device: Device, name: str, size: int) -> tuple[Advice | None, list[Memory]]:
+    """Train at a size with the advisor; returns its last word and what it read."""
+    with tempfile.TemporaryDirectory() as folder:
+        advisor = BatchSizeAdvisor(window=WINDOW, warmup=3, console=False, probe=device.probe)
+        train(device, name, size, STEPS, Root(folder), advisor)
+        session = read_run(folder)[0].sessions[0]
+    advice = session.all(Advice)
+    return (advice[-1] if advice else None), session.all(Memory)
+
+
+class Root(Callback):
+    """Has the run's records written into a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        from lightning_gpuprof.callbacks.run_output import RunOutput
+
+        RunOutput.of(trainer, log_dir=self.folder)
+
+
+def largest_on_line(memory: list[Memory], advice: Advice, cap_bytes: int) -> int:
+    """Return the size whose peak fills the cap, on the line from the constant part to the peaks."""
+    peaks = [
+        Peak(one.samples, one.peak_allocated_bytes, one.peak_reserved_bytes)
+        for one in memory
+        if one.samples
+    ]
+    resting = memory[-1].allocated_bytes
+    known = advice.details["constant_bytes"]
+    line = lines(peaks, resting_bytes=resting, known_bytes=known).careful
+    return int((cap_bytes - line.constant_bytes) / line.per_sample_bytes)
+
+
+def bisect(device: Device, name: str, low: int, high: int) -> int:
+    """Return the largest size that fits, to a hundredth, from one that does."""
+    while fits(device, name, high):
+        low, high = high, 2 * high
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(device, name, middle) else (low, middle)
+    return low
+
+
+def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
+    """Go from a small size to the suggested one, then look for the true limit."""
+    size, tried = FIRST_SIZE[name], []
+    for _ in range(ROUNDS):
+        tried.append(size)
+        advice, memory = advised(device, name, size)
+        if advice is None or advice.suggested_batch_size is None:
+            why = None if advice is None else advice.reason
+            return {"passed": False, "tried": tried, "withheld": why or "nothing was measured"}
+        if advice.suggested_batch_size == size:
+            break
+        size = advice.suggested_batch_size
+    else:
+        return {"passed": False, "tried": tried, "withheld": "the suggestion never held"}
+    kept, longest = Stats(device), Stats(device)
+    train(device, name, size, long_steps, kept)
+    train(device, name, size, TRIAL_STEPS, longest, longest=True)
+    assert kept.reading is not None
+    assert longest.reading is not None
+    predicted = largest_on_line(memory, advice, device.cap_bytes)
+    planned = plan(
+        lambda: longest_of(name, large=device.large),
+        vram_bytes=device.cap_bytes,
+        batch_sizes=(size // 2, size),
+    )
+    point = next(one for one in planned.points if one.batch_size == size)
+    # Up to here nothing ran out of memory; from here on it is the purpose.
+    true = bisect(device, name, size, max(size + 1, round(predicted * 1.1)))
+    row = {
+        "tried": tried,
+        "suggested": size,
+        "steps": long_steps,
+        "retries": kept.reading.alloc_retries,
+        "ooms": kept.reading.ooms,
+        "reserved_frac": round(kept.reading.peak_reserved_bytes / device.cap_bytes, 3),
+        "largest_predicted": predicted,
+        "largest_planned": planned.cards[0].largest,
+        "largest_true": true,
+        "predicted_off_frac": round(predicted / true - 1, 3),
+        "plan_peak_off_frac": round(
+            point.peak_allocated_bytes / longest.reading.peak_allocated_bytes - 1, 3
+        ),
+    }
+    row["passed"] = (
+        kept.reading.ooms == kept.reading.alloc_retries == 0
+        and abs(row["predicted_off_frac"]) <= WITHIN_FRAC
+        and abs(row["plan_peak_off_frac"]) <= PLAN_WITHIN_FRAC
+    )
+    return row
+
+
+def longest_of(name: str, *, large: bool) -> Any:
+    """Return a model with batches of its longest samples, as `plan` takes them."""
+    model, batches = MODELS[name](large=large)
+    return model, batches.longest  # type: ignore[attr-defined]
+
+
+def main() -> int:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where the figures go as well")
+    parser.add_argument("--cap", type=int, metavar="MIB", help="default: 4096, without a GPU 160")
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    chosen = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(0)
+    on_gpu = torch.cuda.is_available()
+    cap = (chosen.cap or (4096 if on_gpu else 160)) * 2**20
+    found: dict[str, Any] = {"cap_bytes": cap, "simulated": not on_gpu, "models": {}}
+    for name in chosen.models:
+        device: Device = Gpu(cap) if on_gpu else Simulated(cap)
+        row = found["models"][name] = examine(device, name, LONG_STEPS if on_gpu else 20)
+        print(f"{name:12} {json.dumps(row)}", flush=True)
+        if chosen.json:
+            chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if not on_gpu and chosen.json is None:
+        write_results("memory-simulated", found)
+    return sum(not row["passed"] for row in found["models"].values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
