@@ -1,0 +1,145 @@
+"""rocpd as rocprofv3 lays it out: tables with the run's id in their names, and views over them.
+
+The tables hold what the reader must not need to know; the views are what it reads. Times stood in
+the event's own row first, and have a table of their own since.
+"""
+
+import sqlite3
+
+import pytest
+
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.timeline import of_category
+
+ID = "_0000aaaa_bbbb"
+STRINGS = {
+    1: "HIP_RUNTIME_API_EXT",
+    2: "hipLaunchKernel",
+    3: "KERNEL_DISPATCH",
+    4: "MEMORY_COPY",
+    5: "MEMORY_COPY_HOST_TO_DEVICE",
+    6: "MARKER_CORE_RANGE_API",
+    7: "roctxRangePushA",
+    8: "",
+}
+# event: id, category, stack; the stack id is the profiler's own correlation id
+EVENTS = [
+    (1, 1, 21, "{}"),
+    (2, 3, 21, "{}"),
+    (3, 4, 22, "{}"),
+    (4, 6, 23, '{"message": "epoch 3"}'),
+]
+TIMES = {"call": (100, 110), "kernel": (120, 150), "copy": (160, 170), "range": (90, 180)}
+
+
+def old(connection):
+    """Times in the rows; agents numbered by `agent_abs_index`."""
+    connection.executescript(f"""
+        CREATE TABLE rocpd_region{ID} (id, name_id, start, "end", event_id);
+        CREATE TABLE rocpd_kernel_dispatch{ID} (id, start, "end", event_id, region_name_id);
+        CREATE TABLE rocpd_memory_copy{ID} (id, start, "end", name_id, size, event_id);
+        CREATE VIEW rocpd_kernel_dispatch AS SELECT * FROM rocpd_kernel_dispatch{ID};
+        CREATE VIEW regions AS SELECT C.string AS category, S.string AS name, 41 AS pid, 42 AS tid,
+            R.start, R.end, E.stack_id, E.extdata FROM rocpd_region{ID} R
+            JOIN rocpd_event{ID} E ON E.id = R.event_id JOIN rocpd_string{ID} S ON S.id = R.name_id
+            JOIN rocpd_string{ID} C ON C.id = E.category_id;
+        CREATE VIEW kernels AS SELECT 'gemm' AS name, 41 AS pid, 42 AS tid, 1 AS agent_abs_index,
+            7 AS stream_id, 1 AS queue_id, K.start, K.end, E.stack_id
+            FROM rocpd_kernel_dispatch{ID} K JOIN rocpd_event{ID} E ON E.id = K.event_id;
+        CREATE VIEW memory_copies AS SELECT S.string AS name, 41 AS pid, M.start, M.end,
+            7 AS stream_id, M.size, 1 AS dst_agent_abs_index, 0 AS src_agent_abs_index, E.stack_id
+            FROM rocpd_memory_copy{ID} M JOIN rocpd_event{ID} E ON E.id = M.event_id
+            JOIN rocpd_string{ID} S ON S.id = M.name_id;
+    """)
+    rows = [(1, 2, *TIMES["call"], 1), (2, 7, *TIMES["range"], 4)]
+    connection.executemany(f"INSERT INTO rocpd_region{ID} VALUES (?, ?, ?, ?, ?)", rows)
+    kernel = (1, *TIMES["kernel"], 2, 8)
+    connection.execute(f"INSERT INTO rocpd_kernel_dispatch{ID} VALUES (?, ?, ?, ?, ?)", kernel)
+    copy = (1, *TIMES["copy"], 5, 4096, 3)
+    connection.execute(f"INSERT INTO rocpd_memory_copy{ID} VALUES (?, ?, ?, ?, ?, ?)", copy)
+
+
+def new(connection):
+    """Times in a table of their own; agents numbered by `agent_absolute_index`."""
+    connection.executescript(f"""
+        CREATE TABLE rocpd_timestamp{ID} (id, value);
+        CREATE TABLE rocpd_region{ID} (id, name_id, start_id, end_id, event_id);
+        CREATE TABLE rocpd_kernel_dispatch{ID} (id, start_id, end_id, event_id);
+        CREATE TABLE rocpd_memory_copy{ID} (id, start_id, end_id, name_id, size, event_id);
+        CREATE VIEW rocpd_kernel_dispatch AS SELECT * FROM rocpd_kernel_dispatch{ID};
+        CREATE VIEW regions AS SELECT C.string AS category, S.string AS name, 41 AS pid, 42 AS tid,
+            B.value AS start, F.value AS end, E.stack_id, E.extdata FROM rocpd_region{ID} R
+            JOIN rocpd_event{ID} E ON E.id = R.event_id JOIN rocpd_string{ID} S ON S.id = R.name_id
+            JOIN rocpd_string{ID} C ON C.id = E.category_id
+            JOIN rocpd_timestamp{ID} B ON B.id = R.start_id
+            JOIN rocpd_timestamp{ID} F ON F.id = R.end_id;
+        CREATE VIEW kernels AS SELECT 'gemm' AS name, 41 AS pid, NULL AS tid,
+            1 AS agent_absolute_index, 7 AS stream_id, 1 AS queue_id, B.value AS start,
+            F.value AS end, E.stack_id FROM rocpd_kernel_dispatch{ID} K
+            JOIN rocpd_event{ID} E ON E.id = K.event_id
+            JOIN rocpd_timestamp{ID} B ON B.id = K.start_id
+            JOIN rocpd_timestamp{ID} F ON F.id = K.end_id;
+        CREATE VIEW memory_copies AS SELECT S.string AS name, 41 AS pid, B.value AS start,
+            F.value AS end, 7 AS stream_id, M.size, 1 AS dst_agent_absolute_index,
+            0 AS src_agent_absolute_index, E.stack_id FROM rocpd_memory_copy{ID} M
+            JOIN rocpd_event{ID} E ON E.id = M.event_id JOIN rocpd_string{ID} S ON S.id = M.name_id
+            JOIN rocpd_timestamp{ID} B ON B.id = M.start_id
+            JOIN rocpd_timestamp{ID} F ON F.id = M.end_id;
+    """)
+    moments = [moment for pair in TIMES.values() for moment in pair]
+    connection.executemany(
+        f"INSERT INTO rocpd_timestamp{ID} VALUES (?, ?)", list(enumerate(moments, 1))
+    )
+    regions = [(1, 2, 1, 2, 1), (2, 7, 7, 8, 4)]
+    connection.executemany(f"INSERT INTO rocpd_region{ID} VALUES (?, ?, ?, ?, ?)", regions)
+    connection.execute(f"INSERT INTO rocpd_kernel_dispatch{ID} VALUES (1, 3, 4, 2)")
+    connection.execute(f"INSERT INTO rocpd_memory_copy{ID} VALUES (1, 5, 6, 5, 4096, 3)")
+
+
+@pytest.fixture(params=[old, new], ids=["times in rows", "times apart"])
+def database(request, tmp_path):
+    path = tmp_path / "results.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE rocpd_string{ID} (id, string)")
+        connection.execute(f"CREATE TABLE rocpd_event{ID} (id, category_id, stack_id, extdata)")
+        connection.executemany(f"INSERT INTO rocpd_string{ID} VALUES (?, ?)", STRINGS.items())
+        connection.executemany(f"INSERT INTO rocpd_event{ID} VALUES (?, ?, ?, ?)", EVENTS)
+        connection.execute(
+            "CREATE TABLE rocpd_info_agent (type, absolute_index, name, product_name, vendor_name)"
+        )
+        agent = ("GPU", 1, "gfx942", "AMD Instinct MI300X", "AMD")
+        connection.execute("INSERT INTO rocpd_info_agent VALUES (?, ?, ?, ?, ?)", agent)
+        request.param(connection)
+    connection.close()
+    return str(path)
+
+
+def test_both_forms_of_the_schema_give_the_same_timeline(database, totals_by_name):
+    timeline = open_timeline(database)
+
+    copies = of_category(timeline.device, "gpu_memcpy")
+    assert timeline.source == "rocpd"
+    assert not timeline.warnings
+    assert totals_by_name(timeline, timeline.device, "kernel") == {"gemm": (1, 30)}
+    assert totals_by_name(timeline, timeline.host, "cuda_runtime") == {"hipLaunchKernel": (1, 10)}
+    assert timeline.device.num_bytes[copies].tolist() == [4096]
+    assert timeline.device.device.tolist() == [1, 1]
+    assert timeline.device.correlation.tolist() == [21, 22]
+    assert timeline.devices[0].name == "AMD Instinct MI300X"
+
+
+def test_a_marker_carries_its_text_not_the_call_that_made_it(database, totals_by_name):
+    timeline = open_timeline(database)
+
+    found = totals_by_name(timeline, timeline.host, "user_annotation")
+    assert found == {"epoch 3": (1, 90)}
+
+
+def test_kernels_that_the_view_loses_are_said(database):
+    with sqlite3.connect(database) as connection:
+        connection.execute(f"UPDATE rocpd_event{ID} SET id = 99 WHERE id = 2")
+    connection.close()
+
+    timeline = open_timeline(database)
+
+    assert "1 of 1 kernels are not in the file's view" in timeline.warnings[0]
