@@ -64,6 +64,25 @@ class TraceFacts:
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
         return sum(row.get("total_ns") or 0 for row in rows) / self.steps
 
+    def sync_ns(self) -> float | None:
+        """Return the time in synchronizing calls per step, without those outside of all steps.
+
+        The profiler itself synchronizes when it stops, after the last step.
+        """
+        total = self.number("sync_ns")
+        if total is None:
+            return None
+        marks = [m for m in self.rows("steps") if m.get("dur_ns") and "start_ns" in m]
+        if marks:
+            begin = min(mark["start_ns"] for mark in marks)
+            end = max(mark["start_ns"] + mark["dur_ns"] for mark in marks)
+            total -= sum(
+                row.get("blocked_ns") or 0
+                for row in self.rows("syncs")
+                if row.get("operator") is None and not begin <= row.get("start_ns", begin) < end
+            )
+        return total / self.steps
+
     def saved_ns(self, part: str) -> float | None:
         """Return what a replay of the trace without a part saved per step; None without one."""
         replay = self.document.get("what_if")

@@ -84,7 +84,7 @@ def _on_gpu(
     run: RunResults, step_ns: int, facts: TraceFacts | None, sites: list[SyncSite]
 ) -> Finding | None:
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
-    in_calls = facts.per_step("sync_ns") if facts else None
+    in_calls = facts.sync_ns() if facts else None
     idle = facts.idle_ns("host_sync") if facts else None
     cost_ns = max(blocked, round(in_calls or 0))
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0

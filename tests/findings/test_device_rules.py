@@ -202,3 +202,20 @@ def test_what_waits_for_other_work_is_not_saved_by_waiting_less(judge):
     assert finding.evidence["blocked_ns"] == 8 * MS
     assert finding.evidence["device_without_work_ns"] == 1 * MS
     assert (finding.saving_ns.low, finding.saving_ns.high) == (1 * MS, 1 * MS)
+
+
+def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
+    def sync(start_ns, blocked_ns, operator):
+        return {"start_ns": start_ns, "blocked_ns": blocked_ns, "operator": operator}
+
+    marks = [{"start_ns": 0, "dur_ns": 10 * MS}, {"start_ns": 10 * MS, "dur_ns": 10 * MS}]
+    syncs = [
+        sync(5 * MS, 2 * MS, "aten::item"),
+        sync(15 * MS, 2 * MS, None),
+        sync(21 * MS, 50 * MS, None),
+    ]
+    trace = {"gpu": GPU, "sync_ns": 54 * MS, "syncs": syncs, "steps": marks}
+
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+
+    assert finding.evidence["blocked_ns"] == 2 * MS
