@@ -11,7 +11,13 @@ import msgspec
 
 from lightning_gpuprof.traces.builder import TimelineBuilder
 from lightning_gpuprof.traces.files import decode_json, integer, read_file
-from lightning_gpuprof.traces.jax_xplane import DEVICE, STREAM, device_work, host_category
+from lightning_gpuprof.traces.jax_xplane import (
+    DEVICE,
+    STREAM,
+    copy_details,
+    device_work,
+    host_category,
+)
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import Timeline
@@ -81,22 +87,27 @@ def _on_device(
     start, end = _times(event)
     stream = STREAM.match(line)
     number = int(stream[1]) if stream else event.tid
+    details = copy_details(event.args)
     if works:
-        name, category = device_work(event.name)
+        name, category = device_work(event.name, details)
     else:
         name, category = event.name, "gpu_user_annotation"
     correlation = integer(str(event.args.get("correlation_id", "")))
-    builder.device(start, end, builder.name(name), category, device, number, correlation)
+    size = integer(details.get("size"))
+    builder.device(start, end, builder.name(name), category, device, number, correlation, size)
 
 
 def _on_host(builder: TimelineBuilder, event: _Event, line: str, options: ReadOptions) -> None:
     category = host_category(event.name)
     if category == "python_function" and not options.stacks:
         return
+    text = event.name
+    if "step_num" in event.args:
+        text, category = f"{text}#{event.args['step_num']}", "user_annotation"
     start, end = _times(event)
     thread = builder.thread(event.pid, event.tid, line)
     correlation = integer(str(event.args.get("correlation_id", "")))
-    builder.host(start, end, builder.name(event.name), category, thread, correlation)
+    builder.host(start, end, builder.name(text), category, thread, correlation)
 
 
 def _times(event: _Event) -> tuple[int, int]:

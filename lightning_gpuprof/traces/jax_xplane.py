@@ -101,7 +101,7 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
                 )
                 continue
             values = names.values(event)
-            details = dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
+            details = copy_details(values)
             name, category = device_work(text, details)
             size = details.get("size")
             builder.device(
@@ -114,6 +114,15 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
                 values.get("correlation_id"),
                 int(size) if size else None,
             )
+
+
+def copy_details(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an event's statistics say of a copy.
+
+    >>> copy_details({"memcpy_details": "kind_src:pinned kind_dst:device size:4096 dest:0"})["size"]
+    '4096'
+    """
+    return dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
 
 
 def device_work(name: str, details: Mapping[str, str] | None = None) -> tuple[str, str]:

@@ -469,15 +469,18 @@ def jax() -> None:
     ]
 
     def chrome(
-        pid: int, tid: int, name: str, begin: int, end: int, correlation: int | None
+        pid: int, tid: int, name: str, begin: int, end: int, correlation: int | None, **more: str
     ) -> None:
         args = {} if correlation is None else {"correlation_id": str(correlation)}
+        args |= more
         times = {"ts": begin / 1000, "dur": (end - begin) / 1000}
         events.append({"ph": "X", "pid": pid, "tid": tid, "name": name, **times, "args": args})
 
     for name, begin, end, correlation in KERNELS:
         chrome(1, 1, name, begin, end, correlation)
-    chrome(1, 1, "MemcpyH2D", *COPY[:3])
+    details = "kind_src:pinned kind_dst:device size:4096 dest:0"
+    chrome(1, 1, "MemcpyH2D", *COPY[:3], memcpy_details=details)
+    chrome(701, TID, *RANGE, None, step_num="4")
     chrome(1, 2, "jit_step", 1_010_000, 1_125_000, None)
     for begin, end, correlation in LAUNCHES:
         chrome(701, TID, "cuLaunchKernel", begin, end, correlation)

@@ -56,7 +56,9 @@ def test_kernels_copies_and_calls_keep_their_distances_and_correlations(tiny_tra
     assert launches == [-10_000, 60_000, 81_000]
 
 
-@pytest.mark.parametrize("name", ["nsys.sqlite", "rocpd.db", "run.rpd", "jax.xplane.pb"])
+@pytest.mark.parametrize(
+    "name", ["nsys.sqlite", "rocpd.db", "run.rpd", "jax.xplane.pb", "jax.trace.json.gz"]
+)
 def test_the_bytes_of_a_copy_are_read_where_the_file_has_them(tiny_traces, name):
     timeline = open_timeline(str(tiny_traces / name))
 
@@ -146,6 +148,12 @@ def test_lines_that_the_jax_profiler_derives_are_ranges_not_work(tiny_traces):
         ranges = [timeline.names[i] for i in timeline.device_annotations.name]
         assert ranges == ["jit_step"]
         assert len(timeline.device) == 3
+
+
+def test_steps_and_copies_of_a_jax_profile_are_the_same_in_both_of_its_files(tiny_traces):
+    for name in ("jax.xplane.pb", "jax.trace.json.gz"):
+        names = open_timeline(str(tiny_traces / name)).names
+        assert {"step#4", "Memcpy HtoD (Pinned -> Device)"} <= set(names)
 
 
 def test_python_calls_of_a_jax_profile_are_read_only_with_stacks(tiny_traces):
