@@ -110,6 +110,8 @@ def _on_gpu(
             low=round((1 - REPLAY_ERROR) * replayed),
             high=min(step_ns, round((1 + REPLAY_ERROR) * replayed)),
         )
+    if not saving.high:
+        return None  # the device had work all the while
     title = f"The host waits for the device {duration(cost_ns)} in each step"
     return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
 

@@ -1,6 +1,7 @@
 """What the rules say of a trace alone, without a run's records."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,21 +23,38 @@ RULES = (
     "exposed-communication",
     "lost-kernels",
 )
-"""Rules that a trace with marked steps gives all they need; the others need a run's records."""
+"""Rules that a trace gives all they need; the others need a run's records."""
+_STEP = re.compile(r"\b(of|in) each step\b|\bper step\b|\ba step\b")
 
 
 def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the findings in an `analyze` document, ranked, as plain values.
 
-    Savings are per profiled step: there is no other step to scale them to. A rule whose input
+    Savings are per profiled step: there is no other step to scale them to. A trace without
+    marked steps is judged as one step, and the findings speak of the trace. A rule whose input
     the trace lacks is silent.
     """
-    marks = [step["dur_ns"] for step in document["steps"] if step["dur_ns"]]
-    if not marks or not document["gpu"]:
+    if not document["gpu"]:
         return []
+    marks = [step["dur_ns"] for step in document["steps"] if step["dur_ns"]]
+    if marks:
+        return _judged(document, marks)
+    whole = {"name": "trace", "start_ns": 0, "dur_ns": document["gpu"]["span_ns"]}
+    found = _judged({**document, "steps": [whole]}, [whole["dur_ns"]])
+    for finding in found:
+        for key in ("title", "advice"):
+            finding[key] = _STEP.sub(_of_the_trace, finding[key])
+    return found
+
+
+def _judged(document: Mapping[str, Any], marks: Sequence[int]) -> list[dict[str, Any]]:
     run = _as_run(document, np.array(marks, dtype=np.int64))
     found = evaluate_rules(run, RULES).found
     return [finding_payload(finding, run.step_ns) for finding in found]
+
+
+def _of_the_trace(words: "re.Match[str]") -> str:
+    return f"{words[1] or 'in'} the trace"
 
 
 def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MIN_STEPS = 2
 """One step alone may be the first, with its compilation and allocations: it is not judged."""
+MIN_KERNELS = 50
+"""A trace without marked steps and with fewer kernels than this is an example, not a training."""
 
 
 def analyze_file(
@@ -114,12 +116,17 @@ def trace_payload(
         document["gpus"] = gpus
     if path_events != 0:
         _add_paths(document, timeline, found.window, path_events)
-    if gpus and len({step.name for step in found.steps}) >= MIN_STEPS:
-        # Imported here: many traces have no steps, and rules bring all that is known of runs.
+    if gpus and _can_be_judged(found):
+        # Imported here: rules bring all that is known of runs, which takes 50 ms.
         from lightning_gpuprof.views.trace_findings import trace_findings
 
         document["findings"] = trace_findings(document)
     return document
+
+
+def _can_be_judged(found: TraceAnalysis) -> bool:
+    steps = len({step.name for step in found.steps})
+    return steps >= MIN_STEPS if steps else found.kernels.count >= MIN_KERNELS
 
 
 def _add_paths(

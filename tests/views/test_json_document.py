@@ -119,3 +119,20 @@ def test_a_trace_with_all_that_can_be_recorded_keeps_to_the_page(tmp_path, criti
 @pytest.mark.parametrize("name", REAL)
 def test_real_files_of_every_kind_keep_to_the_page(shared_traces, name):
     check(analyze_file(str(shared_traces / name), ReadOptions(), path_events=0))
+
+
+def test_a_trace_without_steps_is_judged_as_a_whole_and_its_findings_say_so(shared_traces):
+    path = shared_traces / "nsys" / "power_iteration__baseline.sqlite"
+
+    document = analyze_file(str(path), ReadOptions(), path_events=0)
+
+    assert list(document["steps"]) == []
+    (finding,) = [one for one in document["findings"] if one["id"] == "host-sync"]
+    assert finding["title"].endswith("in the trace")
+    assert 0 < finding["saving_ns"]["high"] <= document["gpu"]["idle_ns"]
+
+
+def test_a_handful_of_kernels_without_steps_is_not_judged(shared_traces):
+    path = shared_traces / "kineto" / "tracelens-misc" / "torch_compile_triton" / "trace.json.gz"
+
+    assert analyze_file(str(path), ReadOptions(), path_events=0)["findings"] == []
