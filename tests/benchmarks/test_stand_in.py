@@ -27,7 +27,7 @@ def refused(text, kind):
     except msgspec.MsgspecError:
         return True
     return False
-event = b'{"ph":"X","cat":"kernel","name":"k","ts":1695835535123456.789,"dur":2,' \\
+event = b'{"ph":"X","cat":"kernel","name":"k","ts":1683564901548726.123,"dur":2,' \\
     b'"args":{"device":0,"Input Dims":[[2,3],[]],"Bytes":-8,"Call stack":"a;b","correlation":7}}'
 read = msgspec.json.decode(event, type=FullEvent)
 times = msgspec.json.decode(event, type=Times)

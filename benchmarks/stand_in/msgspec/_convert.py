@@ -136,8 +136,11 @@ def _one_of(value: Any, kinds: tuple[Any, ...], strict: bool) -> Any:
             config = getattr(kind, "__struct_config__", None)
             if config and config.tag is not None and value.get(config.tag_field) == config.tag:
                 return convert(value, kind, strict=strict)
-    if type(value) in kinds:
-        return value
+    for plain in (bool, int, float, str):  # as it is written, before any conversion
+        if isinstance(value, plain) and plain in kinds:
+            return value if isinstance(value, bool) else plain(value)
+        if isinstance(value, bool):
+            break  # bool is an int to Python, but not in JSON
     for kind in kinds:
         try:
             return convert(value, kind, strict=strict)
