@@ -2,11 +2,11 @@
 
 Needs no installation: the package is imported from this checkout, and what else is missing comes
 from `wheels/` (`make wheels` fills it) or, where there is a network, from the package index, into a
-folder that is dropped afterwards. Each part runs in a process of its own, within its time; one that
-fails or cannot run does not stop the others. After each part `benchmarks/results/gpu-<date>.json`
-is written anew, at the end `gpu-fixtures.tar.gz` (small real traces and records) beside it, and
-copies of both into the folder that the variable OUT names. The exit status is the number of parts
-that did not pass.
+folder that is dropped afterwards; a stand-in replaces msgspec where it is not to be had. Each part
+runs in a process of its own, within its time; one that fails or cannot run does not stop the
+others. After each part `benchmarks/results/gpu-<date>.json` is written anew, at the end
+`gpu-fixtures.tar.gz` (small real traces and records) beside it, and copies of both into the folder
+that the variable OUT names. The exit status is the number of parts that did not pass.
 """
 
 import importlib
@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 WHEELS = ROOT / "wheels"
+STAND_IN = ROOT / "benchmarks" / "stand_in"
 WHOLE_S = 460
 """For all parts together; a part may take what is left of it, at most its own limit."""
 SMALL_BYTES = 3 * 2**20
@@ -132,10 +133,12 @@ def fetch_missing(site: Path) -> None:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "0"]
             options = ["--timeout", "10", "--disable-pip-version-check", "--target", str(site)]
             said([*pip, *options, *where, name], seconds=60)
-        sys.path.insert(0, str(site))
-        importlib.invalidate_caches()
-        paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+        put_on_path(site)
+    if absent(["msgspec"]):
+        print(
+            "Not here: msgspec. A stand-in in plain Python takes its place; traces are read slowly."
+        )
+        put_on_path(STAND_IN)
     still = [NEEDED[module] for module in absent(NEEDED)]
     if still:
         print(
@@ -144,6 +147,14 @@ def fetch_missing(site: Path) -> None:
         )
     if better := [BETTER_WITH[module] for module in absent(BETTER_WITH)]:
         print(f"Not here, done without: {' '.join(better)}.")
+
+
+def put_on_path(folder: Path) -> None:
+    """Let this process and those it starts import from a folder."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:

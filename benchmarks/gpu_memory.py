@@ -43,6 +43,8 @@ WINDOW, STEPS, LONG_STEPS, TRIAL_STEPS = 10, 25, 200, 3
 FIRST_SIZE = {"mlp": 1024, "resnet": 16, "transformer": 8, "varying": 8}
 ROUNDS = 6
 WITHIN_FRAC, PLAN_WITHIN_FRAC = 0.05, 0.10
+FULL = ("unable to find an engine", "ALLOC_FAILED", "NOT_INITIALIZED")
+"""What cuDNN and cuBLAS say where there was no memory for a workspace or a handle."""
 OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 
 
@@ -214,10 +216,10 @@ def fits(device: Device, name: str, size: int) -> bool:
     """Tell whether a size trains, at the longest samples, without running out of memory."""
     try:
         train(device, name, size, TRIAL_STEPS, longest=True)
-    except OutOfMemory:
+    except RuntimeError as error:
+        if not isinstance(error, OutOfMemory) and not any(said in str(error) for said in FULL):
+            raise
         return False
-    finally:
-        gc.collect()
     return True
 
 
