@@ -79,19 +79,25 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
 def _kinds(seen: Sequence[LineCount]) -> dict[str, list[LineCount]]:
     """Return the lines of each kind of work.
 
-    A line that ran itself may have been in an operator: it counts as Python only in a function
-    of which other lines are, and none is the model's.
+    A line that ran itself may have been in an operator. It counts as work where other samples
+    of the same line do (what is computed in a call of `self.log` is computed for the log), and as
+    Python in a function of which other lines are, and none is the model's.
     """
+    by_line: dict[tuple[str, int], str] = {}
     by_function: dict[tuple[str, str], set[str | None]] = {}
     for one in seen:
         by_function.setdefault((one.file, one.function), set()).add(one.kind)
+        if one.kind in _WHAT:
+            by_line.setdefault((one.file, one.line), one.kind)
     kinds: dict[str, list[LineCount]] = {}
     for one in seen:
         around = by_function[one.file, one.function]
         kind = one.kind
+        if kind is None:
+            kind = by_line.get((one.file, one.line))
         if kind is None and "python" in around and not around & {"model", "torch", "lightning"}:
             kind = "python"
-        if kind in ("python", "metric", "log"):
+        if kind in _WHAT:
             kinds.setdefault(kind, []).append(one)
     return kinds
 
