@@ -87,7 +87,7 @@ def _kinds(seen: Sequence[LineCount]) -> dict[str, list[LineCount]]:
     by_function: dict[tuple[str, str], set[str | None]] = {}
     for one in seen:
         by_function.setdefault((one.file, one.function), set()).add(one.kind)
-        if one.kind in _WHAT:
+        if one.kind is not None and one.kind in _WHAT:
             by_line.setdefault((one.file, one.line), one.kind)
     kinds: dict[str, list[LineCount]] = {}
     for one in seen:
@@ -97,7 +97,7 @@ def _kinds(seen: Sequence[LineCount]) -> dict[str, list[LineCount]]:
             kind = by_line.get((one.file, one.line))
         if kind is None and "python" in around and not around & {"model", "torch", "lightning"}:
             kind = "python"
-        if kind in _WHAT:
+        if kind is not None and kind in _WHAT:
             kinds.setdefault(kind, []).append(one)
     return kinds
 
