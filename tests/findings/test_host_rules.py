@@ -293,6 +293,16 @@ class TestRetainedGraph:
         assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
         assert finding.evidence["passes_count"] == 3.0
 
+    def test_operators_in_place_make_nodes_too(self, judge):
+        # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
+        node = "autograd::engine::evaluate_function: SigmoidBackward0"
+        operators = [
+            op(node, 12, 6 * MS),
+            op("aten::sigmoid", 2, MS),
+            op("aten::sigmoid_", 10, MS),
+        ]
+        assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
     def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(self, judge):
         operators = [op(self.NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
         note = Note(step=3, name="retained_graph", value=True)
