@@ -109,6 +109,8 @@ def _kind(called: list[FrameType]) -> str | None:
     """Tell what a user's line is in, from the frames inside it, innermost first."""
     if not called:
         return None
+    if any(each.f_code.co_name == "format_stack" for each in called):
+        return "traceback"
     packages = [package_of(each.f_code.co_filename) for each in called]
     if packages[-1] in _LIGHTNING:
         return "log" if called[-1].f_code.co_name in ("log", "log_dict") else "lightning"
