@@ -43,6 +43,8 @@ class GpuProfConfig:
         sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
+        lines: Whether a thread looks where the training thread is, 500 times in the first ten
+            seconds of training or so, to name the lines that take the time.
         vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
         vram_high: High end of it.
         device_stats: Whether a thread asks the driver for clocks, power and throttling, where
@@ -76,6 +78,7 @@ class GpuProfConfig:
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
     sync_steps: int | None = None
+    lines: bool = True
     vram_low: float = 0.6
     vram_high: float = 0.8
     device_stats: bool = True

@@ -53,7 +53,7 @@ class Schedule:
         if self.active < 1:
             raise ConfigError(
                 f"A profiler schedule with active={self.active} would never record. Pass 1 or "
-                "more, or profiling=None to record none."
+                "more, or trace=False to record none."
             )
         for name in ("wait", "warmup", "repeat"):
             if getattr(self, name) < 0:

@@ -14,11 +14,13 @@ class GraphNode:
     """One class of nodes, by its calls per step in the backward pass.
 
     A class is named after its operator: `AddmmBackward0` after `aten::addmm`. `forward` is None
-    where the trace has no operator of that name.
+    where the trace has no operator of that name. `forward_calls` counts those in place too
+    (`aten::sigmoid_` inside an LSTM makes a node like any other), an optimizer's among them.
     """
 
     node: Operator
     forward: Operator | None
+    forward_calls: float = 0.0
 
 
 def graph_nodes(facts: TraceFacts) -> list[GraphNode]:
@@ -29,8 +31,10 @@ def graph_nodes(facts: TraceFacts) -> list[GraphNode]:
         if not name.startswith(_ENGINE) or "AccumulateGrad" in name or not op.calls:
             continue
         match = _NODE.match(name)
-        forward = operators.get(f"aten::{operator_name(match[1])}") if match else None
-        found.append(GraphNode(op, forward))
+        maker = f"aten::{operator_name(match[1])}" if match else ""
+        makers = [operators[one] for one in (maker, f"{maker}_") if one in operators]
+        calls = sum(one.calls for one in makers)
+        found.append(GraphNode(op, makers[0] if makers else None, calls))
     return found
 
 

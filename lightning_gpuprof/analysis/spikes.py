@@ -17,6 +17,8 @@ REGULAR = 0.25
 """Spikes whose distances spread by less than this share of their mean come regularly. Chance
 (Poisson) gives 1; noise from other processes does not keep step with training."""
 MIN_REGULAR = 3
+SPAN = 0.5
+"""What the program does every n steps it does all through the run, or half of it at the least."""
 MOSTLY = 0.5
 """Where the collector took this share of a spike's excess, the rest is taken to follow from it."""
 GC_NOTE = "gc_ns"
@@ -51,6 +53,8 @@ class Spikes:
     """Where most of the excess lies."""
     gc_ns: int | None
     """The collector's runs in all these steps, spikes or not; None where not recorded."""
+    gc_count: int
+    """Steps in which it ran."""
     gc_excess_ns: int
     """What the spikes took above the median in which the collector took most of that."""
 
@@ -75,17 +79,19 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         steps=steps,
         excess_ns=excess,
         excess_per_step_ns=excess // steps,
-        every_steps=_distance(np.flatnonzero(high)),
+        every_steps=_distance(np.flatnonzero(high), len(high)),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
         gc_ns=None if collected is None else int(collected[steady].sum()),
+        gc_count=0 if collected is None else int((collected[steady] > 0).sum()),
         gc_excess_ns=0
         if collected is None
         else int(above[high & (collected >= MOSTLY * above)].sum()),
     )
 
 
-def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> float | None:
-    if len(indices) < MIN_REGULAR:
+def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]", steps: int) -> float | None:
+    """Return the mean distance of spikes that come regularly; None for a burst of them."""
+    if len(indices) < MIN_REGULAR or indices[-1] - indices[0] < SPAN * steps:
         return None
     distances = np.diff(indices)
     mean = float(distances.mean())

@@ -15,6 +15,7 @@ from lightning_gpuprof.callbacks.dispatch import forward
 from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
+from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -186,6 +187,8 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(GcWatch())
+    if config.lines:
+        parts.append(LineSampler(warmup=config.warmup_steps))
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:

@@ -20,6 +20,7 @@ RULES: tuple[str, ...] = (
     "throttled-clocks",
     "shared-device",
     "slow-callback",
+    "slow-python",
     "slow-logging",
     "slow-checkpoint",
     "frequent-validation",

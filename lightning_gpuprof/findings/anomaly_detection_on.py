@@ -16,13 +16,16 @@ The cost is read off the trace: the stack is formatted inside the operator, so t
 cheapest operators that make a node take that long (`CHEAP`: the lower quartile over their calls,
 times the nodes), and the searches for NaN are operators of their own (`aten::isnan`). Where the
 trace has none of them, a node costs `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a
-trace the saving is between nothing and half of the step. Severity: the common scale
+trace the saving is between nothing and half of the step. Stacks differ in depth, and the cheapest
+operators' are no measure of the deepest: where samples found the forward pass formatting stacks
+(`MIN_SAMPLES` of it), their share is the saving's least. Severity: the common scale
 (`findings/grade.py`), and at least a warning: nobody trains with it on purpose.
 """
 
 from itertools import accumulate
 
 from lightning_gpuprof.analysis.graph_nodes import graph_nodes
+from lightning_gpuprof.analysis.host_lines import host_lines
 from lightning_gpuprof.analysis.host_work import COMPUTE, anomaly_on
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
@@ -36,6 +39,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 ID = "anomaly-detection-on"
@@ -43,6 +47,7 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a NaN's place is 
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
 CHEAP = 0.25
 LOW, HIGH = 0.8, 1.25
+MIN_SAMPLES = 30
 SEARCHES = ("aten::isnan", "aten::_is_any_true")
 
 
@@ -62,6 +67,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if nodes:
         evidence["graph_nodes_count"] = round(nodes)
         saving = Range(low=min(round(LOW * most), cost.low), high=min(most, cost.high))
+    seen = _formatting(run)
+    if seen is not None:
+        # What was seen of the stacks being formatted; the searches for NaN come on top.
+        low, high = max(saving.low, seen.low), max(saving.high, seen.high)
+        saving = Range(low=min(low, most), high=min(high, most))
     severity = grade(saving, run.step_ns)
     return Finding(
         id=ID,
@@ -75,6 +85,18 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=tuple(Where(phase=phase.value) for phase in COMPUTE),
         change="Trainer(..., detect_anomaly=False)",
     )
+
+
+def _formatting(run: RunResults) -> Range | None:
+    """Return what formatting stacks took of the forward pass, by samples of the stack."""
+    lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    if lines is None or forward is None:
+        return None
+    count = sum(one.count for one in lines.of(Phase.FORWARD, ("traceback",)))
+    if lines.by_phase.get(Phase.FORWARD.value, 0) < MIN_SAMPLES or not count:
+        return None
+    low, high = lines.interval(count, Phase.FORWARD)
+    return Range(low=round(low * forward.mean_ns), high=round(high * forward.mean_ns))
 
 
 def _cost(facts: TraceFacts) -> tuple[float, Range]:

@@ -98,8 +98,8 @@ def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
             continue
         whole += one.node.total_ns
         calls += one.node.calls
-        made += min(one.node.calls, one.forward.calls)
-        repeated += one.node.total_ns * max(0.0, 1 - one.forward.calls / one.node.calls)
+        made += min(one.node.calls, one.forward_calls)
+        repeated += one.node.total_ns * max(0.0, 1 - one.forward_calls / one.node.calls)
     return repeated, whole, calls / made if made else 1.0
 
 

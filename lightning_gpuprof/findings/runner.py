@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding
+from lightning_gpuprof.findings.places import with_lines
 
 MIN_SAVING_FRAC = 0.005
 """A saving below this share of the step is left out: no run of usual length could show it."""
@@ -63,6 +64,7 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
         found.extend(kept)
         if not kept:
             silent.append(finding_id)
+    found = [with_lines(one, run) for one in found]
     found.sort(key=_rank)
     return Findings(tuple(found), tuple(abstained), tuple(silent))
 

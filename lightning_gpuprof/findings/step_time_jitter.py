@@ -17,8 +17,9 @@ or a file written every n steps. Irregular ones come from other work on the mach
 `SPIKE_FRAC`, `REGULAR`: see `analysis/spikes.py`. Irregular spikes without a recorded cause are
 told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
 more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
-`GC_FRAC`: where the collector takes more, the saving is from its time to the whole excess of the
-spikes that are mostly its own. Severity: the common scale
+`MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and first
+objects have settled, is no rate. `GC_FRAC`: where the collector takes more, the saving is from its
+time to the whole excess of the spikes that are mostly its own. Severity: the common scale
 (`findings/grade.py`).
 """
 
@@ -40,6 +41,7 @@ ID = "step-time-jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 LOW_FRAC = 0.9
 MIN_TOLD_FRAC = 0.02
+MIN_COLLECTIONS = 3
 GC_FRAC = 0.02
 """CPython's own collections take less of a training loop that makes a few hundred objects a "
 "step."""
@@ -51,7 +53,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step was recorded")
     seen = run.spikes
     collected_ns = (seen.gc_ns or 0) // seen.steps
-    by_collector = collected_ns >= GC_FRAC * run.step_ns
+    by_collector = seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * run.step_ns
     if seen.count < 2 and not by_collector:
         return None
     known = by_collector or seen.every_steps is not None

@@ -109,7 +109,8 @@ def _finding_head(number: int, finding: Finding) -> Text:
 def _finding_body(finding: Finding, step_ns: int | None, *, brief: bool) -> Table:
     table = _grid()
     table.add_row(finding.id, _saving(finding, step_ns))
-    table.add_row("change", finding.advice)
+    # As Text: source lines and paths hold brackets, which a str would lose as markup.
+    table.add_row("change", Text(finding.advice))
     if brief:
         return table
     if finding.change:
@@ -118,7 +119,7 @@ def _finding_body(finding: Finding, step_ns: int | None, *, brief: bool) -> Tabl
     table.add_row("evidence", ", ".join(shown))
     places = [place for where in finding.where if (place := console_tables.place(where))]
     if places:
-        table.add_row("where", ", ".join(places))
+        table.add_row("where", Text(", ".join(places)))
     return table
 
 

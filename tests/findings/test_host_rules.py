@@ -293,6 +293,16 @@ class TestRetainedGraph:
         assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
         assert finding.evidence["passes_count"] == 3.0
 
+    def test_operators_in_place_make_nodes_too(self, judge):
+        # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
+        node = "autograd::engine::evaluate_function: SigmoidBackward0"
+        operators = [
+            op(node, 12, 6 * MS),
+            op("aten::sigmoid", 2, MS),
+            op("aten::sigmoid_", 10, MS),
+        ]
+        assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
     def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(self, judge):
         operators = [op(self.NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
         note = Note(step=3, name="retained_graph", value=True)
@@ -356,10 +366,21 @@ class TestStepTimeJitter:
         assert span(finding) == (round(0.9 * 1_350 * US), 1_500 * US)
 
     def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
-        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 80)]
+        forward = [60 * MS if step in (3, 11, 50, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 50, 80)]
         finding = judge("step-time-jitter", {"forward": forward}, records=notes)
-        assert span(finding) == (round(0.9 * 900 * US), 1_000 * US)
+        assert span(finding) == (round(0.9 * 1_350 * US), 1_500 * US)
+
+    def test_a_single_full_collection_is_no_rate(self, judge):
+        forward = [310 * MS if step == 30 else 10 * MS for step in range(100)]
+        notes = [Note(step=30, name="gc_ns", value=300 * MS)]
+        assert judge("step-time-jitter", {"forward": forward}, records=notes) is None
+
+    def test_a_burst_is_no_rhythm(self, judge):
+        forward = [60 * MS if 40 <= step < 46 else 10 * MS for step in range(100)]
+        finding = judge("step-time-jitter", {"forward": forward})
+        assert finding.severity is Severity.INFO
+        assert "steps_between_count" not in finding.evidence
 
     def test_waits_and_callbacks_are_other_findings_business(self, judge):
         callbacks = every(20, 60 * MS, MS, first=7)

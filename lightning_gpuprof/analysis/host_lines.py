@@ -1,0 +1,85 @@
+"""Which lines of the program the training thread was seen at, and what each takes of a step."""
+
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import Note
+
+NOTE = "host_lines"
+"""Note of this name: the places that samples of the training thread's stack were at."""
+Z = 2.0
+"""Standard errors of a share's interval: it holds the true share 19 times in 20."""
+
+
+class LineCount(Struct, frozen=True):
+    """How many samples found the training thread at one line.
+
+    Args:
+        phase: Phase of the step.
+        file: File of the user's innermost frame.
+        line: Its line.
+        function: Its function.
+        source: The line's text; empty where it could not be read.
+        callee: What the line was in, such as `json.load`; None where it ran itself, or an
+            operator written in C.
+        kind: Whose code the callee is: model, torch, log, metric, python; `traceback` where the
+            stack was being written down, as anomaly detection does; None as above.
+        count: Samples.
+    """
+
+    phase: str
+    file: str
+    line: int
+    function: str
+    source: str
+    callee: str | None
+    kind: str | None
+    count: int
+
+
+class HostLines(Struct, frozen=True):
+    """All samples in training steps. `whole` counts those outside the user's code too."""
+
+    whole: int
+    lines: tuple[LineCount, ...]
+    by_phase: dict[str, int]
+
+    def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
+        """Return the lines of a phase, the most often seen first."""
+        found = [
+            one
+            for one in self.lines
+            if one.phase == phase.value and (kinds is None or one.kind in kinds)
+        ]
+        return sorted(found, key=lambda one: -one.count)
+
+    def interval(self, count: int, phase: Phase) -> tuple[float, float]:
+        """Return between which shares of a phase's time the true one lies.
+
+        >>> low, high = HostLines(400, (), {"forward": 100}).interval(50, Phase.FORWARD)
+        >>> round(low, 2), round(high, 2)
+        (0.4, 0.6)
+        """
+        whole = self.by_phase[phase.value]
+        share = count / whole
+        error = Z * sqrt(share * (1 - share) / whole)
+        return max(0.0, share - error), min(1.0, share + error)
+
+
+def host_lines(notes: Iterable[Note]) -> HostLines | None:
+    """Return the last samples noted; None where none were taken."""
+    found: Any = None
+    for note in notes:
+        if note.name == NOTE:
+            found = note.value
+    if found is None:
+        return None
+    try:
+        lines = convert(found, HostLines)
+    except ValidationError:
+        return None
+    return lines if lines.whole else None

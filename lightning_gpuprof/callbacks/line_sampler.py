@@ -1,0 +1,163 @@
+"""Notes at which lines of the program the training thread spends its time."""
+
+import linecache
+import os
+import random
+import sys
+import threading
+from collections import Counter
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.analysis.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.stack_lines import At, where_is
+from lightning_gpuprof.records.schema import Note
+
+THREAD = "gpuprof-lines"
+MOST_LINES = 40
+"""Lines kept: what is not among them takes less than a sample in a hundred."""
+
+
+class LineSampler(Callback):
+    """Looks at the training thread's Python stack now and then, for a while.
+
+    A thread of its own wakes every `interval_s` on average, at irregular distances so that it
+    cannot keep step with the steps, and reads names and line numbers, no values. It ends once it
+    has `most` samples; from then on this costs nothing. The first `warmup` steps are left out.
+    What a line takes is host time: on a GPU, what it queued may run later.
+
+    Args:
+        interval_s: Mean distance of samples.
+        most: Samples after which it stops.
+        warmup: Steps that are not looked at.
+
+    Raises:
+        ConfigError: A setting that cannot work.
+    """
+
+    def __init__(self, *, interval_s: float = 0.02, most: int = 500, warmup: int = 5) -> None:
+        if interval_s <= 0 or most < 1:
+            raise ConfigError(
+                f"LineSampler(interval_s={interval_s}, most={most}) would take no sample. "
+                "Pass an interval above 0 and at least 1 sample."
+            )
+        self.interval_s, self.most, self.warmup = interval_s, most, warmup
+        self._output: RunOutput | None = None
+        self._seen: Counter[At] = Counter()
+        self._noted = 0
+        self._watched = 0
+        self._stop = threading.Event()
+        silence_unused(self)
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._output = RunOutput.of(trainer)
+        self._seen, self._noted = Counter(), 0
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+        self._watched = threading.get_ident()
+        self._stop = threading.Event()
+        threading.Thread(target=self._watch, args=(self._stop,), name=THREAD, daemon=True).start()
+
+    @override
+    @guarded
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._write()
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+        self._write()
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        self._release()
+        self._write()
+        if self._output is not None:
+            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
+            self._output.end(status, error=exception)
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._release()
+        if self._output is not None:
+            self._output.end("finished")
+
+    def sample(self) -> None:
+        """Take one sample of the training thread, where it is in a step."""
+        if self._output is None or self._output.step < self.warmup:
+            return
+        at = where_is(sys._current_frames().get(self._watched))
+        if at is not None:
+            self._seen[at] += 1
+
+    def _watch(self, stop: threading.Event) -> None:
+        chance = random.Random(0)
+        while self._seen.total() < self.most:
+            if stop.wait(self.interval_s * (0.5 + chance.random())):
+                return
+            self.sample()
+
+    def _write(self) -> None:
+        seen = self._seen.copy()
+        whole = seen.total()
+        if self._output is None or whole == self._noted:
+            return
+        self._noted = whole
+        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen))
+        self._output.write(Note(step=self._output.step, name=NOTE, value=found))
+
+    def _release(self) -> None:
+        self._stop.set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stop": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._stop = threading.Event()
+
+
+def _rows(seen: Counter[At]) -> list[LineCount]:
+    return [
+        LineCount(
+            phase=at.phase.value,
+            file=_short(at.file),
+            line=at.line,
+            function=at.function,
+            source=linecache.getline(at.file, at.line).strip(),
+            callee=at.callee,
+            kind=at.kind,
+            count=count,
+        )
+        for at, count in seen.most_common()
+        if at.file
+    ][:MOST_LINES]
+
+
+def _short(file: str) -> str:
+    """Return a path as a user in the training's folder would write it."""
+    path, here = os.path.abspath(file), os.getcwd()
+    return os.path.relpath(path, here) if path.startswith(here + os.sep) else path
+
+
+def _by_phase(seen: Counter[At]) -> dict[str, int]:
+    phases: Counter[str] = Counter()
+    for at, count in seen.items():
+        phases[at.phase.value] += count
+    return dict(phases)

@@ -1,0 +1,51 @@
+"""Names the lines of the user's own code in which the phase of a finding was spent."""
+
+from dataclasses import replace
+
+from lightning_gpuprof.analysis.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.findings.model import Finding, Where
+from lightning_gpuprof.records.phases import Phase
+
+MIN_COUNT = 10
+"""Samples in a phase below which its lines are not named: a tenth of them may be one sample."""
+MIN_FRAC = 0.25
+"""A line with less of its phase's samples is one of many."""
+MOST = 2
+PHASES = {
+    phase.value: phase
+    for phase in (
+        Phase.DATA_WAIT,
+        Phase.HOST_TO_DEVICE,
+        Phase.CALLBACKS,
+        Phase.CLIP_GRADIENTS,
+        Phase.OPTIMIZER_STEP,
+        Phase.OTHER,
+    )
+}
+"""In which a line of the user's own is the cause; in forward and backward it is the model."""
+LOOPS = ("host-bound", "host-sync")
+"""Findings that lie in loops of the forward pass: the line seen most often is in the loop."""
+
+
+def with_lines(finding: Finding, run: RunResults) -> Finding:
+    """Return a finding with the lines of its phase, where samples show them and it names none."""
+    phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
+    if finding.id in LOOPS:
+        phase = Phase.FORWARD
+    lines = host_lines(run.notes)
+    if phase is None or lines is None or any(where.file for where in finding.where):
+        return finding
+    whole = lines.by_phase.get(phase.value, 0)
+    if whole < MIN_COUNT:
+        return finding
+    functions: dict[tuple[str, str], list[LineCount]] = {}
+    for one in lines.of(phase):
+        functions.setdefault((one.file, one.function), []).append(one)
+    ranked = sorted(functions.values(), key=lambda ones: -sum(one.count for one in ones))
+    found = tuple(
+        Where(file=ones[0].file, line=ones[0].line, source=ones[0].source, phase=phase.value)
+        for ones in ranked[:MOST]
+        if sum(one.count for one in ones) >= MIN_FRAC * whole
+    )
+    return replace(finding, where=(*finding.where, *found))

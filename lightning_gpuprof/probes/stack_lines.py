@@ -1,0 +1,154 @@
+"""Where a thread is: the user's line and the phase, read off its Python stack."""
+
+import os
+import sysconfig
+from collections.abc import Iterator
+from functools import lru_cache
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+
+from lightning_gpuprof.records.phases import Phase
+
+_SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
+_USER, _GPUPROF = "", "lightning_gpuprof"
+_BY_FUNCTION = {
+    "training_step": Phase.FORWARD,
+    "backward": Phase.BACKWARD,
+    "manual_backward": Phase.BACKWARD,
+    "configure_gradient_clipping": Phase.CLIP_GRADIENTS,
+    "optimizer_zero_grad": Phase.ZERO_GRAD,
+    "optimizer_step": Phase.OPTIMIZER_STEP,
+    "batch_to_device": Phase.HOST_TO_DEVICE,
+    "on_before_batch_transfer": Phase.HOST_TO_DEVICE,
+    "on_after_batch_transfer": Phase.HOST_TO_DEVICE,
+}
+"""Hooks of the module, and the Strategy's methods around them."""
+_BY_LIGHTNING = {
+    "_call_callback_hooks": Phase.CALLBACKS,
+    "_call_lightning_module_hook": Phase.OTHER,
+    "log_metrics": Phase.LOGGING,
+    "save_checkpoint": Phase.CHECKPOINT,
+}
+_BY_FILE = {
+    "fetchers.py": Phase.DATA_WAIT,
+    "evaluation_loop.py": Phase.VALIDATION,
+    "model_checkpoint.py": Phase.CHECKPOINT,
+}
+_LOOP = "training_epoch_loop.py"
+_LOADING = ("serialization.py",)
+"""Files of torch that read and write others: no computing."""
+
+
+class At(NamedTuple):
+    """Where a thread is; `file` is empty where no frame of the user's own is in the step."""
+
+    phase: Phase
+    file: str
+    line: int
+    function: str
+    callee: str | None
+    kind: str | None
+
+
+def where_is(frame: FrameType | None) -> At | None:
+    """Return where in a training step a thread is, given its innermost frame; None outside.
+
+    Names of functions and files are looked at, values never: reading another thread's local
+    variables would keep them alive.
+    """
+    users: FrameType | None = None
+    in_step = False
+    phase: Phase | None = None
+    called: list[FrameType] = []
+    for each in _outwards(frame):
+        code = each.f_code
+        package = package_of(code.co_filename)
+        if package == _USER and phase is None and users is None:
+            users = each
+        elif users is None and phase is None and package != _GPUPROF:
+            called.append(each)
+        if phase is None:
+            phase = _phase(each, package)
+        if package in _LIGHTNING and os.path.basename(code.co_filename) == _LOOP:
+            if code.co_name in ("advance", "on_advance_end"):
+                in_step = True
+                break
+    if not in_step:
+        return None
+    phase = phase or Phase.OTHER
+    if users is None:
+        return At(phase, "", 0, "", None, None)
+    callee = called[-1] if called else None
+    return At(
+        phase,
+        users.f_code.co_filename,
+        users.f_lineno,
+        users.f_code.co_name,
+        None if callee is None else _name(callee),
+        _kind(called),
+    )
+
+
+def _phase(frame: FrameType, package: str) -> Phase | None:
+    code = frame.f_code
+    if package == _USER or package in _LIGHTNING:
+        found = _BY_FUNCTION.get(code.co_name)
+        if found is not None:
+            return found
+    if package in _LIGHTNING:
+        return _BY_LIGHTNING.get(code.co_name) or _BY_FILE.get(os.path.basename(code.co_filename))
+    return None
+
+
+def _kind(called: list[FrameType]) -> str | None:
+    """Tell what a user's line is in, from the frames inside it, innermost first."""
+    if not called:
+        return None
+    if any(each.f_code.co_name == "format_stack" for each in called):
+        return "traceback"
+    packages = [package_of(each.f_code.co_filename) for each in called]
+    if packages[-1] in _LIGHTNING:
+        return "log" if called[-1].f_code.co_name in ("log", "log_dict") else "lightning"
+    if "torchmetrics" in packages:
+        return "metric"
+    if packages[-1] != "torch":
+        return "python"
+    if any(os.path.basename(each.f_code.co_filename) in _LOADING for each in called):
+        return "python"
+    return "model" if any(each.f_code.co_name == "_call_impl" for each in called) else "torch"
+
+
+def _name(frame: FrameType) -> str:
+    code = frame.f_code
+    module = str(frame.f_globals.get("__name__", "")).split(".")[0]
+    return f"{module}.{code.co_name}" if module else code.co_name
+
+
+@lru_cache(maxsize=4096)
+def package_of(filename: str) -> str:
+    """Return the package that a file is part of: empty for the user's own, `python` for Python's.
+
+    >>> package_of(os.__file__), package_of(torch.__file__), package_of("train.py")
+    ('python', 'torch', '')
+    """
+    if filename.startswith("<"):  # frozen or generated: no line to show
+        return "python"
+    path = os.path.abspath(filename)
+    if path.startswith(_OWN + os.sep):
+        return _GPUPROF
+    for mark in (_SITE, "site-packages", "dist-packages"):
+        _, found, rest = path.rpartition(mark + os.sep)
+        if found:
+            return rest.split(os.sep)[0].removesuffix(".py")
+    return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else _USER
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,120 @@
+import copy
+import json
+import threading
+
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.analysis.host_lines import host_lines
+from lightning_gpuprof.callbacks.line_sampler import THREAD, LineSampler
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note
+
+
+class Writes:
+    """Takes a sample whenever it is written to, from wherever that is."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def write(self, text):
+        self.sampler.sample()
+
+
+class Dumps(BoringModel):
+    def __init__(self, sampler):
+        super().__init__()
+        self.sink = Writes(sampler)
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx >= 2:
+            json.dump([1], self.sink)
+        return super().training_step(batch, batch_idx)
+
+    def configure_gradient_clipping(self, optimizer, *args, **kwargs):
+        self.sink.write("")
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.sink.write("")
+
+
+def fit(tmp_path, callback, model, **options):
+    trainer = Trainer(
+        max_epochs=1,
+        limit_train_batches=8,
+        limit_val_batches=0,
+        callbacks=[callback],
+        logger=CSVLogger(tmp_path),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        **options,
+    )
+    trainer.fit(model)
+    return host_lines(read_run(trainer.loggers[0].log_dir)[0].sessions[0].all(Note))
+
+
+@pytest.fixture
+def idle():
+    """A sampler whose thread never comes to take a sample of its own."""
+    return LineSampler(interval_s=1e6, warmup=0)
+
+
+def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(tmp_path, idle):
+    lines = fit(tmp_path, idle, Dumps(idle))
+    seen = {(one.phase, one.function): one for one in lines.lines if one.function != "write"}
+    assert lines.whole == sum(lines.by_phase.values())
+    # The sink is the user's own, and innermost: its line is the one that is named.
+    assert {one.function for one in lines.lines} == {"write"}, seen
+    assert {one.phase for one in lines.lines} == {"forward", "clip_gradients", "other"}
+    assert all(one.source == "self.sampler.sample()" for one in lines.lines)
+
+
+def test_steps_of_the_warm_up_are_left_out(tmp_path):
+    callback = GpuProfCallback(console=False, trace=False, report=False, warmup_steps=6)
+    sampler = next(part for part in callback.parts if isinstance(part, LineSampler))
+    sampler.interval_s = 1e6
+    lines = fit(tmp_path, callback, Dumps(sampler))
+    assert lines.by_phase["clip_gradients"] == 2
+
+
+def test_nothing_is_noted_where_no_sample_was_taken(tmp_path):
+    assert fit(tmp_path, LineSampler(interval_s=1e6), BoringModel()) is None
+
+
+def test_its_thread_ends_with_training(tmp_path):
+    class Notes(BoringModel):
+        def on_train_start(self):
+            self.threads = [one for one in threading.enumerate() if one.name == THREAD]
+
+    model = Notes()
+    fit(tmp_path, GpuProfCallback(console=False, trace=False, report=False), model)
+    (thread,) = model.threads
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_it_can_be_left_out():
+    parts = GpuProfCallback(lines=False).parts
+    assert not any(isinstance(part, LineSampler) for part in parts)
+
+
+def test_a_module_that_holds_the_trainer_can_be_copied_in_training(tmp_path, idle):
+    class Copies(BoringModel):
+        def training_step(self, batch, batch_idx):
+            self.copied = copy.deepcopy(idle)
+            return super().training_step(batch, batch_idx)
+
+    model = Copies()
+    fit(tmp_path, idle, model)
+    assert model.copied.most == idle.most
+
+
+def test_an_interval_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="interval_s=0"):
+        LineSampler(interval_s=0)

@@ -1,0 +1,105 @@
+import json
+import sys
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.probes.stack_lines import where_is
+from lightning_gpuprof.records.phases import Phase
+
+found = {}
+
+
+def look(name):
+    found[name] = where_is(sys._getframe(1))
+
+
+def test_outside_of_training_there_is_no_place():
+    look("here")
+    assert found["here"] is None
+
+
+class Looks(torch.nn.Module):
+    def forward(self, x):
+        look("module")
+        return x
+
+
+class Encodes(json.JSONEncoder):
+    def default(self, o):
+        return str(o)
+
+
+class Model(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.looks = Looks()
+
+    def training_step(self, batch, batch_idx):
+        look("step")
+        self.looks(batch)
+        # A frame of Python's own, innermost: what the user's line is in.
+        json.dumps(Frame(), cls=Encodes)
+        return super().training_step(batch, batch_idx)
+
+    def on_before_optimizer_step(self, optimizer):
+        look("hook")
+
+
+class Frame:
+    def __str__(self):
+        frame = sys._getframe(2)  # past `default`, in the encoder
+        found["called"] = where_is(frame)
+        return ""
+
+
+class Data(RandomDataset):
+    def __getitem__(self, index):
+        look("data")
+        return super().__getitem__(index)
+
+
+@pytest.fixture
+def places(tmp_path):
+    found.clear()
+    trainer = Trainer(
+        max_steps=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=tmp_path,
+        accelerator="cpu",
+    )
+    trainer.fit(Model(), DataLoader(Data(32, 8)))
+    return found
+
+
+def test_the_phase_is_that_of_the_hook_around(places):
+    assert {name: at.phase for name, at in places.items()} == {
+        "data": Phase.DATA_WAIT,
+        "step": Phase.FORWARD,
+        "module": Phase.FORWARD,
+        "called": Phase.FORWARD,
+        "hook": Phase.OTHER,
+    }
+
+
+def test_the_line_is_the_innermost_of_the_users_own(places):
+    functions = {name: at.function for name, at in places.items()}
+    assert functions == {
+        "data": "__getitem__",
+        "step": "training_step",
+        "module": "forward",
+        "called": "training_step",
+        "hook": "on_before_optimizer_step",
+    }
+
+
+def test_what_a_line_is_in_is_named_with_whose_it_is(places):
+    assert (places["called"].callee, places["called"].kind) == ("json.dumps", "python")
+    assert (places["step"].callee, places["step"].kind) == (None, None)
