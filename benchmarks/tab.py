@@ -123,6 +123,8 @@ def ask(client: Client, name: str) -> dict[str, float]:
     params = {} if name == "runs" else {"run": "."}
     if name == "steps":
         params["buckets"] = OVERVIEW_BUCKETS
+    if name == "timeline_cut":
+        params["columns"] = "4320"  # a window of 1440 pixels, and as much to each side
     begin = time.perf_counter()
     answer = client.get(f"{ROUTE}/{name}", query_string=params)
     body = answer.get_data()
@@ -299,11 +301,12 @@ def main() -> int:
     print(json.dumps(result, indent=1))
     path = write_results("tab", result)
     print(f"wrote {os.path.relpath(path)}\n")
+    missed = 0
     for name, one in result["targets"].items():
-        print(
-            f"{'held  ' if one['held'] else 'MISSED'} {name}: {one['value']:.4g} of {one['limit']:.4g}"
-        )
-    return 0 if all(one["held"] for one in result["targets"].values()) else 1
+        missed += not one["held"]
+        said = "held" if one["held"] else "MISSED"
+        print(f"{said:7}{name}: {one['value']:.4g} of {one['limit']:.4g}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
