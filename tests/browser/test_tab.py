@@ -219,6 +219,22 @@ def test_dark_mode_follows_tensorboard(page):
     page.browser.wait(background + " === 'rgb(22, 24, 28)'")
 
 
+def test_named_log_dirs_below_a_path_prefix_are_shown(page, logs, serve):
+    spec = f"first:{logs}/char_lm,second:{logs}/gpu"
+    with serve("--logdir_spec", spec, prefix="/deep/down") as url:
+        page.base = url
+        page.open("first/version_0", shell=True)
+        page.wait_for(".hero", "of each step (23.9 ms) is spent waiting for data")
+        names = page.browser.run(
+            "return [...document.getElementById('gp-run').options].map(one => one.value)"
+        )
+        assert sorted(names) == ["first/version_0", "first/version_1", "second"]
+        page.click(".tab", "Steps")
+        page.wait_for("td.number", "47.7 ms")
+        page.browser.wait("return document.querySelectorAll('.chart .trace').length >= 8")
+        page.browser.leave_frame()
+
+
 def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensorboard):
     page.base = empty_tensorboard
     page.open(shell=True)
