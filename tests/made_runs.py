@@ -183,8 +183,10 @@ def device_time(gpu_ms: dict[str, float]) -> dict[str, Any]:
     whole = {f"{name}_ns": int(3 * ms * MS) for name, ms in gpu_ms.items()}
     span = sum(whole.values())
     step = {"number": 0, "start_ns": 0, "dur_ns": span // 3}
-    busy = 1 - whole["idle_ns"] / span
-    return {"gpu": {**whole, "span_ns": span, "busy_frac": busy}, "steps": [step] * 3}
+    busy = span - whole["idle_ns"]
+    hidden = {"comm_ns": whole["exposed_comm_ns"], "copy_ns": whole["exposed_copy_ns"]}
+    gpu = {**whole, **hidden, "span_ns": span, "busy_ns": busy, "busy_frac": busy / span}
+    return {"gpu": gpu, "steps": [step] * 3}
 
 
 def add_cycle(

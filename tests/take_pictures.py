@@ -11,15 +11,16 @@ from pathlib import Path
 from urllib.parse import quote
 
 RUNS = {
-    "overview": ("char_lm-before/version_0", 1180),
-    "steps": ("char_lm-before/version_0", 1000),
-    "timeline": ("a100", 1000),
-    "operators": ("a100", 1000),
-    "roofline": ("h100", 1000),
-    "memory": ("gpu", 900),
-    "ranks": ("two_ranks", 360),
-    "compare": ("char_lm-after/version_0", 1000),
+    "overview": "char_lm-before/version_0",
+    "steps": "char_lm-before/version_0",
+    "timeline": "a100",
+    "operators": "a100",
+    "roofline": "h100",
+    "memory": "gpu",
+    "ranks": "two_ranks",
+    "compare": "char_lm-after/version_0",
 }
+WIDTH, TALLEST = 1360, 1400
 DARK = ("overview", "timeline")
 BASE = "char_lm-before/version_0"
 
@@ -32,14 +33,18 @@ def main() -> None:
     url, folder = sys.argv[1], Path(sys.argv[2])
     browser = driver.Browser()
     try:
-        for view, (run, height) in RUNS.items():
-            browser.resize(1360, height)
+        for view, run in RUNS.items():
+            browser.resize(WIDTH, 900)
             browser.open(
                 f"{url}/data/plugin_entry.html?name=gpuprof#p.gpuprof.run={quote(run, safe='')}"
                 f"&p.gpuprof.view={view}&p.gpuprof.base={quote(BASE, safe='')}"
             )
             browser.wait("return document.querySelector('.card')")
             time.sleep(2.5)
+            whole = browser.run("return document.documentElement.scrollHeight")
+            frame = 900 - browser.run("return window.innerHeight")
+            browser.resize(WIDTH, min(TALLEST, whole) + frame)
+            time.sleep(1.0)
             browser.screenshot(folder / f"{view}.png")
             if view in DARK:
                 browser.run("document.body.classList.add('dark-mode')")

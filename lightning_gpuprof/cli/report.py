@@ -7,7 +7,9 @@ from importlib import import_module
 from pathlib import Path
 
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.views.find_run import resolve_run
 from lightning_gpuprof.views.report import load_report
+from lightning_gpuprof.views.tab import NEEDS_MORE, VIEWS, find_view
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
     form.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    form.add_argument(
+        "--view",
+        metavar="NAME",
+        choices=sorted(set(VIEWS) - set(NEEDS_MORE)),
+        help="print the data of one view of the PROFILE tab as JSON: %(choices)s",
+    )
     parser.add_argument(
         "--session", type=int, metavar="N", help="which session (default: the last fit)"
     )
@@ -42,6 +50,9 @@ def run(args: argparse.Namespace) -> int:
             ) from error
         print(f"wrote {args.html}")
         return 0
+    if args.view:
+        print(_view(args.run, args.view, args.session))
+        return 0
     report = load_report(args.run, session=args.session)
     if args.json:
         print(json.dumps(report.payload(), indent=2))
@@ -51,3 +62,13 @@ def run(args: argparse.Namespace) -> int:
 
     sys.stdout.write(render_for(report, sys.stdout, verbose=args.verbose))
     return 0
+
+
+def _view(path: str, name: str, session: int | None) -> str:
+    """Return what the tab's route of that name answers for a run's default rank."""
+    loaded_run = import_module("lightning_gpuprof.views.loaded_run")
+    query = import_module("lightning_gpuprof.views.query")
+    found = resolve_run(path)
+    params = {} if session is None else {"session": str(session)}
+    run = loaded_run.LoadedRun(found.run, root=path)
+    return json.dumps(find_view(name)(run, query.Query(params)), indent=2)

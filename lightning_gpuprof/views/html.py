@@ -29,6 +29,8 @@ MAX_TRACES = 4
 STEP_BUCKETS = 1000
 TIMELINE_COLUMNS = 3000
 CYCLE_VIEWS = ("operators", "device", "calls", "roofline", "timeline", "timeline_cut")
+BY_RANK = ("run", "report", "steps", "memory", "device")
+"""Views that differ by rank and are looked at by rank."""
 MAX_DATA_BYTES = 3_500_000
 """Beside Plotly's 1.9 MB this keeps the file below 6 MB."""
 TOGGLES = 5
@@ -107,7 +109,7 @@ def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, s
     for name in VIEWS:
         yield name, {}, {"buckets": str(STEP_BUCKETS), "columns": str(TIMELINE_COLUMNS)}
     for rank in ranks[:MAX_RANKS] if len(ranks) > 1 else ():
-        for name in ("run", "report", "steps"):
+        for name in BY_RANK:
             yield name, {"rank": str(rank)}, {"buckets": str(RANK_STEP_BUCKETS)}
     for _, cycle in run.cycles()[-MAX_TRACES:]:
         for name in CYCLE_VIEWS:

@@ -37,6 +37,9 @@ VIEWS = {
     "timeline_search": "timeline:timeline_search_view",
 }
 
+NEEDS_MORE = ("timeline_cut", "timeline_event", "timeline_search")
+"""Views of a part of the timeline: what part is a request's to say."""
+
 
 def find_view(name: str) -> View:
     """Return the view of a route.

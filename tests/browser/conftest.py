@@ -83,6 +83,12 @@ def logs(made_runs, tmp_path_factory):
     return root
 
 
+@pytest.fixture
+def serve(chromium):
+    """Starts a TensorBoard of a test's own."""
+    return serve_tensorboard
+
+
 @pytest.fixture(scope="session")
 def tensorboard(chromium, logs):
     with serve_tensorboard("--logdir", str(logs), "--load_fast", "false") as url:

@@ -1,6 +1,11 @@
 import json
 
+import pytest
+
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.views.loaded_run import LoadedRun
+from lightning_gpuprof.views.query import Query
+from lightning_gpuprof.views.tab import NEEDS_MORE, VIEWS, find_view
 
 MS = 1_000_000
 
@@ -15,6 +20,22 @@ def test_json_is_the_document_alone(make_session, write_run, capsys):
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
     assert main(["report", run, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"]["count"] == 10
+
+
+@pytest.mark.parametrize("name", sorted(set(VIEWS) - set(NEEDS_MORE)))
+def test_the_data_of_each_view_is_printed_as_its_route_answers_it(
+    make_session, write_run, capsys, name
+):
+    run = write_run(make_session({"forward": 5 * MS}, steps=10))
+    assert main(["report", run, "--view", name]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(json.dumps(find_view(name)(LoadedRun(run), Query({}))))
+
+
+def test_a_view_that_needs_more_than_a_run_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["report", "run", "--view", "timeline_cut"])
+    assert "invalid choice: 'timeline_cut'" in capsys.readouterr().err
 
 
 def test_a_session_can_be_chosen(make_session, write_run, capsys):

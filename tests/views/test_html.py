@@ -57,6 +57,8 @@ def test_every_rank_of_a_run_can_be_looked_at(made_runs, tmp_path):
     answers = data(render_html(str(made_runs.two_rank_run(tmp_path))))
     assert answers["run&rank=1"]["rank"] == 1
     assert answers["steps&rank=1"]["steps"] == 300
+    assert answers["device&rank=1"]["trace"].startswith("rank1-")
+    assert answers["memory&rank=1"]["points"]
 
 
 def test_no_name_ends_its_script_or_starts_an_element(hostile, made_runs):

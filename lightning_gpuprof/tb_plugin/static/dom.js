@@ -85,7 +85,7 @@ export function append(element, children) {
 /**
  * A section with a heading and the sentence that says what it shows.
  * @param {string} title
- * @param {string | null} note
+ * @param {string | Child[] | null} note
  * @param {...(Child | Child[])} children
  */
 export function card(title, note, ...children) {

@@ -82,12 +82,15 @@ function cyclePicker(context, label, cycles, picked, key) {
 }
 
 /**
- * The run that came before this one, the newest other where there is none.
+ * The run that came before this one, of those in the same folder where there are any.
  * @param {any} run
- * @param {any[]} others
+ * @param {any[]} others The newest first.
  */
 function before(run, others) {
-  return others.find((one) => one.started_unix_ns < run.started_unix_ns) ?? others[0];
+  const folder = (/** @type {any} */ one) => one.name.slice(0, one.name.lastIndexOf("/") + 1);
+  const siblings = others.filter((one) => folder(one) === folder(run));
+  const earlier = (/** @type {any[]} */ some) => some.find((one) => one.started_unix_ns < run.started_unix_ns);
+  return earlier(siblings) ?? earlier(others) ?? others[0];
 }
 
 /**
@@ -108,6 +111,7 @@ function shown(context, found, base) {
         null,
         h("span.label", null, `${shorten(context.run.name, 60)} against ${shorten(base, 60)}`),
         h("strong.title", { "data-verdict": verdicts[found.verdict] }, found.sentence),
+        unlike(found.differs),
         h("p", null, `${number(found.new.steps)} against ${number(found.base.steps)} steady steps; the interval covers how steps spread within these two runs, not what another day or machine would change.`),
       ),
     ),
@@ -118,6 +122,13 @@ function shown(context, found, base) {
       h("div.column", null, figures("Steps", found.per_sample ? "Per sample: the batch sizes differ." : null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
     ),
   );
+}
+
+/** Warns where more than the settings differ. @param {any[]} differs */
+function unlike(differs) {
+  const names = differs.filter((one) => one.kind !== "settings").map((one) => (one.kind === "model" ? `model ${one.name}` : one.name));
+  if (!names.length) return null;
+  return h("p.notice", { role: "note" }, `These runs also differ in ${shorten(names.join(", "), 160)}: that may explain the difference as well as any change you made.`);
 }
 
 /** @param {any} row */

@@ -110,10 +110,10 @@ function syncs(summary, open) {
       label: "Host syncs",
       columns: /** @type {import("../table.js").Column[]} */ ([
         { key: "name", label: "Call", text: true, format: (name) => shorten(name, 40) },
+        { key: "blocked_ns", label: "Blocked", format: duration, bar: true },
         { key: "where", label: "Line", text: true, format: place },
         { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
         { key: "region", label: "In", text: true, format: (name) => shorten(name ?? "–", 40) },
-        { key: "blocked_ns", label: "Blocked", format: duration, bar: true },
       ]).filter((column) => column.key !== "where" || summary.syncs.some((/** @type {any} */ one) => one.where)),
       rows: summary.syncs,
       state: {},

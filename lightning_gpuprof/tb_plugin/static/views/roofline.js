@@ -49,12 +49,14 @@ function nothing(payload) {
   return payload.roofs?.reason || "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels.";
 }
 
-/** @param {any} roofs The summary of the analysis. */
+/** @param {any} roofs The summary of the analysis. @returns {string | import("../dom.js").Child[]} */
 function source(roofs) {
   const placed = roofs?.kernel_frac ? `${percent(roofs.kernel_frac)} of kernel time is placed. ` : "";
   if (!roofs?.device) return `${placed}${roofs?.reason || "The device's peaks are not known: points without roofs."}`;
   const used = roofs.hfu ? `Its matrix operators' FLOPs would take ${percent(roofs.hfu)} of the time at peak. ` : "";
-  return `${placed}${used}Peaks of ${roofs.device} from its data sheet${roofs.reason ? `; ${roofs.reason}` : ""}.`;
+  // The address is out of a file that may come from anywhere: nothing but a web page is linked to.
+  const sheet = /^https:\/\//.test(roofs.url ?? "") ? h("a.link", { href: roofs.url, target: "_blank", rel: "noreferrer noopener" }, "data sheet") : "data sheet";
+  return [`${placed}${used}Peaks of ${roofs.device} from its `, sheet, `${roofs.reason ? `; ${roofs.reason}` : ""}.`];
 }
 
 /**

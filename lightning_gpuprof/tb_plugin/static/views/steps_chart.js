@@ -40,7 +40,29 @@ export function stepsChart(context, payload, options) {
     }),
     legend(phases.map(([phase]) => phase)),
     options.marks && markLegend(payload),
+    cutNote(height(payload, phases)),
   );
+}
+
+/**
+ * How high to draw. One slow first step must not flatten all the others: it is cut off, and told.
+ * @param {any} payload
+ * @param {[string, any][]} phases
+ */
+function height(payload, phases) {
+  const totals = payload.first.map((/** @type {number} */ _, /** @type {number} */ index) =>
+    phases.reduce((sum, [, values]) => sum + values[index], 0),
+  );
+  const sorted = [...totals].sort((a, b) => a - b);
+  const top = sorted[sorted.length - 1];
+  const usual = sorted[Math.floor(sorted.length * 0.98)] || top;
+  const cut = top > 3 * usual;
+  return { limit: cut ? usual * 1.6 : top * 1.05, top, cut };
+}
+
+/** @param {{limit: number, top: number, cut: boolean}} drawn */
+function cutNote({ limit, top, cut }) {
+  return cut && h("p.muted", null, `What is taller than ${duration(limit)} is cut off here, up to ${duration(top)}; the table has it.`);
 }
 
 /**
@@ -109,14 +131,7 @@ function marks(payload, top) {
  * @param {{zoom: boolean, marks?: boolean}} options
  */
 function plot(payload, phases, { zoom, marks: marking }) {
-  const totals = payload.first.map((/** @type {number} */ _, /** @type {number} */ index) =>
-    phases.reduce((sum, [, values]) => sum + values[index], 0),
-  );
-  const sorted = [...totals].sort((a, b) => a - b);
-  const top = sorted[sorted.length - 1];
-  const usual = sorted[Math.floor(sorted.length * 0.98)] || top;
-  // One slow first step must not flatten all the others; it is drawn cut off, and hover tells it.
-  const limit = top > 3 * usual ? usual * 1.6 : top * 1.05;
+  const { limit } = height(payload, phases);
   const [scale, unit] = UNITS.find(([one]) => limit >= one) ?? [1, "ns"];
   const x = payload.first;
   const many = x.length > BARS_UP_TO;
