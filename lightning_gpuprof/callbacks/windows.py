@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.probes.phase_clock import Slot
+from lightning_gpuprof.probes.phase_clock import Cut, Slot
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Column, OutsideSpan, StepFlag, StepsWindow
@@ -14,6 +14,7 @@ SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a
 microsecond each, and their columns would be most of the file."""
 
+PASSED_OVER = "unmarked_steps"
 PHASE_NAMES = tuple(phase.value for phase in Phase)
 _I4_MAX = 2**31 - 1
 _Int64 = npt.NDArray[np.int64]
@@ -140,6 +141,22 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
         phase_ns=phase_ns,
         part_ns=part_ns,
     )
+
+
+def passed_over_span(
+    facts: _Int64, charged: _Int64, slots: Sequence[Slot], *, origin_ns: int
+) -> OutsideSpan:
+    """Return the record of steps that were not marked.
+
+    What is known of them beside their time is what validation, checkpoints and loggers took.
+    """
+    named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
+    known = [0 if slot.phase is Phase.OTHER else spent
+             for slot, spent in zip(slots, charged.sum(axis=0).tolist(), strict=False)]  # fmt: skip
+    cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known)
+    span = outside_span(Outside(PASSED_OVER, cut), slots, origin_ns=origin_ns)
+    span.dur_ns = int((named["end_ns"] - named["start_ns"]).sum())
+    return span
 
 
 def _pack(rows: _Int64) -> list[Column]:
