@@ -162,7 +162,10 @@ class TimingRun:
             self._left = self._window * (1 if self._choice is None else self._choice.every)
             self._full_windows += 1
             begun = output.now()
-            if self._full_windows >= self._most_waiting or begun - self._written_ns > _WRITE_EVERY_NS:
+            if (
+                self._full_windows >= self._most_waiting
+                or begun - self._written_ns > _WRITE_EVERY_NS
+            ):
                 self._write_windows()
                 self._written_ns = output.now()
                 self._cost.wrote(self._written_ns - begun, in_marked=timeline.marked)

@@ -8,13 +8,18 @@ import numpy.typing as npt
 from lightning_gpuprof.probes.phase_clock import Cut, Slot
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Column, OutsideSpan, StepFlag, StepsWindow
+from lightning_gpuprof.records.schema import (
+    UNMARKED_STEPS,
+    Column,
+    OutsideSpan,
+    StepFlag,
+    StepsWindow,
+)
 
 SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a
 microsecond each, and their columns would be most of the file."""
 
-PASSED_OVER = "unmarked_steps"
 PHASE_NAMES = tuple(phase.value for phase in Phase)
 _I4_MAX = 2**31 - 1
 _Int64 = npt.NDArray[np.int64]
@@ -154,7 +159,7 @@ def passed_over_span(
     known = [0 if slot.phase is Phase.OTHER else spent
              for slot, spent in zip(slots, charged.sum(axis=0).tolist(), strict=False)]  # fmt: skip
     cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known)
-    span = outside_span(Outside(PASSED_OVER, cut), slots, origin_ns=origin_ns)
+    span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
     span.dur_ns = int((named["end_ns"] - named["start_ns"]).sum())
     return span
 

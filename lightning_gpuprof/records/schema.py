@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEMA_VERSION = 1
+UNMARKED_STEPS = "unmarked_steps"
+"""`OutsideSpan.where` of steps that were not marked, where one in many is."""
 NOT_MEASURED = -1
 """In a device column: this step's mark was lost or arrived too late."""
 

@@ -6,9 +6,8 @@ import pytest
 
 from lightning_gpuprof.callbacks import own_cost, timing_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.callbacks.windows import PASSED_OVER
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Note, OutsideSpan
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, Note, OutsideSpan
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +60,7 @@ def test_an_epochs_first_step_is_marked_always(planted, sparse):
 def test_validation_and_checkpoints_of_steps_without_marks_are_not_lost(planted, sparse, clock):
     session = sparse(val_check_interval=3).session
 
-    passed = [span for span in session.all(OutsideSpan) if span.where == PASSED_OVER]
+    passed = [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
     assert passed
     assert Phase.OTHER.value not in {name for span in passed for name in span.phase_ns}
     spans = session.all(OutsideSpan)
