@@ -105,8 +105,7 @@ def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
 
 
 def unmarked_per_marked(session: Session) -> float:
-    """Return the time of unknown phase in steps that were not marked, per such time in those that
-    were; 0 where every step was marked.
+    """Return what steps that were not marked took per ns of the marked ones; 0 without such.
 
     Where one step in many is marked, the others' time is known as a whole, and by phase what
     validation, checkpoints and loggers took. For totals the rest is taken to be spread as in the
