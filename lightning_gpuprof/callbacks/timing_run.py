@@ -19,7 +19,13 @@ from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.step_choice import StepChoice
 from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timed_calls import untimed
-from lightning_gpuprof.callbacks.windows import Layout, Window, outside_span, passed_over_span
+from lightning_gpuprof.callbacks.windows import (
+    Layout,
+    Window,
+    joined_totals,
+    outside_span,
+    passed_over_span,
+)
 from lightning_gpuprof.probes.device_events import DeviceEvents
 from lightning_gpuprof.probes.device_marks import DeviceMarks
 from lightning_gpuprof.probes.phase_clock import Int64, PhaseClock
@@ -162,10 +168,8 @@ class TimingRun:
             self._left = self._window * (1 if self._choice is None else self._choice.every)
             self._full_windows += 1
             begun = output.now()
-            if (
-                self._full_windows >= self._most_waiting
-                or begun - self._written_ns > _WRITE_EVERY_NS
-            ):
+            late = begun - self._written_ns > _WRITE_EVERY_NS
+            if late or self._full_windows >= self._most_waiting:
                 self._write_windows()
                 self._written_ns = output.now()
                 self._cost.wrote(self._written_ns - begun, in_marked=timeline.marked)
@@ -204,14 +208,25 @@ class TimingRun:
             facts, charged = self.device.ready(facts, charged, final=self._ended)
         if self._layout.width != len(slots):
             self._layout = Layout(slots, self._own_names)
-        for begin in range(0, len(facts), self._window):
-            rows = slice(begin, begin + self._window)
-            self._write_window(
-                Window(facts[rows], charged[rows], self._layout, origin_ns=output.started_ns)
-            )
+        steps = self._steps_per_record(len(facts))
+        windows = [
+            Window(facts[at : at + steps], charged[at : at + steps], self._layout,
+                   origin_ns=output.started_ns)
+            for at in range(0, len(facts), steps)
+        ]  # fmt: skip
+        for window in windows:
+            self._write_window(window)
+        if windows and self._console:
+            say(profile_line(*joined_totals(windows)))
         if not self._ended:
             self._keep_to_budget()
         output.flush()
+
+    def _steps_per_record(self, rows: int) -> int:
+        """Return the window, or close to it where some steps more or less than it were marked."""
+        if self._choice is None or self._choice.every == 1:
+            return self._window
+        return max(1, -(-rows // max(1, round(rows / self._window))))
 
     def _marked_rows(self) -> tuple[Int64, Int64]:
         """Take the finished steps' rows; what was not marked of them is written at once."""
@@ -231,8 +246,6 @@ class TimingRun:
         more = {} if device is None else device.columns(window.steps, window.total_ns)
         self._output.write(window.record(more))
         self._cost.add(window)
-        if self._console:
-            say(profile_line(window.phase_total_ns, window.total_ns, window.count))
         if self._scalars:
             self._log_scalars(window)
 
