@@ -64,11 +64,16 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         usual_wait_ns=usual,
         excess_ns=int(excess.sum()),
         between_ns=between,
-        per_step_ns=round((int(excess.sum()) + between) / session.steps),
+        per_step_ns=round((int(excess.sum()) + between) / _steps(session)),
         again_ns=int(excess[first][1:].sum()) + later,
         steady_mean_ns=mean(excess[steady]),
         slowed_ns=_slowed(session, first),
     )
+
+
+def _steps(session: Session) -> int:
+    """Return how many steps there were, those that were not marked among them."""
+    return session.steps if session.end is None else max(session.steps, session.end.steps)
 
 
 def _slowed(session: Session, first: Mask) -> int:

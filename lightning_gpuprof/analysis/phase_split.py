@@ -6,7 +6,10 @@ from lightning_gpuprof.analysis.distribution import Int64, mean, median
 from lightning_gpuprof.analysis.steady import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import OutsideSpan
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
+
+_KNOWN = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
+"""Timed in every step, also where one in many is marked."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class PhaseStats:
 
     `total_ns` is over the whole session, in steps and outside of them, so that the phases'
     totals add up to its wall time; `frac` is the share of that sum. `per_step` is absent
-    where no step was recorded.
+    where no step was recorded. Where one step in many is marked, totals are estimates: see
+    `unmarked_per_marked`.
     """
 
     phase: Phase
@@ -56,7 +60,12 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
     outside = _outside_by(session, "phase_ns")
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
-    totals = {phase: _total(columns[phase]) + outside.get(phase.value, 0) for phase in measured}
+    in_steps = {phase: _total(columns[phase]) for phase in measured}
+    per_marked = unmarked_per_marked(session)
+    totals = {
+        phase: round(ns * (1 if phase in _KNOWN else 1 + per_marked)) + outside.get(phase.value, 0)
+        for phase, ns in in_steps.items()
+    }
     whole = max(1, sum(totals.values()))
     return {
         phase: PhaseStats(
@@ -73,6 +82,7 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
 def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
     """List every named part of a phase, the longest in total first."""
     outside = _outside_by(session, "part_ns")
+    per_marked = unmarked_per_marked(session)
     columns = part_columns(session)
     parts = []
     for key in dict.fromkeys([*columns, *outside]):
@@ -84,13 +94,28 @@ def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
             Part(
                 phase=Phase(phase),
                 name=name,
-                total_ns=_total(column) + outside.get(key, 0),
+                total_ns=round(_total(column) * (1 if Phase(phase) in _KNOWN else 1 + per_marked))
+                + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
                 per_step=_per_step(session, column, steady),
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))
+
+
+def unmarked_per_marked(session: Session) -> float:
+    """Return what steps that were not marked took per ns of the marked ones; 0 without such.
+
+    Where one step in many is marked, the others' time is known as a whole, and by phase what
+    validation, checkpoints and loggers took. For totals the rest is taken to be spread as in the
+    marked steps, a sample of them.
+    """
+    spans = [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
+    rest = sum(span.dur_ns - sum(span.phase_ns.values()) for span in spans)
+    phases = [phase for phase in Phase if phase not in _KNOWN]
+    marked = sum(_total(session.phase_ns(phase)) for phase in phases)
+    return rest / marked if marked else 0.0
 
 
 def part_columns(session: Session) -> dict[str, Int64]:

@@ -151,7 +151,7 @@ class DeviceMarking:
         """Begin or end a step if one does so here; returns whether it did."""
         timeline = self._timeline
         step = timeline.step if timeline.in_step else OUTSIDE
-        if step % self.every:
+        if not timeline.marked or (timeline.nth_mark if timeline.choose else step) % self.every:
             step = OUTSIDE
         if step == self._step:
             return False

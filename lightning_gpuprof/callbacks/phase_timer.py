@@ -34,8 +34,8 @@ class PhaseTimer(Callback):
             events: device time per phase, and how far the device runs behind the host. Tests
             pass a fake device's events.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            records are written less often, and so much for the marks on the device: above it not
-            every step is marked. It says so.
+            one step in several is marked, up to 20, and says so: the others have no phases. So much
+            again for the marks on the device.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
     """

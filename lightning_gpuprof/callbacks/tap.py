@@ -23,6 +23,7 @@ from lightning_gpuprof.callbacks.tap_regions import (
     Flagging,
     HandingOn,
     Idle,
+    PassedOver,
     Regions,
     Saving,
     Settling,
@@ -93,7 +94,9 @@ class ProfilerTap(Profiler):
             self.__dict__.update(start=self._start_both, stop=self._stop_both)
         self._training = Regions(self._in_training)
         self._validating = Regions(self._in_validation)
-        self.use(validating=False)
+        self._passing = Regions(self._in_passing)
+        self._stepping = self._training
+        self._look_up(self._training)
 
     @override
     def start(self, action_name: str) -> None:
@@ -166,11 +169,19 @@ class ProfilerTap(Profiler):
         """Return the region of a checkpoint being saved."""
         return Saving(self._clock, self._timeline)
 
-    def use(self, *, validating: bool) -> None:
-        """Look actions up in the table for training or in the one for validation inside a fit."""
+    def mark(self, marked: bool) -> None:
+        """Time the actions of training steps from here on, or all but a few of them no more."""
+        self._stepping = self._training if marked else self._passing
+        self._look_up(self._stepping)
+
+    def validate(self, validating: bool) -> None:
+        """Time actions as those of a validation inside a fit, or again as those of its steps."""
+        self._look_up(self._validating if validating else self._stepping)
+
+    def _look_up(self, regions: Regions) -> None:
         # The dict's own lookup as an instance attribute: the Trainer calls it 30 times a step.
-        self._regions = self._validating if validating else self._training
-        self.__dict__["profile"] = self._regions.__getitem__
+        self._regions = regions
+        self.__dict__["profile"] = regions.__getitem__
 
     def _start_both(self, action_name: str) -> None:
         _region_of(self._regions[action_name]).__enter__()
@@ -203,6 +214,17 @@ class ProfilerTap(Profiler):
             own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
             return Batch(region, self._on_ran, own)
         return AtBorder(region, self._tells[border])
+
+    def _in_passing(self, action_name: str) -> Context:
+        """In a step that is not marked: borders, and what saves a checkpoint, rare as that is."""
+        action = parse_action(action_name)
+        border = self._borders.get(action.name)
+        if border is Border.BATCH and self._on_ran is not None:
+            return self._handing_on(PassedOver(self._timeline, self._on_ran), action_name)
+        saves = action.kind == "Callback" and self._names(action.owner)[1]
+        if border is not None or saves or action_name == "save_checkpoint":
+            return self._training[action_name]
+        return self._handing_on(_IDLE, action_name)
 
     def _in_validation(self, action_name: str) -> Context:
         """Inside validation all but callbacks, logging and checkpoints stays validation."""
@@ -246,16 +268,16 @@ class _Validation:
 
     def __enter__(self) -> None:
         self._region.__enter__()
-        self._tap.use(validating=True)
+        self._tap.validate(True)
 
     def __exit__(self, *raised: Any) -> None:
-        self._tap.use(validating=False)
+        self._tap.validate(False)
         self._region.__exit__(*raised)
 
 
 _OWN = frozenset(
     "_inner _timeline _clock _names _watch _borders _tells _hands_on _training _validating"
-    " _regions _idle _on_ran".split()
+    " _passing _stepping _regions _idle _on_ran".split()
 )
 
 

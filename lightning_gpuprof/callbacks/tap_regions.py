@@ -63,6 +63,29 @@ class Batch(Region):
         code(self._own_closes)
 
 
+class PassedOver:
+    """A batch is being trained in a step that is not marked.
+
+    Args:
+        timeline: Told of a batch that raised something.
+        on_ran: Called after each that did not.
+    """
+
+    __slots__ = ("_on_ran", "_timeline")
+
+    def __init__(self, timeline: StepTimeline, on_ran: Callable[[], object]) -> None:
+        self._timeline = timeline
+        self._on_ran = on_ran
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        if kind is None:
+            self._on_ran()
+        else:
+            self._timeline.running_batch = True
+
+
 class Settling(Region):
     """Settles the clock's log where it has grown long: validation may run any number of batches."""
 

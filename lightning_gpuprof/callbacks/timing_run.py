@@ -16,12 +16,19 @@ from lightning_gpuprof.callbacks.hook_timing import HOOK_PHASES, HookTiming
 from lightning_gpuprof.callbacks.own_cost import OwnCost
 from lightning_gpuprof.callbacks.region import ActiveComponents
 from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.step_choice import StepChoice
 from lightning_gpuprof.callbacks.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timed_calls import untimed
-from lightning_gpuprof.callbacks.windows import Layout, Window, outside_span
+from lightning_gpuprof.callbacks.windows import (
+    Layout,
+    Window,
+    joined_totals,
+    outside_span,
+    passed_over_span,
+)
 from lightning_gpuprof.probes.device_events import DeviceEvents
 from lightning_gpuprof.probes.device_marks import DeviceMarks
-from lightning_gpuprof.probes.phase_clock import PhaseClock
+from lightning_gpuprof.probes.phase_clock import Int64, PhaseClock
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note, StepFlag
@@ -30,11 +37,11 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 
 
-_SPARING_EVERY_NS = 250_000_000
-_MOST_SPARING = 10
-"""Once the budget was exceeded full windows wait for this long, at most this many: a write costs a
-loop of short steps half a millisecond, since none of it is in the processor's caches, and several
-windows at a time cost little more than one. Until then each window is written as it fills."""
+_WRITE_EVERY_NS = 250_000_000
+_MOST_WAITING = 10
+"""Full windows wait for this long, at most this many: a write costs a loop of short steps half a
+millisecond, since none of it is in the processor's caches, and several windows at a time cost
+little more than one. The first ones, by which it is judged what a step costs, do not wait."""
 
 _ROWS = (tuple, list)
 _MODULES = sys.modules
@@ -67,6 +74,7 @@ class TimingRun:
         self._scalars = scalars and output.rank == 0 and not self.evaluating
         self._scalars_ns: int | None = None
         self._compiles = CompileWatch()
+        self._choice: StepChoice | None = None
         self._most_waiting = 1
         self._full_windows = 0
         self._written_ns = output.started_ns
@@ -95,6 +103,11 @@ class TimingRun:
                 watch=None if self.device is None else self.device.watch,
             )
             output.timer = "tap"
+            if self.tapping.sees_batches:
+                tap = self.tapping.tap
+                self._choice = StepChoice(
+                    self.timeline, use=tap.mark, insists=lambda: output.step_flags
+                )
         except AttributeError:
             self.tapping = HookTiming(trainer, self.timeline)
             output.timer, phases = "hooks", HOOK_PHASES
@@ -152,15 +165,14 @@ class TimingRun:
             timeline.flags |= StepFlag.COMPILED
         self._left -= 1
         if self._left <= 0:
-            self._left = self._window
+            self._left = self._window * (1 if self._choice is None else self._choice.every)
             self._full_windows += 1
-            now = self._output.now()
-            if (
-                self._full_windows >= self._most_waiting
-                or now - self._written_ns > _SPARING_EVERY_NS
-            ):
+            begun = output.now()
+            late = begun - self._written_ns > _WRITE_EVERY_NS
+            if late or self._full_windows >= self._most_waiting:
                 self._write_windows()
-                self._written_ns = self._output.now()
+                self._written_ns = output.now()
+                self._cost.wrote(self._written_ns - begun, in_marked=timeline.marked)
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
@@ -191,27 +203,49 @@ class TimingRun:
         for outside in timeline.outside:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()
-        facts, charged = timeline.take_rows()
+        facts, charged = self._marked_rows()
         if self.device is not None:
             facts, charged = self.device.ready(facts, charged, final=self._ended)
         if self._layout.width != len(slots):
             self._layout = Layout(slots, self._own_names)
-        for begin in range(0, len(facts), self._window):
-            rows = slice(begin, begin + self._window)
-            self._write_window(
-                Window(facts[rows], charged[rows], self._layout, origin_ns=output.started_ns)
-            )
+        steps = self._steps_per_record(len(facts))
+        windows = [
+            Window(facts[at : at + steps], charged[at : at + steps], self._layout,
+                   origin_ns=output.started_ns)
+            for at in range(0, len(facts), steps)
+        ]  # fmt: skip
+        for window in windows:
+            self._write_window(window)
+        if windows and self._console:
+            say(profile_line(*joined_totals(windows)))
         if not self._ended:
             self._keep_to_budget()
         output.flush()
+
+    def _steps_per_record(self, rows: int) -> int:
+        """Return the window, or close to it where some steps more or less than it were marked."""
+        if self._choice is None or self._choice.every == 1:
+            return self._window
+        return max(1, -(-rows // max(1, round(rows / self._window))))
+
+    def _marked_rows(self) -> tuple[Int64, Int64]:
+        """Take the finished steps' rows; what was not marked of them is written at once."""
+        facts, charged = self.timeline.take_rows()
+        if self._choice is None or not len(facts):
+            return facts, charged
+        marked = self._choice.is_marked(facts[:, 0])
+        if not marked.all():
+            slots, origin_ns = self.timeline.clock.slots, self._output.started_ns
+            rest = passed_over_span(facts[~marked], charged[~marked], slots, origin_ns=origin_ns)
+            self._output.write(rest)
+            self._cost.passed(int((~marked).sum()))
+        return facts[marked], charged[marked]
 
     def _write_window(self, window: Window) -> None:
         device = self.device
         more = {} if device is None else device.columns(window.steps, window.total_ns)
         self._output.write(window.record(more))
         self._cost.add(window)
-        if self._console:
-            say(profile_line(window.phase_total_ns, window.total_ns, window.count))
         if self._scalars:
             self._log_scalars(window)
 
@@ -229,24 +263,27 @@ class TimingRun:
             untimed(logger.log_metrics)(scalars, step=step)
 
     def _own_ns_per_step(self) -> int | None:
-        own_ns = self._cost.ns_per_step(self._boundaries_per_step())
+        self._cost.saw(self.timeline.clock.boundaries)
+        own_ns = self._cost.ns_per_step()
         if own_ns is None or self.device is None:
             return own_ns
         return own_ns + round(self.device.cost_ns_per_step)
 
-    def _boundaries_per_step(self) -> float:
-        steps = self.timeline.step
-        return self.timeline.clock.boundaries / steps if steps else 0.0
-
     def _keep_to_budget(self) -> None:
-        message = self._cost.over_budget(self._boundaries_per_step())
-        if message is None:
+        self._cost.saw(self.timeline.clock.boundaries)
+        every, choice = self._cost.spacing(), self._choice
+        if every is not None:
+            self._most_waiting = _MOST_WAITING
+        if every is None or choice is None or choice.every // 2 < every <= choice.every:
             return
-        self._most_waiting = _MOST_SPARING
+        first = choice.every == 1
+        choice.spread(every)
+        self._left = self._window * every
         self._scalars = False
-        note = Note(step=self.timeline.step, name="overhead-budget", message=message)
+        message = self._cost.explain(every)
+        note = Note(step=self.timeline.step, name="overhead-budget", value=every, message=message)
         self._output.write(note)
-        if self._console:
+        if self._console and first:
             say(f"[PROFILE] {message}")
 
     @override

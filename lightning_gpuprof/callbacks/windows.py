@@ -1,14 +1,21 @@
 """Turns the timeline's rows into the records of a window."""
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.probes.phase_clock import Slot
+from lightning_gpuprof.probes.phase_clock import Cut, Slot
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Column, OutsideSpan, StepFlag, StepsWindow
+from lightning_gpuprof.records.schema import (
+    UNMARKED_STEPS,
+    Column,
+    OutsideSpan,
+    StepFlag,
+    StepsWindow,
+)
 
 SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a
@@ -123,6 +130,15 @@ class Window:
         return scalars
 
 
+def joined_totals(windows: Sequence[Window]) -> tuple[dict[str, int], int, int]:
+    """Return several windows' totals by phase, total time and number of steps."""
+    by_phase: Counter[str] = Counter()
+    for window in windows:
+        by_phase.update(window.phase_total_ns)
+    total_ns, count = (sum(getattr(one, name) for one in windows) for name in ("total_ns", "count"))
+    return dict(by_phase), total_ns, count
+
+
 def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> OutsideSpan:
     """Return the record of a span outside steps."""
     phase_ns: dict[str, int] = {}
@@ -140,6 +156,22 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
         phase_ns=phase_ns,
         part_ns=part_ns,
     )
+
+
+def passed_over_span(
+    facts: _Int64, charged: _Int64, slots: Sequence[Slot], *, origin_ns: int
+) -> OutsideSpan:
+    """Return the record of steps that were not marked.
+
+    What is known of them beside their time is what validation, checkpoints and loggers took.
+    """
+    named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
+    known = [0 if slot.phase is Phase.OTHER else spent
+             for slot, spent in zip(slots, charged.sum(axis=0).tolist(), strict=False)]  # fmt: skip
+    cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known)
+    span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
+    span.dur_ns = int((named["end_ns"] - named["start_ns"]).sum())
+    return span
 
 
 def _pack(rows: _Int64) -> list[Column]:

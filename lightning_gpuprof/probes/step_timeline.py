@@ -5,13 +5,14 @@ Every nanosecond from `start` to `stop` is in exactly one step or one outside sp
 """
 
 from array import array
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.probes.phase_clock import Cut, Int64, PhaseClock, Region
-from lightning_gpuprof.probes.region_paths import cut_code
+from lightning_gpuprof.probes.region_paths import CUT, cut_code
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 
@@ -41,6 +42,9 @@ class StepTimeline:
         ran: A step is running whose batch has run: the next fetch begins the next step.
         batch_slot: The slot that is open while a batch is trained (or evaluated).
         running_batch: Set while one is, where no slot is opened for it.
+        choose: Where not every step is marked: called when one begins, tells whether it is.
+        marked: Whether the step now running is.
+        nth_mark: How many before it were, where not every step is.
     """
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
@@ -49,6 +53,9 @@ class StepTimeline:
         self.clock = clock
         self.epoch = self.flags = self.batch_slot = 0
         self.ran = self.running_batch = False
+        self.choose: Callable[[], bool] | None = None
+        self.marked = True
+        self.nth_mark = 0
         self.outside: list[Outside] = []
         self._warmup = warmup
         self._where = SETUP
@@ -103,6 +110,8 @@ class StepTimeline:
         else:
             self._leave_outside()
         self._in_step, self.ran = True, False
+        if self.choose is not None:
+            self.choose()
 
     def begin_epoch(self) -> None:
         """The loop over batches begins; until its first fetch it starts data workers."""
@@ -180,7 +189,10 @@ class StepTimeline:
 
 
 class Fetch(Region):
-    """A batch is being fetched: where a step's batch has run, the next step begins with it."""
+    """A batch is being fetched: where a step's batch has run, the next step begins with it.
+
+    In a step that is not marked only its border is noted; to close what was not opened is nothing.
+    """
 
     __slots__ = ("_cuts", "_timeline")
 
@@ -199,5 +211,6 @@ class Fetch(Region):
         if timeline.flags:
             timeline.keep_flags()
         timeline.ran = False
+        cuts = self._cuts if timeline.choose is None or timeline.choose() else CUT
         self._time(self._now())
-        self._code(self._cuts)
+        self._code(cuts)

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEMA_VERSION = 1
+UNMARKED_STEPS = "unmarked_steps"
+"""`OutsideSpan.where` of steps that were not marked, where one in many is."""
 NOT_MEASURED = -1
 """In a device column: this step's mark was lost or arrived too late."""
 
@@ -150,10 +152,14 @@ class StepsWindow(_Record, tag="steps"):
 
 
 class OutsideSpan(_Record, tag="outside"):
-    """Wall time that belongs to no step: before the first, between epochs, after the last."""
+    """Wall time that belongs to no recorded step: before the first, between epochs, after the last.
+
+    Where one step in many is marked, `unmarked_steps` holds those of a window that were not:
+    `dur_ns` is their sum, and `phase_ns` what is known of it (validation, checkpoints, loggers).
+    """
 
     where: str
-    """setup, epoch_start, epoch_end, teardown."""
+    """setup, epoch_start, epoch_end, teardown, unmarked_steps."""
     start_ns: int
     dur_ns: int
     phase_ns: dict[str, int]

@@ -35,6 +35,7 @@ class RecordWriter:
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
         self._lines: list[bytes] = []
         self._file: FileIO | None = None
+        self._length = -1
 
     def write(self, record: Record) -> None:
         """Keep a record for the next `flush`."""
@@ -49,16 +50,19 @@ class RecordWriter:
         """
         if not self._lines:
             return
-        file = self._open_file()
-        length = os.fstat(file.fileno()).st_size
-        torn = b"\n" if length and not _ends_with_newline(self.path) else b""
+        file, length = self._open_file()
+        # What this has written itself ends with a newline: no need to look.
+        foreign = length and length != self._length
+        torn = b"\n" if foreign and not _ends_with_newline(self.path) else b""
+        text = torn + b"\n".join(self._lines) + b"\n"
         try:
-            _write_all(file, torn + b"\n".join(self._lines) + b"\n")
+            _write_all(file, text)
         except OSError:
             with suppress(OSError):
                 file.truncate(length)
             self.close()
             raise
+        self._length = length + len(text)
         self._lines.clear()
 
     def close(self) -> None:
@@ -67,13 +71,16 @@ class RecordWriter:
         if file is not None:
             file.close()
 
-    def _open_file(self) -> FileIO:
-        if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
+    def _open_file(self) -> tuple[FileIO, int]:
+        """Return the file and its length."""
+        if self._file is not None:
+            found = os.fstat(self._file.fileno())
+            if found.st_nlink:
+                return self._file, found.st_size
             self.close()  # somebody has deleted it
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = FileIO(self.path, "ab")
-        return self._file
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = FileIO(self.path, "ab")
+        return self._file, os.fstat(self._file.fileno()).st_size
 
 
 def next_session(run: str | os.PathLike[str], *, rank: int) -> int:

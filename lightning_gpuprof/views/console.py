@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, quantity, spread
 from lightning_gpuprof.views import console_plan, console_tables
 from lightning_gpuprof.views.report import Report
@@ -85,9 +86,12 @@ def _headline(report: Report) -> str:
     status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
     ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
     session = f", session {results.start.session}" if len(results.sessions) > 1 else ""
+    steps = f"{results.steps.count if results.steps else 0} steps"
+    if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
+        steps = f"{results.end.steps} steps ({results.steps.count if results.steps else 0} marked)"
     return (
         f"{report.run}: {results.start.stage}{session}, {status}{ranks}, "
-        f"{results.steps.count if results.steps else 0} steps in {duration(results.wall.wall_ns)}"
+        f"{steps} in {duration(results.wall.wall_ns)}"
     )
 
 

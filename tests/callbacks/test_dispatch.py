@@ -1,0 +1,66 @@
+from types import SimpleNamespace
+
+import pytest
+
+from lightning_gpuprof.callbacks.dispatch import add_hook, drop_hook
+
+HOOK = "on_train_batch_end"
+
+
+@pytest.fixture
+def host():
+    return SimpleNamespace()
+
+
+def call(host, times):
+    for number in range(1, times + 1):
+        hook = getattr(host, HOOK)
+        if hook is not None:
+            hook(number)
+
+
+def test_a_spaced_method_is_called_with_the_last_of_so_many_calls(host):
+    always, third, fifth = [], [], []
+    add_hook(host, HOOK, always.append)
+    add_hook(host, HOOK, third.append, every=3)
+    add_hook(host, HOOK, fifth.append, every=5)
+
+    call(host, 11)
+
+    assert always == list(range(1, 12))
+    assert third == [3, 6, 9]
+    assert fifth == [5, 10]
+
+
+def test_a_method_that_comes_and_goes_leaves_the_others_count_alone(host):
+    spaced, visits = [], []
+    add_hook(host, HOOK, spaced.append, every=4)
+
+    def visit(number):
+        visits.append(number)
+        drop_hook(host, HOOK, visit)
+
+    call(host, 2)
+    add_hook(host, HOOK, visit)
+    call(host, 3)
+
+    assert visits == [1]
+    assert spaced == [2]
+
+
+def test_a_hook_that_nothing_is_left_of_is_passed_over(host):
+    def one(*_):
+        raise AssertionError("it was dropped")
+
+    add_hook(host, HOOK, one)
+    add_hook(host, HOOK, one, every=2)
+    drop_hook(host, HOOK, one)
+
+    assert getattr(host, HOOK) is None
+
+
+def test_a_single_method_is_the_hook_itself(host):
+    seen = []
+    add_hook(host, HOOK, seen.append)
+
+    assert getattr(host, HOOK) == seen.append
