@@ -26,7 +26,7 @@ from lightning_gpuprof.callbacks.dispatch import (
 )
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_samples import count_samples
 from lightning_gpuprof.probes.memory import (
@@ -44,7 +44,7 @@ COMPILED_ALWAYS = (
 )
 
 
-class BatchSizeAdvisor(Callback):
+class BatchSizeAdvisor(RecordingCallback):
     """Records device memory once a window and suggests a batch size for a target band of it.
 
     Peaks come from torch's allocator, per window, without waiting for the device; in the first
@@ -80,6 +80,7 @@ class BatchSizeAdvisor(Callback):
         compiles: Callable[[], CompileWatch] = CompileWatch,
     ) -> None:
         _check(window, band, warmup)
+        super().__init__()
         self.window = window
         self.band = band
         self.warmup = warmup
@@ -87,7 +88,6 @@ class BatchSizeAdvisor(Callback):
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
         self._make_compiles = compiles
-        self._output: RunOutput | None = None
         self._host: Callback | None = None
         self._looking = False
         self._begin(None)
@@ -106,12 +106,6 @@ class BatchSizeAdvisor(Callback):
         self._graphs: bool | None = None
         self._batch = 0
         self._last: BatchSizeAdvice | None = None
-
-    @override
-    @guarded
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output."""
-        self._output = RunOutput.of(trainer)
 
     @override
     @guarded
@@ -182,25 +176,6 @@ class BatchSizeAdvisor(Callback):
         if self._compiled_windows and not self._peaks:
             self._tell(BatchSizeAdvice(samples, reason=COMPILED_ALWAYS), trainer)
 
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Close the run's output."""
-        self._release()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
-
     @guarded
     def _before_backward(self, *_: Any) -> None:
         if self._now is not None:
@@ -246,6 +221,7 @@ class BatchSizeAdvisor(Callback):
         if used is not None and self._output is not None:
             self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
 
+    @override
     def _release(self) -> None:
         self._stop_looking()
         process, self._probe, self._process = self._process, None, None

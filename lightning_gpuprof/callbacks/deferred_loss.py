@@ -8,15 +8,13 @@ from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import (
-    Callback,
     LightningModule,
     Trainer,
     rank_zero_warn,
 )
-from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalar_sink import ScalarSink
 from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
 from lightning_gpuprof.errors import ConfigError
@@ -27,7 +25,7 @@ from lightning_gpuprof.probes.transfer import Pending, to_host
 _NONE: Mapping[str, Any] = {}
 
 
-class DeferredLoss(Callback):
+class DeferredLoss(RecordingCallback):
     """Records the loss and chosen outputs of every step; turns them into numbers once a window.
 
     Values stay on the device and cross to the host with one copy per window, which is read a
@@ -64,6 +62,7 @@ class DeferredLoss(Callback):
         prefix: str = "",
     ) -> None:
         _check(metrics, window, log_every_n_steps)
+        super().__init__()
         self.metrics = tuple(metrics)
         self.window = window
         self.log_every_n_steps = log_every_n_steps
@@ -71,7 +70,6 @@ class DeferredLoss(Callback):
         self.sync_dist = sync_dist
         self.prefix = prefix
         self._means = EpochMeans()
-        self._output: RunOutput | None = None
         self._log: ScalarLog | None = None
         self._sink: ScalarSink | None = None
         self._undivided: UndividedLoss | None = None
@@ -79,7 +77,6 @@ class DeferredLoss(Callback):
         self._epoch = 0
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
-        silence_unused(self)
 
     @property
     @override
@@ -87,14 +84,8 @@ class DeferredLoss(Callback):
         """Tells apart several of these in one checkpoint."""
         return self._generate_state_key(metrics=self.metrics, prefix=self.prefix)
 
-    @guarded
     @override
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output."""
-        self._output = RunOutput.of(trainer)
-
     @guarded
-    @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin with an empty window."""
         if self._output is None:
@@ -116,14 +107,14 @@ class DeferredLoss(Callback):
         if pl_module.automatic_optimization:
             self._undivided = UndividedLoss(trainer.fit_loop.epoch_loop.automatic_optimization)
 
-    @guarded
     @override
+    @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the epoch of the steps to come."""
         self._epoch = trainer.current_epoch
 
-    @guarded
     @override
+    @guarded
     def on_train_batch_end(
         self,
         trainer: Trainer,
@@ -145,43 +136,20 @@ class DeferredLoss(Callback):
         if not len(log):
             sink.take(log.arrived())
 
-    @guarded
     @override
+    @guarded
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Remember that the open epoch's means are complete once its values have arrived."""
         self._ended_epoch = trainer.current_epoch
 
-    @guarded
     @override
+    @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand on all that is left."""
         self._flush()
         if self._sink is not None:
             self._sink.end_epoch()
         self._say_missing()
-
-    @guarded
-    @override
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Hand on all that is left, also at Ctrl-C; ranks do not meet again, so none waits."""
-        self.sync_dist, synced = False, self.sync_dist
-        try:
-            self._flush()
-        finally:
-            self.sync_dist = synced
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @guarded
-    @override
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Put Lightning's own class back and close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     @override
     def state_dict(self) -> dict[str, Any]:
@@ -232,6 +200,16 @@ class DeferredLoss(Callback):
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
             )
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        """Hand on all that is left; ranks do not meet again, so none waits for another."""
+        self.sync_dist, synced = False, self.sync_dist
+        try:
+            self._flush()
+        finally:
+            self.sync_dist = synced
+
+    @override
     def _release(self) -> None:
         if self._undivided is not None:
             self._undivided.remove()

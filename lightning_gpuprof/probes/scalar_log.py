@@ -94,12 +94,12 @@ class ScalarLog:
         # For every step: a training loop leaves nothing of this in the processor's caches, where
         # each function that is called costs about a microsecond.
         for name, column in self._columns.items():
-            value = private.get(name)
-            if value is None:
+            kept: Tensor | float | None = private.get(name)
+            if kept is None:
                 value = values.get(name)
                 if value is not None:
-                    value = self._copied(name, value)
-            column.append(value)
+                    kept = self._copied(name, value)
+            column.append(kept)
         self._steps.append(step)
         if len(self._steps) >= self._window:
             self.close_window()
