@@ -1,10 +1,10 @@
 """The loss of every step in every logger, without a host sync in any step."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import ref
 
-from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import (
@@ -19,8 +19,8 @@ from lightning_gpuprof.callbacks.scalar_sink import ScalarSink
 from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.epoch_means import EpochMeans
-from lightning_gpuprof.probes.scalar_log import ScalarLog
-from lightning_gpuprof.probes.transfer import Pending, to_host
+from lightning_gpuprof.probes.rank_means import RankMeans
+from lightning_gpuprof.probes.scalar_log import Column, ScalarLog
 
 _NONE: Mapping[str, Any] = {}
 
@@ -44,7 +44,7 @@ class DeferredLoss(RecordingCallback):
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
-        sync_dist: Average over all ranks, with one collective per window.
+        sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
 
     Raises:
@@ -92,7 +92,7 @@ class DeferredLoss(RecordingCallback):
             return
         self._trainer = ref(trainer)
         self._log = ScalarLog(
-            self.metrics, window=self.window, transfer=self._transfer, refuse=self._refuse
+            self.metrics, window=self.window, send=self._send, refuse=self._refuse
         )
         self._sink = ScalarSink(
             self._output,
@@ -185,11 +185,12 @@ class DeferredLoss(RecordingCallback):
             for logger in (trainer.loggers if trainer.is_global_zero else ())
         ]
 
-    def _transfer(self, values: Tensor) -> Pending:
+    def _send(self, columns: dict[str, Column]) -> RankMeans | None:
         trainer = self._trainer() if self._trainer is not None else None
-        if self.sync_dist and trainer is not None and trainer.world_size > 1:
-            values = trainer.strategy.reduce(values.clone(), reduce_op="mean")
-        return to_host(values)
+        if not self.sync_dist or trainer is None or trainer.world_size == 1:
+            return None
+        strategy = trainer.strategy
+        return RankMeans(columns, strategy.root_device, partial(strategy.reduce, reduce_op="sum"))
 
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []
