@@ -15,7 +15,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.sync_debug import CudaSyncWatch
 from lightning_gpuprof.probes.sync_lint import CpuSyncWatch
 from lightning_gpuprof.probes.sync_watch import Patches, Report, SyncWatch
-from lightning_gpuprof.records.schema import Note, StepFlag, SyncSite
+from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, StepFlag, SyncSite
 
 
 class Measuring(Protocol):
@@ -161,7 +161,7 @@ class SyncDetector(RecordingCallback):
         elif self._output is not None:
             for site in sites:
                 self._output.write(site)
-            note = Note(step=self._step, name="sync-steps-watched", value=window.steps)
+            note = Note(step=self._step, name=SYNC_STEPS_NOTE, value=window.steps)
             self._output.write(note)
 
     def _saw(self, operation: str) -> Any:
