@@ -1,6 +1,7 @@
 """Device memory once a window, and the batch size that would fill it well."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,12 +19,7 @@ from lightning_gpuprof.callbacks.advice_text import (
 )
 from lightning_gpuprof.callbacks.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.console import say
-from lightning_gpuprof.callbacks.dispatch import (
-    add_hook,
-    called_by_trainer,
-    drop_hook,
-    silence_unused,
-)
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.recording import RecordingCallback
@@ -90,8 +86,12 @@ class BatchSizeAdvisor(RecordingCallback):
         self._make_compiles = compiles
         self._host: Callback | None = None
         self._looking = False
+        self._hooks = {
+            "on_before_backward": partial(self._enter, Phase.BACKWARD),
+            "on_after_backward": partial(self._enter, Phase.FORWARD),
+            "on_before_optimizer_step": partial(self._enter, Phase.OPTIMIZER_STEP),
+        }
         self._begin(None)
-        silence_unused(self)
 
     def _begin(self, probe: MemoryProbe | None) -> None:
         self._probe = probe
@@ -177,19 +177,9 @@ class BatchSizeAdvisor(RecordingCallback):
             self._tell(BatchSizeAdvice(samples, reason=COMPILED_ALWAYS), trainer)
 
     @guarded
-    def _before_backward(self, *_: Any) -> None:
+    def _enter(self, phase: Phase, *_: Any) -> None:
         if self._now is not None:
-            self._now.enter(Phase.BACKWARD)
-
-    @guarded
-    def _after_backward(self, *_: Any) -> None:
-        if self._now is not None:
-            self._now.enter(Phase.FORWARD)
-
-    @guarded
-    def _before_optimizer_step(self, *_: Any) -> None:
-        if self._now is not None:
-            self._now.enter(Phase.OPTIMIZER_STEP)
+            self._now.enter(phase)
 
     def _new_window(self) -> None:
         """Begin a window, whose first step is looked at phase by phase."""
@@ -198,20 +188,13 @@ class BatchSizeAdvisor(RecordingCallback):
         self._now = MemoryWindow(self._probe)
         if self._host is not None:
             self._looking = True
-            for hook, method in self._hooks():
+            for hook, method in self._hooks.items():
                 add_hook(self._host, hook, method)
-
-    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
-        return [
-            ("on_before_backward", self._before_backward),
-            ("on_after_backward", self._after_backward),
-            ("on_before_optimizer_step", self._before_optimizer_step),
-        ]
 
     def _stop_looking(self) -> None:
         if self._looking and self._host is not None:
             self._looking = False
-            for hook, method in self._hooks():
+            for hook, method in self._hooks.items():
                 drop_hook(self._host, hook, method)
 
     @guarded
