@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 elif _OTHER_IN_USE:
     from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning.callbacks import RichProgressBar, TQDMProgressBar
     from pytorch_lightning.profilers import Profiler
     from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 else:

@@ -1,6 +1,7 @@
 """Device memory once a window, and the batch size that would fill it well."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,15 +19,10 @@ from lightning_gpuprof.callbacks.advice_text import (
 )
 from lightning_gpuprof.callbacks.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.console import say
-from lightning_gpuprof.callbacks.dispatch import (
-    add_hook,
-    called_by_trainer,
-    drop_hook,
-    silence_unused,
-)
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_samples import count_samples
 from lightning_gpuprof.probes.memory import (
@@ -44,7 +40,7 @@ COMPILED_ALWAYS = (
 )
 
 
-class BatchSizeAdvisor(Callback):
+class BatchSizeAdvisor(RecordingCallback):
     """Records device memory once a window and suggests a batch size for a target band of it.
 
     Peaks come from torch's allocator, per window, without waiting for the device; in the first
@@ -80,6 +76,7 @@ class BatchSizeAdvisor(Callback):
         compiles: Callable[[], CompileWatch] = CompileWatch,
     ) -> None:
         _check(window, band, warmup)
+        super().__init__()
         self.window = window
         self.band = band
         self.warmup = warmup
@@ -87,11 +84,14 @@ class BatchSizeAdvisor(Callback):
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
         self._make_compiles = compiles
-        self._output: RunOutput | None = None
         self._host: Callback | None = None
         self._looking = False
+        self._hooks = {
+            "on_before_backward": partial(self._enter, Phase.BACKWARD),
+            "on_after_backward": partial(self._enter, Phase.FORWARD),
+            "on_before_optimizer_step": partial(self._enter, Phase.OPTIMIZER_STEP),
+        }
         self._begin(None)
-        silence_unused(self)
 
     def _begin(self, probe: MemoryProbe | None) -> None:
         self._probe = probe
@@ -106,12 +106,6 @@ class BatchSizeAdvisor(Callback):
         self._graphs: bool | None = None
         self._batch = self._retries_before = 0
         self._last: BatchSizeAdvice | None = None
-
-    @override
-    @guarded
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output."""
-        self._output = RunOutput.of(trainer)
 
     @override
     @guarded
@@ -183,39 +177,10 @@ class BatchSizeAdvisor(Callback):
         if self._compiled_windows and not self._peaks:
             self._tell(BatchSizeAdvice(samples, reason=COMPILED_ALWAYS), trainer)
 
-    @override
     @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Close the run's output."""
-        self._release()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
-
-    @guarded
-    def _before_backward(self, *_: Any) -> None:
+    def _enter(self, phase: Phase, *_: Any) -> None:
         if self._now is not None:
-            self._now.enter(Phase.BACKWARD)
-
-    @guarded
-    def _after_backward(self, *_: Any) -> None:
-        if self._now is not None:
-            self._now.enter(Phase.FORWARD)
-
-    @guarded
-    def _before_optimizer_step(self, *_: Any) -> None:
-        if self._now is not None:
-            self._now.enter(Phase.OPTIMIZER_STEP)
+            self._now.enter(phase)
 
     def _new_window(self) -> None:
         """Begin a window, whose first step is looked at phase by phase."""
@@ -224,20 +189,13 @@ class BatchSizeAdvisor(Callback):
         self._now = MemoryWindow(self._probe)
         if self._host is not None:
             self._looking = True
-            for hook, method in self._hooks():
+            for hook, method in self._hooks.items():
                 add_hook(self._host, hook, method)
-
-    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
-        return [
-            ("on_before_backward", self._before_backward),
-            ("on_after_backward", self._after_backward),
-            ("on_before_optimizer_step", self._before_optimizer_step),
-        ]
 
     def _stop_looking(self) -> None:
         if self._looking and self._host is not None:
             self._looking = False
-            for hook, method in self._hooks():
+            for hook, method in self._hooks.items():
                 drop_hook(self._host, hook, method)
 
     @guarded
@@ -247,6 +205,7 @@ class BatchSizeAdvisor(Callback):
         if used is not None and self._output is not None:
             self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
 
+    @override
     def _release(self) -> None:
         self._stop_looking()
         process, self._probe, self._process = self._process, None, None

@@ -1,33 +1,31 @@
 """The loss of every step in every logger, without a host sync in any step."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import ref
 
-from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import (
-    Callback,
     LightningModule,
     Trainer,
     rank_zero_warn,
 )
-from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalar_sink import ScalarSink
 from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.epoch_means import EpochMeans
-from lightning_gpuprof.probes.scalar_log import ScalarLog
-from lightning_gpuprof.probes.transfer import Pending, to_host
+from lightning_gpuprof.probes.rank_means import RankMeans
+from lightning_gpuprof.probes.scalar_log import Column, ScalarLog
 
 _NONE: Mapping[str, Any] = {}
 
 
-class DeferredLoss(Callback):
+class DeferredLoss(RecordingCallback):
     """Records the loss and chosen outputs of every step; turns them into numbers once a window.
 
     Values stay on the device and cross to the host with one copy per window, which is read a
@@ -46,7 +44,7 @@ class DeferredLoss(Callback):
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
-        sync_dist: Average over all ranks, with one collective per window.
+        sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
 
     Raises:
@@ -64,6 +62,7 @@ class DeferredLoss(Callback):
         prefix: str = "",
     ) -> None:
         _check(metrics, window, log_every_n_steps)
+        super().__init__()
         self.metrics = tuple(metrics)
         self.window = window
         self.log_every_n_steps = log_every_n_steps
@@ -71,7 +70,6 @@ class DeferredLoss(Callback):
         self.sync_dist = sync_dist
         self.prefix = prefix
         self._means = EpochMeans()
-        self._output: RunOutput | None = None
         self._log: ScalarLog | None = None
         self._sink: ScalarSink | None = None
         self._undivided: UndividedLoss | None = None
@@ -79,7 +77,6 @@ class DeferredLoss(Callback):
         self._epoch = 0
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
-        silence_unused(self)
 
     @property
     @override
@@ -87,21 +84,15 @@ class DeferredLoss(Callback):
         """Tells apart several of these in one checkpoint."""
         return self._generate_state_key(metrics=self.metrics, prefix=self.prefix)
 
-    @guarded
     @override
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output."""
-        self._output = RunOutput.of(trainer)
-
     @guarded
-    @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin with an empty window."""
         if self._output is None:
             return
         self._trainer = ref(trainer)
         self._log = ScalarLog(
-            self.metrics, window=self.window, transfer=self._transfer, refuse=self._refuse
+            self.metrics, window=self.window, send=self._send, refuse=self._refuse
         )
         self._sink = ScalarSink(
             self._output,
@@ -116,14 +107,14 @@ class DeferredLoss(Callback):
         if pl_module.automatic_optimization:
             self._undivided = UndividedLoss(trainer.fit_loop.epoch_loop.automatic_optimization)
 
-    @guarded
     @override
+    @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the epoch of the steps to come."""
         self._epoch = trainer.current_epoch
 
-    @guarded
     @override
+    @guarded
     def on_train_batch_end(
         self,
         trainer: Trainer,
@@ -145,43 +136,20 @@ class DeferredLoss(Callback):
         if not len(log):
             sink.take(log.arrived())
 
-    @guarded
     @override
+    @guarded
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Remember that the open epoch's means are complete once its values have arrived."""
         self._ended_epoch = trainer.current_epoch
 
-    @guarded
     @override
+    @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand on all that is left."""
         self._flush()
         if self._sink is not None:
             self._sink.end_epoch()
         self._say_missing()
-
-    @guarded
-    @override
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Hand on all that is left, also at Ctrl-C; ranks do not meet again, so none waits."""
-        self.sync_dist, synced = False, self.sync_dist
-        try:
-            self._flush()
-        finally:
-            self.sync_dist = synced
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @guarded
-    @override
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Put Lightning's own class back and close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     @override
     def state_dict(self) -> dict[str, Any]:
@@ -217,11 +185,12 @@ class DeferredLoss(Callback):
             for logger in (trainer.loggers if trainer.is_global_zero else ())
         ]
 
-    def _transfer(self, values: Tensor) -> Pending:
+    def _send(self, columns: dict[str, Column]) -> RankMeans | None:
         trainer = self._trainer() if self._trainer is not None else None
-        if self.sync_dist and trainer is not None and trainer.world_size > 1:
-            values = trainer.strategy.reduce(values.clone(), reduce_op="mean")
-        return to_host(values)
+        if not self.sync_dist or trainer is None or trainer.world_size == 1:
+            return None
+        strategy = trainer.strategy
+        return RankMeans(columns, strategy.root_device, partial(strategy.reduce, reduce_op="sum"))
 
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []
@@ -232,6 +201,16 @@ class DeferredLoss(Callback):
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
             )
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        """Hand on all that is left; ranks do not meet again, so none waits for another."""
+        self.sync_dist, synced = False, self.sync_dist
+        try:
+            self._flush()
+        finally:
+            self.sync_dist = synced
+
+    @override
     def _release(self) -> None:
         if self._undivided is not None:
             self._undivided.remove()

@@ -12,10 +12,9 @@ from lightning_gpuprof.callbacks.dispatch import (
     add_hook,
     called_by_trainer,
     drop_hook,
-    silence_unused,
 )
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.amd_smi import amd_stats
 from lightning_gpuprof.probes.device_stats import DeviceStats, StatsSampler
@@ -34,7 +33,7 @@ def device_stats(device: torch.device) -> DeviceStats | None:
     return nvml_stats(device) or amd_stats(device)
 
 
-class DeviceMonitor(Callback):
+class DeviceMonitor(RecordingCallback):
     """Records what NVML or AMD SMI says of the device, once a window.
 
     Readings are taken on a thread of its own: the training thread only collects them. They need
@@ -68,21 +67,15 @@ class DeviceMonitor(Callback):
                 f"DeviceMonitor(interval_s={interval_s}) asks faster than drivers renew their "
                 "figures. Pass 0.05 or more."
             )
+        super().__init__()
         self.window = window
         self.interval_s = interval_s
         self._make_stats = stats
         self._make_sampler = sampler
-        self._output: RunOutput | None = None
         self._sampler: StatsSampler | None = None
         self._host: Callback | None = None
         self._first = 0
         self._since_ns = 0
-        silence_unused(self)
-
-    @override
-    @guarded
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer)
 
     @override
     @guarded
@@ -114,25 +107,6 @@ class DeviceMonitor(Callback):
             self._write(trainer, self._sampler)
         self._release()
 
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        if self._sampler is not None:
-            self._write(trainer, self._sampler)
-        self._release()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
-
     def _write(self, trainer: Trainer, sampler: StatsSampler) -> None:
         output, summary = self._output, sampler.take()
         if output is None:
@@ -147,6 +121,12 @@ class DeviceMonitor(Callback):
             sampler.error = None
         output.flush()
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        if self._sampler is not None:
+            self._write(trainer, self._sampler)
+
+    @override
     def _release(self) -> None:
         host, self._host = self._host, None
         if host is not None:

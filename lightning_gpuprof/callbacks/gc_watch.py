@@ -7,10 +7,9 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.analysis.spikes import GC_NOTE
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.records.schema import Note
 
 _FULL = 2
@@ -19,7 +18,7 @@ _MOST = 10_000
 """Steps with collections that are kept; in later ones they go unseen."""
 
 
-class GcWatch(Callback):
+class GcWatch(RecordingCallback):
     """Times the full garbage collections during training, and notes each step's sum.
 
     The interpreter itself says when a collection begins and ends (`gc.callbacks`); nothing runs in
@@ -28,16 +27,15 @@ class GcWatch(Callback):
     """
 
     def __init__(self) -> None:
-        self._output: RunOutput | None = None
+        super().__init__()
         self._taken_ns: dict[int, int] = {}
         self._written = 0
         self._begun_ns: int | None = None
-        silence_unused(self)
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer)
+        super().setup(trainer, pl_module, stage)
         self._taken_ns, self._written, self._begun_ns = {}, 0, None
 
     @override
@@ -56,24 +54,6 @@ class GcWatch(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         self._write()
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        self._release()
-        self._write()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     def _collects(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != _FULL:
@@ -94,6 +74,12 @@ class GcWatch(Callback):
             for step, taken_ns in taken.items():
                 self._output.write(Note(step=step, name=GC_NOTE, value=taken_ns))
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        self._release()
+        self._write()
+
+    @override
     def _release(self) -> None:
         if self._collects in gc.callbacks:
             gc.callbacks.remove(self._collects)

@@ -11,10 +11,9 @@ from lightning_gpuprof.callbacks.dispatch import (
     add_hook,
     called_by_trainer,
     drop_hook,
-    silence_unused,
 )
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.graph import graph_is_kept
 from lightning_gpuprof.records.schema import Note
@@ -23,7 +22,7 @@ ANOMALY_NOTE = "anomaly_mode"
 RETAINED_NOTE = "retained_graph"
 
 
-class GraphWatch(Callback):
+class GraphWatch(RecordingCallback):
     """Looks at the backward passes of one batch in many, and notes what slows every one of them.
 
     `torch.autograd` in anomaly mode runs a check after each backward function. A graph kept by
@@ -41,18 +40,17 @@ class GraphWatch(Callback):
     def __init__(self, *, every: int = 50) -> None:
         if every < 1:
             raise ConfigError(f"GraphWatch(every={every}) would never look. Pass 1 or more.")
+        super().__init__()
         self.every = every
-        self._output: RunOutput | None = None
         self._host: Callback | None = None
         self._looking = False
         self._node: Any = None
         self._noted: set[str] = set()
-        silence_unused(self)
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer)
+        super().setup(trainer, pl_module, stage)
         self._node = None
         self._noted = set()
 
@@ -68,23 +66,6 @@ class GraphWatch(Callback):
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        self._release()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     @guarded
     def _look(self, *_: Any) -> None:
@@ -128,6 +109,7 @@ class GraphWatch(Callback):
             self._noted.add(name)
             self._output.write(Note(step=self._output.step, name=name, value=True, message=message))
 
+    @override
     def _release(self) -> None:
         self._stop_looking()
         host, self._host = self._host, None

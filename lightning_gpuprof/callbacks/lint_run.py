@@ -7,7 +7,9 @@ import importlib
 import os
 import runpy
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,13 @@ class Lint:
 
     Args:
         steps: Steps to watch.
+        folder: Where Trainers write what they would write by default.
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, folder: str) -> None:
         self._steps = steps
+        self._folder = folder
+        self.trainers = 0
         self.steps_watched = 0
         self.sites: list[SyncSite] = []
 
@@ -55,7 +60,12 @@ class Lint:
 
         def init(trainer: Any, *args: Any, **kwargs: Any) -> None:
             kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False}
+            kwargs["default_root_dir"] = self._folder
+            if not torch.cuda.is_available():
+                # A script for GPUs is looked at too, before it reaches one.
+                kwargs |= {"accelerator": "cpu", "strategy": "auto"}
             original(trainer, *args, **kwargs)
+            self.trainers += 1
             trainer.limit_val_batches = 0
             trainer.num_sanity_val_steps = 0
             detector = LintDetector(start=_WARM_UP, steps=self._steps, on_sites=self._take)
@@ -69,28 +79,36 @@ class Lint:
 
     def result(self) -> dict[str, Any]:
         """Return what the parent process reads."""
-        return {"steps_watched": self.steps_watched, "sites": self.sites}
+        return {
+            "steps_watched": self.steps_watched,
+            "sites": self.sites,
+            "trainers": self.trainers,
+        }
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the script; an exception of its own ends it as it would without us."""
     result, steps, script, *rest = arguments
-    lint = Lint(int(steps))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        lint = Lint(int(steps), folder)
+        try:
+            _run(lint, script, rest)
+        finally:
+            Path(result).write_bytes(msgspec.json.encode(lint.result()))
+    return 0
+
+
+def _run(lint: Lint, script: str, arguments: Sequence[str]) -> None:
     for name in ("lightning.pytorch", "pytorch_lightning"):
         if find_spec(name.partition(".")[0]) is not None:
             lint.patch(importlib.import_module(name).Trainer)
     if not torch.cuda.is_available():
         # Where there is no GPU it raises: the script is looked at as if there were one.
         torch.cuda.synchronize = lambda device=None: None
-    sys.argv = [script, *rest]
+    sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
-    try:
+    with suppress(LintDone):
         runpy.run_path(script, run_name="__main__")
-    except LintDone:
-        pass
-    finally:
-        Path(result).write_bytes(msgspec.json.encode(lint.result()))
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.analysis.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.memory_history import (
     MemoryHistory,
@@ -31,7 +31,7 @@ from lightning_gpuprof.records.schema import Note, Snapshot
 _OTHER = "between"
 
 
-class MemorySnapshot(Callback):
+class MemorySnapshot(RecordingCallback):
     """Writes what fills the device's memory, with the line that asked for each block.
 
     torch keeps the history: the last `max_entries` allocations with their Python stacks, in host
@@ -61,12 +61,12 @@ class MemorySnapshot(Callback):
         history: Callable[[torch.device], MemoryHistory | None] = memory_history,
     ) -> None:
         _check(steps, on_oom, keep, max_entries)
+        super().__init__()
         self.steps = steps
         self.on_oom = on_oom
         self.keep = keep
         self.max_entries = max_entries
         self._make_history = history
-        self._output: RunOutput | None = None
         self._history: MemoryHistory | None = None
         self._trained: tuple[Trainer, LightningModule] | None = None
         self._recording = False
@@ -78,12 +78,6 @@ class MemorySnapshot(Callback):
     def request(self) -> None:
         """Ask for a snapshot at the end of the step that is running."""
         self._requested = True
-
-    @override
-    @guarded
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output."""
-        self._output = RunOutput.of(trainer)
 
     @override
     @guarded
@@ -152,29 +146,15 @@ class MemorySnapshot(Callback):
             self._dump("request")
 
     @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """On OOM, say what filled the memory; torch's own error goes on."""
-        if self._history is not None and self.on_oom and _is_oom(exception):
-            if self._oom_path is None:
-                self._oom_path = self._dump("oom")
-            self._stop()
-            if self._oom_path is not None:
-                _report(self._oom_path)
-        self._release()  # Lightning calls no teardown after an exception
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """End the history and close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
+        if self._history is None or not self.on_oom or not _is_oom(exception):
+            return
+        if self._oom_path is None:
+            self._oom_path = self._dump("oom")
+        self._stop()
+        if self._oom_path is not None:
+            _report(self._oom_path)
 
     @guarded
     def _on_failed_allocation(self, device: int, requested: int, total: int, free: int) -> None:
@@ -231,6 +211,7 @@ class MemorySnapshot(Callback):
             self._recording = False
             self._history.stop()
 
+    @override
     def _release(self) -> None:
         self._stop()
         self._history = self._trained = None

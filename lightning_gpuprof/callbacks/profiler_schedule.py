@@ -7,12 +7,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
-from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.schedule_checks import (
     GivingWay,
     check_length,
@@ -31,7 +30,7 @@ from lightning_gpuprof.schedule import chosen_schedule
 _INTERRUPTED_WAIT_S = 2.0
 
 
-class ProfilerSchedule(Callback):
+class ProfilerSchedule(RecordingCallback):
     """Records operators, kernels and copies with torch.profiler during chosen steps or epochs.
 
     Each cycle writes its own trace, `rank<r>-cycle<c>.pt.trace.json.gz`, into the run's log dir,
@@ -90,6 +89,7 @@ class ProfilerSchedule(Callback):
                 f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
                 "None to keep all."
             )
+        super().__init__()
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
         self.with_stack = with_stack
@@ -99,14 +99,12 @@ class ProfilerSchedule(Callback):
         self._make_trace = new_trace
         self._make_finisher = finisher
         self._clock = clock
-        self._output: RunOutput | None = None
         self._cycles: Cycles | None = None
         self._borders: StepBorders | None = None
         self._files: TraceFiles | None = None
         self._trainer: Any = None
         self._step = -1
         self._giving_way: GivingWay | None = None
-        silence_unused(self)
 
     @property
     def recording(self) -> bool:
@@ -127,7 +125,7 @@ class ProfilerSchedule(Callback):
         """Join the run's output; refuse a device that cannot be profiled."""
         if stage == "fit":
             refuse_device(trainer.strategy.root_device.type)
-        self._output = RunOutput.of(trainer)
+        super().setup(trainer, pl_module, stage)
 
     @override
     @guarded
@@ -184,27 +182,6 @@ class ProfilerSchedule(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Wait a while for the analyses, so that the report can hold them."""
         self._finish(self.finish_timeout_s)
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """End a recording cleanly, also at Ctrl-C, and keep what it holds."""
-        if self._cycles is not None:
-            self._cycles.close()
-        self._finish(min(_INTERRUPTED_WAIT_S, self.finish_timeout_s))
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Put the Trainer's loop back and close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     @guarded
     def _begin_step(self, number: int) -> None:
@@ -263,6 +240,13 @@ class ProfilerSchedule(Callback):
                 note = Note(step=recorded.last_step, name="trace-failed", message=message)
                 self._output.write(note)
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        """End a recording cleanly and keep what it holds."""
+        if self._cycles is not None:
+            self._cycles.close()
+        self._finish(min(_INTERRUPTED_WAIT_S, self.finish_timeout_s))
+
     def _finish(self, timeout_s: float) -> None:
         files, self._files = self._files, None
         if files is not None:
@@ -277,6 +261,7 @@ class ProfilerSchedule(Callback):
         names = ("with_stack", "profile_memory", "record_shapes")
         return ways_to_shrink(self.schedule, {name: getattr(self, name) for name in names})
 
+    @override
     def _release(self) -> None:
         if self._borders is not None:
             self._borders.remove()

@@ -5,8 +5,9 @@ from itertools import compress, groupby
 from math import isfinite
 from operator import itemgetter
 
-from lightning_gpuprof.callbacks.logger_pace import Columns, LoggerPace
+from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.tensorboard_events import Columns
 from lightning_gpuprof.probes.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars

@@ -6,17 +6,16 @@ from typing import Any, Protocol
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.step_borders import StepBorders
 from lightning_gpuprof.callbacks.sync_window import SyncWindow
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.sync_debug import CudaSyncWatch
 from lightning_gpuprof.probes.sync_lint import CpuSyncWatch
 from lightning_gpuprof.probes.sync_watch import Patches, Report, SyncWatch
-from lightning_gpuprof.records.schema import Note, StepFlag, SyncSite
+from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, StepFlag, SyncSite
 
 
 class Measuring(Protocol):
@@ -28,7 +27,7 @@ class Measuring(Protocol):
         ...
 
 
-class SyncDetector(Callback):
+class SyncDetector(RecordingCallback):
     """Finds each host sync of a few training steps: its line, its owner, how often, how long.
 
     A host sync is a call for which the host waits until the device has caught up: `.item()`,
@@ -68,13 +67,13 @@ class SyncDetector(Callback):
                 f"SyncDetector(start={start}, steps={steps}) would never watch. Pass start=0 or "
                 "more and steps=1 or more, or leave the callback out."
             )
+        super().__init__()
         self.start = start
         self.steps = steps
         self.on_cpu = on_cpu
         self._beside = beside
         self._on_sites = on_sites
         self._new_watch = new_watch or watch_of
-        self._output: RunOutput | None = None
         self._borders: StepBorders | None = None
         self._trainer: Trainer | None = None
         self._watch: SyncWatch | None = None
@@ -82,14 +81,13 @@ class SyncDetector(Callback):
         self._patches = Patches()
         self._fetching = False
         self._step = -1
-        silence_unused(self)
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Join the run's output."""
         if self._on_sites is None:
-            self._output = RunOutput.of(trainer)
+            super().setup(trainer, pl_module, stage)
 
     @override
     @guarded
@@ -114,26 +112,6 @@ class SyncDetector(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End a window that the run was too short for, and keep what it found."""
         self._close()
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Keep what was found, and put everything back."""
-        self._close()
-        self._release()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Put the Trainer's loop back and close the run's output."""
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     @guarded
     def _begin_step(self, number: int) -> None:
@@ -183,7 +161,7 @@ class SyncDetector(Callback):
         elif self._output is not None:
             for site in sites:
                 self._output.write(site)
-            note = Note(step=self._step, name="sync-steps-watched", value=window.steps)
+            note = Note(step=self._step, name=SYNC_STEPS_NOTE, value=window.steps)
             self._output.write(note)
 
     def _saw(self, operation: str) -> Any:
@@ -216,6 +194,11 @@ class SyncDetector(Callback):
             self._borders.remove()
             self._borders = None
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        self._close()
+
+    @override
     def _release(self) -> None:
         self._stop_watch()
         self._end_watching()

@@ -24,6 +24,7 @@ class Result(msgspec.Struct):
 
     steps_watched: int
     sites: list[SyncSite]
+    trainers: int = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +123,11 @@ def _watch(script: str, steps: int, arguments: Sequence[str]) -> Result:
         raise ConfigError(
             f"{script} failed with status {status} before its steps had been watched; what it "
             "said is above. Run it by itself until it trains."
+        )
+    if result is not None and not result.trainers:
+        raise ConfigError(
+            f"{script} made no Trainer, so nothing was watched: only loops of Lightning's Trainer "
+            "can be. A loop of your own can be put into a LightningModule's training_step."
         )
     if result is None or not result.steps_watched:
         raise ConfigError(

@@ -36,7 +36,7 @@ from lightning_gpuprof.findings.model import (
     Where,
 )
 from lightning_gpuprof.findings.sync_cures import cure
-from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, SyncSite
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-sync"
@@ -61,7 +61,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
     facts, work = trace_facts(run), host_work(run)
     sites = [site for site in run.sync_sites if site.steps_watched]
-    if facts is None and not sites:
+    watched = any(note.name == SYNC_STEPS_NOTE and note.value for note in run.notes)
+    if facts is None and not sites and not watched:
         return Abstained(ID, "neither the sync detector nor an analysed trace has looked")
     if run.on_gpu:
         return _on_gpu(run, run.step_ns, facts, sites)

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple, Protocol, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -25,6 +25,18 @@ class ScalarBatch:
     values: dict[str, list[float | None]]
 
 
+class Window(Protocol):
+    """A closed window's values on their way to the host."""
+
+    def ready(self) -> bool:
+        """Tell whether they have arrived; never waits."""
+        ...
+
+    def result(self) -> dict[str, list[float | None]]:
+        """Return them; waits where they have not arrived."""
+        ...
+
+
 class ScalarLog:
     """Records named scalars step by step without a host sync.
 
@@ -38,6 +50,7 @@ class ScalarLog:
         names: The scalars to keep.
         window: Steps per copy to the host; `add` closes a window that is full.
         transfer: Queues a copy to the host; tests pass a fake.
+        send: Sends a window in another way than by a copy as it is, where it returns one.
         refuse: Told of each value that is no single number, which is then left out. By default
             `add` raises.
 
@@ -53,25 +66,21 @@ class ScalarLog:
         *,
         window: int,
         transfer: Transfer = to_host,
+        send: Callable[[dict[str, Column]], Window | None] | None = None,
         refuse: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._names = list(names)
         self._window = window
         self._transfer = transfer
+        self._send = send
         self._refuse = refuse
         self._steps: list[Any] = []
         self._columns: dict[str, Column] = {name: [] for name in names}
-        self._pending: deque[_PendingBatch] = deque()
-        self._closed = 0
+        self._pending: deque[tuple[list[Any], Window]] = deque()
 
     def __len__(self) -> int:
         """Return the number of steps in the open window."""
         return len(self._steps)
-
-    @property
-    def count(self) -> int:
-        """The number of steps that were added."""
-        return self._closed + len(self._steps)
 
     def add(
         self,
@@ -94,12 +103,12 @@ class ScalarLog:
         # For every step: a training loop leaves nothing of this in the processor's caches, where
         # each function that is called costs about a microsecond.
         for name, column in self._columns.items():
-            value = private.get(name)
-            if value is None:
+            kept: Tensor | float | None = private.get(name)
+            if kept is None:
                 value = values.get(name)
                 if value is not None:
-                    value = self._copied(name, value)
-            column.append(value)
+                    kept = self._copied(name, value)
+            column.append(kept)
         self._steps.append(step)
         if len(self._steps) >= self._window:
             self.close_window()
@@ -122,22 +131,23 @@ class ScalarLog:
         """Queue the copy of the open window; does nothing where it is empty."""
         if not self._steps:
             return
-        self._pending.append(_PendingBatch(self._steps, self._columns, self._transfer))
-        self._closed += len(self._steps)
+        sent = self._send(self._columns) if self._send is not None else None
+        self._pending.append((self._steps, sent or _HostCopy(self._columns, self._transfer)))
         self._steps = []
         self._columns = {name: [] for name in self._names}
 
     def arrived(self) -> list[ScalarBatch]:
         """Return the windows whose copy is complete, oldest first; never waits."""
         batches = []
-        while self._pending and self._pending[0].ready():
-            batches.append(self._pending.popleft().result())
+        while self._pending and self._pending[0][1].ready():
+            steps, window = self._pending.popleft()
+            batches.append(ScalarBatch(steps, window.result()))
         return batches
 
     def drain(self) -> list[ScalarBatch]:
         """Close the open window and return all that is left; waits for the device."""
         self.close_window()
-        batches = [pending.result() for pending in self._pending]
+        batches = [ScalarBatch(steps, window.result()) for steps, window in self._pending]
         self._pending.clear()
         return batches
 
@@ -175,11 +185,10 @@ def exact_dtype(value: Tensor) -> torch.dtype:
     return torch.float32 if value.is_floating_point() else torch.int64
 
 
-class _PendingBatch:
-    """A closed window on its way to the host, with one copy per device."""
+class _HostCopy:
+    """A window's values on their way to the host, with one copy per device."""
 
-    def __init__(self, steps: list[Any], columns: dict[str, Column], transfer: Transfer) -> None:
-        self._steps = steps
+    def __init__(self, columns: dict[str, Column], transfer: Transfer) -> None:
         self._columns = columns
         parts: dict[tuple[torch.device, torch.dtype], list[_Part]] = {}
         for column in columns.values():
@@ -188,7 +197,9 @@ class _PendingBatch:
         self._copies = [
             (
                 some,
-                transfer(torch.cat([part.values for part in some]) if some[1:] else some[0].values),
+                transfer(
+                    some[0].values if len(some) == 1 else torch.cat([part.values for part in some])
+                ),
             )
             for some in parts.values()
         ]
@@ -196,7 +207,7 @@ class _PendingBatch:
     def ready(self) -> bool:
         return all(pending.ready() for _, pending in self._copies)
 
-    def result(self) -> ScalarBatch:
+    def result(self) -> dict[str, list[float | None]]:
         for parts, pending in self._copies:
             numbers = pending.result().double().tolist()
             for part in parts:
@@ -204,7 +215,7 @@ class _PendingBatch:
                 part.fill(numbers[:count])
                 numbers = numbers[count:]
         columns: dict[str, Any] = self._columns
-        return ScalarBatch(steps=self._steps, values=columns)
+        return columns
 
 
 class _Part(NamedTuple):

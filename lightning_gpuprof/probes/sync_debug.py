@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from lightning_gpuprof.probes.sync_ops import NAMES, READS, SYNCHRONIZE
+from lightning_gpuprof.probes.sync_ops import NAMES, PAGEABLE_COPY, READS, SYNCHRONIZE
 from lightning_gpuprof.probes.sync_watch import Patches, Report, Seen, synchronize_calls
 
 MESSAGE = "called a synchronizing CUDA operation"
 """What torch's warning begins with, on HIP too."""
 _OFF, _ERROR = 0, 2
 _NAMED_METHODS = READS | {"to", "cuda", "nonzero", "masked_select", "unique", "repeat_interleave"}
+_COPIES = ("to", "cuda", "tensor", "as_tensor")
 _NAMED_FUNCTIONS = ("tensor", "as_tensor", "where", "nonzero", "masked_select", "unique", "equal")
 
 
@@ -108,7 +109,7 @@ class CudaSyncWatch:
             def timed(*args: Any, **kwargs: Any) -> Any:
                 if self._call is not None or threading.get_ident() != self._thread:
                     return original(*args, **kwargs)
-                return self._time(operation, original, args, kwargs)
+                return self._time(_shown(operation, args), original, args, kwargs)
 
             return timed
 
@@ -141,3 +142,11 @@ class CudaSyncWatch:
         seen = self._report(operation)
         if seen is not None and self._call is not None:
             self._seen.append(seen)
+
+
+def _shown(operation: str, args: tuple[Any, ...]) -> str:
+    """Return a call's name as the rows show it: a copy by its direction, as on a CPU."""
+    if operation not in _COPIES:
+        return operation
+    source = args[0] if args else None
+    return "cpu" if isinstance(source, torch.Tensor) and source.is_cuda else PAGEABLE_COPY

@@ -288,6 +288,10 @@ class SyncSite(_Record, tag="sync"):
     phase: str | None = None
 
 
+SYNC_STEPS_NOTE = "sync-steps-watched"
+"""The note of a window in which syncs were looked for: how many steps it had."""
+
+
 class ProbeDisabled(_Record, tag="probe_disabled"):
     """A probe of ours failed and was switched off for the rest of the session."""
 

@@ -24,7 +24,8 @@ class Model(BoringModel):
     def training_step(self, batch, batch_idx):
         outputs = super().training_step(batch, batch_idx)
         rank = torch.tensor(float(self.global_rank))
-        return {"loss": outputs["loss"], "rank": rank + batch_idx, "own": rank}
+        odd = rank + 2 if rank or batch_idx % 2 else None
+        return {"loss": outputs["loss"], "rank": rank + batch_idx, "own": rank, "odd": odd}
 
 if __name__ == "__main__":
     trainer = Trainer(
@@ -32,7 +33,7 @@ if __name__ == "__main__":
         limit_val_batches=0, enable_progress_bar=False, enable_checkpointing=False,
         enable_model_summary=False, logger=CSVLogger(sys.argv[1], version=0),
         callbacks=[
-            DeferredLoss(("rank",), window=3, sync_dist=True),
+            DeferredLoss(("rank", "odd"), window=3, sync_dist=True),
             DeferredLoss(("own",), window=3, epoch_mean=False),
             ProfilerSchedule(wait=1, warmup=1, active=2, ranks=None),
         ],
@@ -66,6 +67,11 @@ def test_values_are_averaged_over_ranks_where_asked_and_each_ranks_own_else(run)
     with open(Path(run) / "metrics.csv", newline="") as file:
         logged = {int(r["step"]): float(r["rank"]) for r in csv.DictReader(file) if r["rank"]}
     assert logged == dict(enumerate(expected))
+
+
+def test_a_mean_is_of_the_ranks_that_gave_a_value(run):
+    expected = [3.0, 2.5, 3.0, 2.5, 3.0, 2.5, 3.0]
+    assert recorded(run, 0, "odd") == recorded(run, 1, "odd") == expected
 
 
 def test_each_rank_writes_its_own_trace(run):

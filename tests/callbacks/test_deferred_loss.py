@@ -1,4 +1,7 @@
 import csv
+import gzip
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
+from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
@@ -301,6 +305,56 @@ def test_no_value_is_read_in_a_step(tmp_path, monkeypatch):
     reads.clear()
     fit(tmp_path, Silent(), DeferredLoss(window=4))
     assert reads == [*bare, "tolist", "tolist"]
+
+
+def test_a_trace_of_its_steps_holds_no_read_of_a_value(tmp_path):
+    reads = {}
+    for reading in (True, False):
+
+        class Steps(BoringModel):
+            def training_step(self, batch, batch_idx, reading=reading):
+                outputs = super().training_step(batch, batch_idx)
+                if reading:
+                    outputs["loss"].item()
+                return outputs
+
+        schedule = ProfilerSchedule(wait=2, warmup=1, active=6)
+        trainer = fit(tmp_path, Steps(), DeferredLoss(window=2), schedule, limit_train_batches=12)
+        [path] = Path(trainer.loggers[0].log_dir).rglob("*.pt.trace.json.gz")
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        assert sum(event["name"].startswith("ProfilerStep#") for event in events) >= 6
+        reads[reading] = sum(event["name"] == "aten::item" for event in events)
+    assert reads == {True: 6, False: 0}
+
+
+def test_a_loss_that_is_overwritten_later_keeps_its_value(tmp_path):
+    class Static(ManualModel):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)["loss"].detach()
+            self.static = getattr(self, "static", torch.zeros(())).copy_(loss)
+            return {"loss": self.static, "kl": self.static}
+
+    model = Static()
+    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl")))
+    assert recorded(trainer) == recorded(trainer, "kl") == dict(enumerate(model.items))
+
+
+def test_what_other_callbacks_do_to_the_loss_afterwards_is_not_recorded(tmp_path):
+    class Scales(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            outputs["loss"] *= 2
+
+    model = Model()
+    trainer = fit(tmp_path, model, DeferredLoss(), Scales())
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
+def test_short_steps_reach_the_loggers_several_windows_at_a_time(tmp_path):
+    model = Model()
+    trainer = fit(tmp_path, model, DeferredLoss(window=1))
+    records = read_run(trainer.loggers[0].log_dir)[0].sessions[0].all(Scalars)
+    assert len(records) < 8
+    assert recorded(trainer) == logged(trainer) == dict(enumerate(model.items))
 
 
 def test_two_of_them_can_be_used_together(tmp_path):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
@@ -74,6 +75,18 @@ def test_a_value_logged_each_step_is_lightnings_at_the_line_of_the_log_call(tmp_
     assert site.source == 'self.log("loss", loss)'
     assert site.phase == "logging"
     assert site.count == 3
+
+
+def test_a_tensor_handed_to_a_logger_is_the_loggers_at_the_users_line(tmp_path):
+    class Model(BoringModel):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)["loss"]
+            self.logger.log_metrics({"loss": loss.detach()}, batch_idx)
+            return loss
+
+    [site] = rows(tmp_path, Model(), logger=TensorBoardLogger(tmp_path))
+    assert (site.owner, site.phase, site.count) == ("logger:TensorBoardLogger", "logging", 3)
+    assert site.source == 'self.logger.log_metrics({"loss": loss.detach()}, batch_idx)'
 
 
 def test_deferred_loss_and_the_callback_for_all_make_no_sync(tmp_path):
@@ -228,6 +241,26 @@ def test_on_cuda_torchs_warnings_become_rows_with_the_time_they_took(tmp_path, o
     assert device.mode == 0
     assert warnings.showwarning is shown
     assert not any("synchronizing" in str(entry) for entry in warnings.filters)
+
+
+def test_on_cuda_a_read_while_a_batch_is_fetched_is_the_loaders(tmp_path, on_cuda):
+    class Rows(RandomDataset):
+        def __getitem__(self, index):
+            row = super().__getitem__(index)
+            return row * row.sum().item()
+
+    class Model(BoringModel):
+        def train_dataloader(self):
+            return DataLoader(Rows(32, 64), batch_size=2)
+
+    found = []
+    detector = SyncDetector(
+        start=2, new_watch=on_cuda[1], on_sites=lambda sites, steps: found.extend(sites)
+    )
+    fit(tmp_path, Model(), detector)
+    [site] = found
+    assert site.source == "return row * row.sum().item()"
+    assert (site.owner, site.phase, site.count) == ("dataloader", "data_wait", 6)
 
 
 def test_on_cuda_a_users_setting_is_left_as_it_was(tmp_path, on_cuda):

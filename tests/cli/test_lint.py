@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.cli.lint import Result, text
@@ -65,7 +66,8 @@ def test_a_clean_script_gives_0(script, capfd):
     ("source", "said"),
     [
         ("raise ValueError('the script broke')", "failed with status 1"),
-        ("print('no training here')", "ended without training"),
+        ("print('no training here')", "made no Trainer"),
+        ("from lightning.pytorch import Trainer; Trainer()", "ended without training"),
     ],
 )
 def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, capfd, source, said):
@@ -73,6 +75,23 @@ def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, capfd, source, sa
     path.write_text(source)
     assert main(["lint", str(path)]) == 2
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the script finds its GPU here")
+def test_a_script_for_a_gpu_is_looked_at_without_one_and_leaves_nothing_behind(
+    tmp_path, capfd, monkeypatch
+):
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from lightning.pytorch import Trainer\n"
+        "from lightning.pytorch.demos.boring_classes import BoringModel\n"
+        "Trainer(accelerator='gpu', devices=4, strategy='fsdp', precision='16-mixed').fit(\n"
+        "    BoringModel())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["lint", str(path)]) == 0
+    assert "3 steps watched" in capfd.readouterr().out
+    assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_script_that_is_not_there_gives_2(capfd):

@@ -3,7 +3,14 @@
 import pytest
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.schema import Device, Loader, Note, StepFlag, SyncSite
+from lightning_gpuprof.records.schema import (
+    SYNC_STEPS_NOTE,
+    Device,
+    Loader,
+    Note,
+    StepFlag,
+    SyncSite,
+)
 
 US, MS = 1_000, 1_000_000
 WORK = {"forward": 6 * MS, "backward": 4 * MS}
@@ -143,6 +150,11 @@ class TestHostSync:
 
     def test_abstains_when_nobody_looked(self, judge):
         assert isinstance(judge("host-sync", WORK), Abstained)
+
+    @pytest.mark.parametrize("device", [Device(type="cpu"), Device(type="cuda")])
+    def test_finds_nothing_where_steps_were_watched_and_none_synced(self, judge, device):
+        watched = Note(step=8, name=SYNC_STEPS_NOTE, value=3)
+        assert judge("host-sync", WORK, records=[watched], device=device) is None
 
 
 SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
