@@ -83,6 +83,14 @@ class TestWorkerStartup:
         run = {"flags": flags, "loader": Loader(num_workers=1)}
         assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
 
+    def test_pages_copied_after_the_start_are_part_of_its_cost(self, judge):
+        slow = every(10, 31 * MS, 4 * MS)
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        plain = judge("worker-startup", EPOCHS, **run)
+        finding = judge("worker-startup", {**EPOCHS, "backward": slow}, **run)
+        assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
+        assert finding.saving_ns.high == plain.saving_ns.high + 27 * MS * 9 // 100
+
     def test_workers_that_are_kept_do_not_start_again(self, judge):
         loader = Loader(num_workers=1, persistent_workers=True)
         assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
