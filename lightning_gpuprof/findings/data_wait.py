@@ -58,7 +58,7 @@ ID = "data-wait"
 MOST = 0.5
 CROWDED = 4
 """Workers that leave no core to training cost it up to a quarter more than the wait."""
-SAMPLER_LEFT = 0.2
+SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
 SHARDING = """
 # in the dataset's __iter__, or each worker yields every sample:
@@ -89,7 +89,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     startup_ns = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup_ns)
     lost = exposed(run, Phase.DATA_WAIT, wait_ns)
-    if lost.high_ns < WARNING_FRAC * step_ns:
+    most_ns = min(wait_ns, lost.high_ns)
+    if most_ns < WARNING_FRAC * step_ns:
         return None
     cure = _cure(run, step_ns, wait_ns, lost)
     workers = run.start.loader.num_workers if run.start.loader else None
@@ -124,18 +125,18 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     """Choose the change for the largest part of the wait, and what it saves."""
     loader, parts, cores = run.start.loader, run.loader_wait, run.start.cpu_count
     workers = loader.num_workers if loader else None
-    sampler = parts.sampler_frac or 0.0
+    sampler, most_ns = parts.sampler_frac or 0.0, min(wait_ns, lost.high_ns)
     if sampler >= MOST:
         return _quicker_sampler(loader, sampler, lost)
     if workers and (parts.receiving_frac or 0.0) >= MOST:
-        return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, lost.high_ns)
+        return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
     if workers and cores is not None and workers >= cores:
-        return _fewer_workers(workers, cores, lost.high_ns)
+        return _fewer_workers(workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     plan = _plan(run, step_ns, round(waited * wait_ns))
     if plan is None:
-        return _without_workers(loader, lost.high_ns)
-    high = min(lost.high_ns, step_ns - plan.step_low_ns)
+        return _without_workers(loader, most_ns)
+    high = min(most_ns, step_ns - plan.step_low_ns)
     low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
     if workers and parts.workers_frac is None:
         # Part of the wait is taking the batch over, which more workers do not shorten.
@@ -143,7 +144,7 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     if loader is not None and _may_need_more_than_workers(run):
         low = 0
     if high <= 0:
-        return _without_workers(loader, lost.high_ns)
+        return _without_workers(loader, most_ns)
     return _with_workers(plan, loader, Range(low=min(low, high), high=high))
 
 

@@ -17,6 +17,7 @@ Save less often, or by time (`train_time_interval`); save weights alone where no
 scale (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import (
@@ -44,11 +45,16 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step's checkpoints were measured")
     if not 0 < checkpoint.mean_ns < step_ns:
         return None
-    saving = Range(low=round(LOW_FRAC * checkpoint.mean_ns), high=checkpoint.mean_ns)
+    least, most = around(checkpoint.mean_ns)
+    saving = Range(low=round(LOW_FRAC * least), high=most)
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     each_ns, saves = _each(run, checkpoint.mean_ns)
     plain_ns = TARGET_FRAC * (step_ns - checkpoint.mean_ns)
-    every = seldom(run.steps.dur.count if run.steps else 0, saves, each_ns / plain_ns)
+    steps = run.steps.dur.count if run.steps else 0
+    every = seldom(steps, saves, each_ns / plain_ns)
+    if run.status == "finished" and run.steps and every > run.steps.count:
+        # A run of this length would never save: a fifth as often is still within it.
+        every = seldom(steps, saves, 0.0)
     name = parts[0].name if parts else "ModelCheckpoint"
     return Finding(
         id=ID,

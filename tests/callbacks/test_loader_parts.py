@@ -28,8 +28,13 @@ class Fetching:
     """What a Trainer is to `LoaderParts`: the way to an iterator."""
 
     def __init__(self, iterator):
-        self.fit_loop = self._data_fetcher = self.iterator = self._iterator = self
         self.iterators = [iterator]
+
+    @property
+    def fit_loop(self):
+        return self
+
+    _data_fetcher = iterator = _iterator = fit_loop
 
 
 def loader(**options):

@@ -56,7 +56,7 @@ def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(analyze):
     finding = evaluate(run)
     assert "RanksEach takes 66.7% of the wait" in finding.advice
     assert finding.change is None
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_200_000, 4 * MS)
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_880_000, 4_800_000)
 
 
 def test_a_quick_sampler_of_their_own_is_no_reason_to_doubt_workers(analyze):
