@@ -141,10 +141,11 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     if workers and parts.workers_frac is None:
         # Part of the wait is taking the batch over, which more workers do not shorten.
         low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
-    if loader is not None and _may_need_more_than_workers(run):
-        low = 0
-    if high <= 0:
+    if low <= 0 or high <= 0:
+        # Handing a batch over may cost as much as making it here.
         return _without_workers(loader, most_ns)
+    if _may_need_more_than_workers(run):
+        low = 0
     return _with_workers(plan, loader, Range(low=min(low, high), high=high))
 
 
@@ -227,7 +228,7 @@ def _fewer_workers(workers: int, cores: int, wait_ns: int) -> _Cure:
 
 def _without_workers(loader: Loader | None, wait_ns: int) -> _Cure:
     advice = (
-        "More workers would not hide this wait here: make __getitem__ and the collate function "
+        "More workers would hardly hide this wait here: make __getitem__ and the collate function "
         "cheaper (decode once, keep tensors, index whole batches), or read from faster storage."
     )
     if loader is not None and loader.sampler:
