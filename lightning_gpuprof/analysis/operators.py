@@ -72,12 +72,18 @@ def operator_table(
             int(count[i]),
             int(total[i]),
             int(self_time[i]),
-            *(None if column is None else int(column[i]) for column in by_name),
+            _at(by_name[0], i),
+            _at(by_name[1], i),
+            _at(by_name[2], i),
             loading_count=int(loading[i]),
         )
         for i in np.flatnonzero(count).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
+
+
+def _at(column: Int64 | None, i: int) -> int | None:
+    return None if column is None else int(column[i])
 
 
 def _loading(timeline: Timeline, nesting: Nesting) -> Mask:
