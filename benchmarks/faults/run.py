@@ -23,7 +23,7 @@ from typing import Any
 
 import _path  # noqa: F401  (puts this folder and its parent on the import path)
 import case
-from _harness import RESULTS, ChildFailed, Children, one_thread, write_results
+from _harness import RESULTS, ChildFailed, Children, keep_memory, one_thread, write_results
 from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
@@ -172,6 +172,7 @@ def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
 def main() -> None:
     args = _arguments()
     one_thread()
+    keep_memory()
     args.folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(args.folder, rounds=QUICK_ROUNDS if args.quick else ROUNDS)
     controls = run_controls(suite, args)

@@ -230,7 +230,7 @@ class TestSlowCheckpoint:
         )
         assert finding.evidence["per_checkpoint_ns"] == 20 * MS
         assert finding.change == "ModelCheckpoint(..., every_n_train_steps=50)"
-        assert span(finding) == (1_280 * US, 2_400 * US)
+        assert span(finding) == (1_280 * US, 1_920 * US)
 
     def test_a_run_that_goes_on_is_given_the_interval_that_keeps_it_at_a_hundredth(self, judge):
         finding = judge(
@@ -405,7 +405,7 @@ class TestAnomalyDetection:
         assert span(finding) == (1_600 * US, 4 * MS)
         assert finding.change == "Trainer(..., detect_anomaly=False)"
 
-    def test_the_cost_is_read_off_the_cheapest_operators_and_the_searches(self, judge):
+    def test_the_cost_is_read_off_the_usual_operator_and_the_searches(self, judge):
         engine = "autograd::engine::evaluate_function: "
         operators = [
             op(f"{engine}TanhBackward0", 20, MS),
@@ -421,7 +421,7 @@ class TestAnomalyDetection:
             trainer={"detect_anomaly": True},
         )
         # 12 nodes at 100 us as tanh shows them, and 1.2 ms of searching.
-        assert span(finding) == (round(0.8 * 2_400 * US), round(1.25 * 2_400 * US))
+        assert span(finding) == (round(0.8 * 2_400 * US), round(1.5 * 2_400 * US))
 
     def test_hides_what_other_rules_would_say_of_small_operators(self, judge):
         for rule in ("host-bound", "host-sync"):
