@@ -11,8 +11,9 @@ from cause import Cause
 from workload import Setup
 
 TRIES = 5
-TOLERANCE = 0.2
-"""A share within a fifth of the one asked for is near enough: 4 to 6 % for 5 %."""
+TOLERANCE, LEAST_TOLERANCE = 0.2, 0.015
+"""A share within a fifth of the one asked for is near enough, and within 1.5 % of the step: what
+two short equal runs differ by."""
 FASTEST_CHANGE = 12.0
 
 StepTimes = Callable[[Setup, Setup], tuple[float, float]]
@@ -36,7 +37,7 @@ def calibrate(cause: Cause, wanted_frac: float, steps_ns: StepTimes, guess: floa
             _length(cause, cause.faulty(knob)), _length(cause, cause.fixed(knob))
         )
         tries.append(Calibrated(knob, 1 - fixed / faulty))
-        if abs(tries[-1].frac / wanted_frac - 1) <= TOLERANCE:
+        if abs(tries[-1].frac - wanted_frac) <= max(TOLERANCE * wanted_frac, LEAST_TOLERANCE):
             break
         wanted_ns = fixed * wanted_frac / (1 - wanted_frac)
         change = wanted_ns / max(faulty - fixed, wanted_ns / FASTEST_CHANGE)

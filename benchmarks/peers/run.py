@@ -1,7 +1,7 @@
 """Runs the fault suite's cases under other profilers and writes down what each said.
 
     python benchmarks/peers/run.py --knobs KNOBS.json \
-        --tool traceml=VENV --tool gpuprof=VENV --tool lightning-simple=VENV [--only ...]
+        --tool traceml=VENV --tool gpuprof=VENV --tool lightning-simple=VENV [--shares 0.2]
 
 Each VENV is a virtual environment that holds torch, lightning and the tool (for gpuprof,
 pytorch-lightning too). KNOBS.json is what benchmarks/faults/run.py calibrated (`knobs.json` in
@@ -49,16 +49,17 @@ def as_dict(heard: Heard) -> dict[str, Any]:
     return {"said": statements, "failed": heard.failed, "text": heard.text}
 
 
-def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], only: list[str]) -> dict[str, Any]:
+def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], args: Namespace) -> dict[str, Any]:
     cases, controls = [], {}
     for key, knob in knobs.items():
         name, share = key.split()
-        if name in CAUSES and (not only or name in only):
+        wanted = float(share) in args.shares and (not args.only or name in args.only)
+        if name in CAUSES and wanted:
             heard = heard_of(tool, venv, [name, "--knob", str(knob)])
             cases.append(judged(name, share, heard))
             _say(tool, key, heard)
     for name in CONTROLS:
-        if not only or name in only:
+        if not args.only or name in args.only:
             heard = heard_of(tool, venv, [name])
             alarms = [one.text for one in heard.statements if one.alarming]
             controls[name] = {"false_alarms": alarms, **as_dict(heard)}
@@ -118,7 +119,7 @@ def main() -> None:
     tools = {}
     for chosen in args.tool:
         tool, _, venv = chosen.partition("=")
-        tools[tool] = run_tool(tool, Path(venv).absolute(), knobs, args.only)
+        tools[tool] = run_tool(tool, Path(venv).absolute(), knobs, args)
     text = markdown(tools)
     print(text)
     if not args.only:
@@ -130,6 +131,9 @@ def _arguments() -> Namespace:
     parser = ArgumentParser(description="Run the fault suite under other profilers.")
     parser.add_argument("--tool", action="append", required=True, help="NAME=VENV, repeatable")
     parser.add_argument("--knobs", type=Path, required=True)
+    parser.add_argument(
+        "--shares", nargs="+", type=float, default=[0.05, 0.20, 0.60], help="of those calibrated"
+    )
     parser.add_argument("--only", nargs="+", default=[], choices=[*CAUSES, *CONTROLS])
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()

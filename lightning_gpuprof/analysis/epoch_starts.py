@@ -82,18 +82,3 @@ def _slowed(session: Session, first: Mask) -> int:
         return 0
     compute = np.sum(columns, axis=0)
     return int((compute[first][1:] - median(compute[~first])).clip(min=0).sum())
-
-
-CPU_COLUMN = "cpu/data_wait"
-"""Processor time of the training thread while it asked for the next batch, per step."""
-
-
-def receiving_frac(session: Session, steady: Mask) -> float | None:
-    """Return how busy the training thread was while it waited for data; None if not measured.
-
-    With workers, a busy wait is the unpacking of what they sent.
-    """
-    wait, busy = session.phase_ns(Phase.DATA_WAIT), session.columns.get(CPU_COLUMN)
-    if wait is None or busy is None or not wait[steady].sum():
-        return None
-    return min(1.0, float(busy[steady].sum() / wait[steady].sum()))

@@ -5,8 +5,20 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.records.phases import Phase
 
+AROUND_FRAC = 0.2
+"""By up to this share what goes with a cost differs from its own time: what ran beside it fits the
+caches better, or the interpreter's lock is free (docs/adr/0031)."""
 MARK_ERROR_FRAC = 0.1
 """Taken as the error of a phase's device time: marks bound host calls, not kernels."""
+
+
+def around(cost_ns: int) -> tuple[int, int]:
+    """Return the least and the most that goes with a cost that was timed by itself.
+
+    >>> around(1_000)
+    (800, 1200)
+    """
+    return round((1 - AROUND_FRAC) * cost_ns), round((1 + AROUND_FRAC) * cost_ns)
 
 
 @dataclass(frozen=True)
@@ -22,12 +34,12 @@ class Exposed:
 def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
     """Say how much shorter a step gets when `host_ns` of a phase that queues no work go.
 
-    On a CPU all of it: host and device are one. On a GPU the device may still be busy with what
-    was queued before; between two marks with nothing queued between them, the device's own
-    time is the time it stood idle, and only that is lost.
+    On a CPU all of it, more or less (`AROUND_FRAC`): host and device are one. On a GPU the device
+    may still be busy with what was queued before; between two marks with nothing queued between
+    them, the device's own time is the time it stood idle, and only that is lost.
     """
     if not run.on_gpu:
-        return Exposed(host_ns, host_ns, "cpu")
+        return Exposed(*around(host_ns), "cpu")
     stats = run.per_step(phase)
     marks = run.device_time.phases.get(phase) if run.device_time else None
     if marks is None or stats is None or not stats.mean_ns:

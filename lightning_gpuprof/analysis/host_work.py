@@ -13,6 +13,9 @@ THIN_NS = 10_000
 CALLS_PER_TENSOR = 20
 """Calls that compute something, forward and backward, per parameter tensor of a model in which
 nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes from loops."""
+LOOPED = 100
+"""Calls per step from which an operator is in a loop, however long each takes: what it does to
+slices one by one, one operator over all of them does at once."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
 ANOMALY_NOTE = "anomaly_mode"
@@ -42,6 +45,8 @@ class HostWork:
     """Calls per step of thin operators, of any kind."""
     usual_calls: int | None
     """`calls` to expect of the model's size; None where that is unknown."""
+    looped_ns: int
+    """Self time per step of operators that are not thin, but called `LOOPED` times or more."""
     reads: int
     """Values read one by one (`.item()`) per step, without the optimizer's own."""
     read_ns: int
@@ -81,6 +86,7 @@ def host_work(run: RunResults) -> HostWork | None:
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
+        looped_ns=round(sum(op.self_ns for op in used if op not in thin and op.calls >= LOOPED)),
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,

@@ -27,8 +27,8 @@ def plan_workers(
     """Find how many workers hide the fetching, and what a step would take with them.
 
     With no workers, the wait is the fetch itself. With `w` busy ones, a batch takes `w` steps to
-    make. The best case is that fetching hides behind the rest of the step entirely; the worst,
-    that it competes with training for the same cores (it then still spreads over all of them).
+    make. The best case is that fetching hides behind the rest of the step, as far as the cores
+    have room for both; the worst, that it slows training by its share of each core.
 
     >>> plan_workers(step_ns=10_000_000, wait_ns=6_000_000, num_workers=0, cpu_count=4)
     WorkerPlan(num_workers=2, fetch_ns=6000000, step_low_ns=4100000, step_high_ns=6500000)
@@ -44,7 +44,8 @@ def plan_workers(
     return WorkerPlan(
         num_workers=workers,
         fetch_ns=fetch_ns,
-        step_low_ns=max(rest_ns, produced_ns) + HANDOVER_LOW_NS * (num_workers == 0),
+        step_low_ns=max(rest_ns, produced_ns, (rest_ns + fetch_ns) // cores)
+        + HANDOVER_LOW_NS * (num_workers == 0),
         step_high_ns=max(rest_ns + added_ns // cores, produced_ns)
         + HANDOVER_HIGH_NS * (num_workers == 0),
     )

@@ -15,7 +15,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timelin
 Mask = npt.NDArray[np.bool_]
 
 
-class OperatorStats(Struct, frozen=True):
+class OperatorStats(Struct, frozen=True, omit_defaults=True):
     """All calls of operators with one name.
 
     Args:
@@ -29,6 +29,7 @@ class OperatorStats(Struct, frozen=True):
             without device events.
         device_self_ns: Device time of what was launched with no operator in between.
         device_count: Number of device events with no operator in between.
+        loading_count: Calls of `count` made while the DataLoader made a batch in this process.
     """
 
     name: str
@@ -38,6 +39,11 @@ class OperatorStats(Struct, frozen=True):
     device_total_ns: int | None
     device_self_ns: int | None
     device_count: int | None
+    loading_count: int = 0
+
+
+LOADING = "enumerate(DataLoader)"
+"""How torch names the region around making a batch."""
 
 
 def operator_table(
@@ -52,6 +58,7 @@ def operator_table(
         return ()
     group, names = host.name[rows], len(timeline.names)
     count = np.bincount(group, minlength=names)
+    loading = np.bincount(group[_loading(timeline, nesting)[rows]], minlength=names)
     outermost = is_op.copy()
     outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
     total = summed(group, host.dur_ns[rows] * outermost[rows], names)
@@ -65,11 +72,28 @@ def operator_table(
             int(count[i]),
             int(total[i]),
             int(self_time[i]),
-            *(None if column is None else int(column[i]) for column in by_name),
+            _at(by_name[0], i),
+            _at(by_name[1], i),
+            _at(by_name[2], i),
+            loading_count=int(loading[i]),
         )
         for i in np.flatnonzero(count).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
+
+
+def _at(column: Int64 | None, i: int) -> int | None:
+    return None if column is None else int(column[i])
+
+
+def _loading(timeline: Timeline, nesting: Nesting) -> Mask:
+    """Return which host events lie inside the making of a batch."""
+    starts = np.array([name.startswith(LOADING) for name in timeline.names] or [False])
+    region = starts[timeline.host.name]
+    if not region.any():
+        return region
+    inside: Mask = nesting.inherited(np.where(region, 1, -1)) == 1
+    return inside
 
 
 def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:

@@ -9,8 +9,9 @@ import numpy as np
 from lightning_gpuprof.analysis.device_time import DeviceTime, device_time
 from lightning_gpuprof.analysis.device_use import DeviceUse, device_use
 from lightning_gpuprof.analysis.distribution import Int64
-from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts, receiving_frac
+from lightning_gpuprof.analysis.epoch_starts import EpochStarts, epoch_starts
 from lightning_gpuprof.analysis.growth import Growth, phase_growth
+from lightning_gpuprof.analysis.loader_wait import LoaderWait, loader_wait
 from lightning_gpuprof.analysis.memory_growth import RSS_NOTE, MemoryGrowth, memory_growth
 from lightning_gpuprof.analysis.memory_use import MemoryUse, memory_use
 from lightning_gpuprof.analysis.phase_split import (
@@ -75,8 +76,7 @@ class RunResults:
     parts: tuple[Part, ...]
     outside: tuple[OutsideTime, ...]
     epoch_starts: EpochStarts | None
-    receiving_frac: float | None
-    """Share of the waits for data in which the training thread itself was busy."""
+    loader_wait: LoaderWait
     slowest: tuple[SlowStep, ...]
     device_time: DeviceTime | None
     device_use: DeviceUse | None
@@ -172,7 +172,7 @@ def analyze_run(
         parts=parts,
         outside=outside_time(chosen),
         epoch_starts=epoch_starts(chosen, steady),
-        receiving_frac=receiving_frac(chosen, steady),
+        loader_wait=loader_wait(chosen, steady),
         slowest=slowest_steps(
             chosen,
             steady,

@@ -30,7 +30,9 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
         return None
     flags, dur = step_flags(session), session.columns["dur_ns"]
     after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
-    compiled = after & ((flags & int(StepFlag.COMPILED)) != 0)
+    # Validation compiles for itself, once: that is no compiling anew.
+    validating = (flags & int(StepFlag.VALIDATION)) != 0
+    compiled = after & ~validating & ((flags & int(StepFlag.COMPILED)) != 0)
     if not after.any():
         return None
     excess = (dur[compiled] - median(dur[steady])).clip(min=0)

@@ -9,7 +9,10 @@ from lightning_gpuprof.analysis.run import RunResults, TraceView
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator's calls per step; host times are scaled to steps without the profiler."""
+    """An operator's calls per step; host times are scaled to steps without the profiler.
+
+    Calls that made a batch in the training process are left out, and the times in proportion.
+    """
 
     name: str
     calls: float
@@ -38,7 +41,8 @@ class TraceFacts:
     @property
     def operators(self) -> dict[str, Operator]:
         """Every operator by name."""
-        return {row["name"]: self._operator(row) for row in self.rows("operators")}
+        every = {row["name"]: self._operator(row) for row in self.rows("operators")}
+        return {name: op for name, op in every.items() if op.calls}
 
     def rows(self, key: str) -> Sequence[Mapping[str, Any]]:
         """Return a table of the document; empty where it has none."""
@@ -97,10 +101,12 @@ class TraceFacts:
 
     def _operator(self, row: Mapping[str, Any]) -> Operator:
         device = row.get("device_total_ns")
-        host = self.host_scale / self.steps
+        count = row.get("count") or 0
+        outside = count - (row.get("loading_count") or 0)
+        host = self.host_scale / self.steps * outside / max(1, count)
         return Operator(
             name=str(row["name"]),
-            calls=(row.get("count") or 0) / self.steps,
+            calls=outside / self.steps,
             total_ns=(row.get("total_ns") or 0) * host,
             self_ns=(row.get("self_ns") or 0) * host,
             device_total_ns=None if device is None else device / self.steps,

@@ -39,6 +39,9 @@ class HookTiming(Callback):
     def time_manual_optimization(self) -> None:
         """Nothing: hooks tell no more of it."""
 
+    def time_loader(self) -> None:
+        """Nothing: what runs while hooks wait for data is not all the loader's."""
+
     def restore(self) -> None:
         """Leave the Trainer's callbacks."""
         if self in self._callbacks:

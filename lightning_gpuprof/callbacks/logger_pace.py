@@ -8,6 +8,7 @@ from typing import Any
 
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tensorboard_events import Columns, TensorBoardEvents
+from lightning_gpuprof.callbacks.timed_calls import untimed
 
 SLOW_NS = 500_000
 """A call that takes longer talks to a server: one per step would be a cost that matters."""
@@ -68,7 +69,7 @@ class LoggerPace:
         """Let the logger write its files, unless that has been done."""
         if self._to_save:
             self._to_save = False
-            self.logger.save()
+            untimed(self.logger.save)()
 
     def is_due(self, step: int) -> bool:
         """Tell whether the logger gets this step."""
@@ -77,11 +78,13 @@ class LoggerPace:
     def log(self, values: dict[str, float], step: int) -> None:
         """Hand values on; the logger may keep or change the dict."""
         self._to_save = True
+        # This package's own calls are its own time, not what the user's logging takes.
+        log_metrics = untimed(self.logger.log_metrics)
         if self._trials_ns is None:
-            self.logger.log_metrics(values, step=step)
+            log_metrics(values, step=step)
             return
         begun = self._now()
-        self.logger.log_metrics(values, step=step)
+        log_metrics(values, step=step)
         self._judge(self._now() - begun)
 
     def _judge(self, took_ns: int) -> None:

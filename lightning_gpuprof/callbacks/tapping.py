@@ -9,12 +9,13 @@ from typing import Any
 from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
 from lightning_gpuprof.callbacks.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.callbacks.loader_parts import LoaderParts
 from lightning_gpuprof.callbacks.tap import ProfilerTap
 from lightning_gpuprof.callbacks.tap_regions import Context
 from lightning_gpuprof.callbacks.timed_calls import TimedCalls
 from lightning_gpuprof.probes.phase_clock import Region
 from lightning_gpuprof.probes.step_timeline import WORKER_STARTUP, StepTimeline
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 
 EVALUATION_PHASES = (
     Phase.DATA_WAIT,
@@ -63,6 +64,10 @@ class Tapping:
         self._inner = trainer.profiler
         self._calls = TimedCalls()
         self._clock = timeline.clock
+        self._loaders = LoaderParts(
+            self._clock.region(Phase.DATA_WAIT, SAMPLER),
+            self._clock.region(Phase.DATA_WAIT, WORKERS),
+        )
 
         def names(state_key: str) -> tuple[str, bool]:
             return callback_name(trainer.callbacks, state_key)
@@ -101,8 +106,13 @@ class Tapping:
         for optimizer in [*strategy.optimizers, *wrapped]:
             self._calls.add(optimizer, "zero_grad", region(Phase.ZERO_GRAD))
 
+    def time_loader(self) -> None:
+        """Split the wait for data into its parts from now on; for each epoch anew."""
+        self._loaders.watch(self._trainer)
+
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
+        self._loaders.restore()
         self._calls.restore()
         if self._trainer.profiler is self.tap:
             self._trainer.profiler = self._inner
@@ -121,9 +131,16 @@ class Tapping:
         fit_loop = self._trainer.fit_loop
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         self._calls.add(fit_loop, "setup_data", startup)
+        self._time_module_log()
         self._calls.add(fit_loop.epoch_loop.val_loop, "run", self.tap.validation())
         # Lightning 2.4 has no action for it; in others this region is around the action's own.
         self._calls.add(self._trainer, "save_checkpoint", self.tap.saving())
+
+    def _time_module_log(self) -> None:
+        """Time `self.log`, except in a compiled module, whose step would break at the region."""
+        module = self._trainer.lightning_module
+        if getattr(module, "_compiler_ctx", None) is None:
+            self._calls.add(module, "log", self._clock.region(Phase.LOGGING, "self.log"))
 
     def _time_evaluation(self) -> None:
         loop = self._trainer._active_loop

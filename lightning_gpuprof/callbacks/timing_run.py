@@ -148,8 +148,9 @@ class TimingRun:
         if batch_idx < 0:
             loop = self._epoch_loop
             batch, batch_idx = loop._results.batch, self._batch_idx + 1
-            if not batch_idx:
+            if not batch_idx:  # an epoch's first: its loaders' iterators are there now
                 batch_idx = loop.batch_idx
+                self.tapping.time_loader()
             self._batch_idx = batch_idx
         first = batch[0] if type(batch) in _ROWS and batch else batch
         try:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from lightning_gpuprof.probes.phase_clock import Cut, Slot
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.schema import (
     UNMARKED_STEPS,
     Column,
@@ -42,6 +42,9 @@ class Layout:
         self.part_names = [
             None if slot.part is None else f"part/{slot.phase.value}/{slot.part}" for slot in slots
         ]
+        self.kept = np.array(
+            [slot.phase is Phase.DATA_WAIT and slot.part in (SAMPLER, WORKERS) for slot in slots]
+        )
         self.own = np.array(
             [slot.phase is Phase.CALLBACKS and slot.part in own for slot in slots], dtype=np.int64
         )
@@ -105,7 +108,9 @@ class Window:
             if name in self.phase_total_ns:
                 rows[f"phase/{name}"] = values
         least = max(1, self.total_ns * SMALLEST_PART_FRAC)
-        for number in np.flatnonzero(self._slot_total_ns >= least).tolist():
+        # That a part of the wait is next to nothing says as much as that it is long.
+        told = (self._slot_total_ns >= least) | (self._layout.kept & (self._slot_total_ns > 0))
+        for number in np.flatnonzero(told).tolist():
             part = self._layout.part_names[number]
             if part is not None:
                 rows[part] = self._charged[number]

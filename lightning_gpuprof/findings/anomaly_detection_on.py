@@ -12,9 +12,10 @@ it searches every gradient for NaN, which makes the host wait for a GPU each tim
 Turn it off, and on again only to find a NaN that was seen.
 
 ## Thresholds
-The cost is read off the trace: the stack is formatted inside the operator, so that even the
-cheapest operators that make a node take that long (`CHEAP`: the lower quartile over their calls,
-times the nodes), and the searches for NaN are operators of their own (`aten::isnan`). Where the
+The cost is read off the trace: the stack is formatted inside the operator that makes a node, so
+that most of them take little else (`USUAL`: the median of an operator's time per node, times the
+nodes), and the searches for NaN are operators of their own (`aten::isnan`). `HIGH`: deep stacks
+take more than the median. Where the
 trace has none of them, a node costs `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a
 trace the saving is between nothing and half of the step. Stacks differ in depth, and the cheapest
 operators' are no measure of the deepest: where samples found the forward pass formatting stacks
@@ -45,8 +46,8 @@ from lightning_gpuprof.units import duration
 ID = "anomaly-detection-on"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a NaN's place is not named")
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
-CHEAP = 0.25
-LOW, HIGH = 0.8, 1.25
+USUAL = 0.5
+LOW, HIGH = 0.8, 1.5
 MIN_SAMPLES = 30
 SEARCHES = ("aten::isnan", "aten::_is_any_true")
 
@@ -105,13 +106,13 @@ def _cost(facts: TraceFacts) -> tuple[float, Range]:
     count = sum(one.node.calls for one in made)
     search_ns = sum(op.total_ns for name, op in facts.operators.items() if name in SEARCHES)
     known = sorted(
-        (one.forward.self_ns / one.forward.calls, one.node.calls)
+        (one.forward.self_ns / one.node.calls, one.node.calls)
         for one in made
-        if one.forward is not None and one.forward.calls
+        if one.forward is not None and one.node.calls
     )
     if not known or not search_ns:
         return count, Range(low=round(NODE_LOW_NS * count), high=round(NODE_HIGH_NS * count))
     ends = list(accumulate(calls for _, calls in known))
-    each_ns = next(ns for (ns, _), end in zip(known, ends, strict=True) if end >= CHEAP * ends[-1])
+    each_ns = next(ns for (ns, _), end in zip(known, ends, strict=True) if end >= USUAL * ends[-1])
     cost_ns = each_ns * count + search_ns
     return count, Range(low=round(LOW * cost_ns), high=round(HIGH * cost_ns))

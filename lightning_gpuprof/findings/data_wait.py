@@ -19,15 +19,20 @@ among its workers (`get_worker_info`): without that each of them yields all.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
-of its other work and `fetch / workers`, at worst fetching competes with training for the cores; on
-a GPU, only the device's idle time during the wait counts (`analysis/input_pipeline.py`,
-`analysis/hidden.py`). `RECEIVING_FRAC`: where the training process is busy for most of the wait, it
-unpacks what workers sent or runs the sampler, and more of them would not help. Behind a sampler of
-your own, or an `IterableDataset`, workers may help nothing: the low bound is 0. Severity: the
-common scale (`findings/grade.py`).
+of its other work, `fetch / workers` and what all cores together need, at worst fetching competes
+with training for the cores; on a GPU, only the device's idle time during the wait counts
+(`analysis/input_pipeline.py`, `analysis/hidden.py`). The wait is measured in three parts, and the
+change is for the largest: `MOST` of it in the sampler, which runs in the training process with any
+number of workers; in taking batches over from workers, where more of them would not help; or in
+making batches. What a batch takes to make is not known with workers that keep up, so to do without
+them is told as `info`, unless they leave no core to training (`CROWDED`). An `IterableDataset`, or
+a sampler of your own where its part was not measured, may leave workers nothing to do: the low
+bound is 0. Severity: the common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.hidden import exposed
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.hidden import Exposed, exposed
 from lightning_gpuprof.analysis.input_pipeline import (
     HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
@@ -36,13 +41,25 @@ from lightning_gpuprof.analysis.input_pipeline import (
 )
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.units import duration, percent
 
 ID = "data-wait"
-RECEIVING_FRAC = 0.5
+MOST = 0.5
+CROWDED = 4
+"""Workers that leave no core to training cost it up to a quarter more than the wait."""
+SAMPLER_LEFT = 0.1
+"""At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
 SHARDING = """
 # in the dataset's __iter__, or each worker yields every sample:
 info = torch.utils.data.get_worker_info()
@@ -55,6 +72,15 @@ EFFORT = Effort(
 )
 
 
+@dataclass(frozen=True)
+class _Cure:
+    advice: str
+    change: str | None
+    saving: Range
+    sure: bool = True
+    """The change cannot make the step longer."""
+
+
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where the wait for data lengthens the step."""
     wait, step_ns = run.per_step(Phase.DATA_WAIT), run.step_ns
@@ -63,55 +89,71 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     startup_ns = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup_ns)
     lost = exposed(run, Phase.DATA_WAIT, wait_ns)
-    if lost.high_ns < WARNING_FRAC * step_ns:
+    most_ns = min(wait_ns, lost.high_ns)
+    if most_ns < WARNING_FRAC * step_ns:
         return None
-    loader = run.start.loader
-    workers = loader.num_workers if loader else None
-    evidence: dict[str, int | float] = {
+    cure = _cure(run, step_ns, wait_ns, lost)
+    workers = run.start.loader.num_workers if run.start.loader else None
+    return Finding(
+        id=ID,
+        severity=grade(cure.saving, step_ns) if cure.sure else Severity.INFO,
+        title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) is spent waiting "
+        "for data",
+        advice=cure.advice,
+        evidence=_evidence(run, step_ns, wait_ns),
+        saving_ns=cure.saving,
+        confidence=0.9 if lost.basis != "unknown" and workers is not None else 0.6,
+        where=(Where(phase=Phase.DATA_WAIT.value),),
+        change=cure.change,
+    )
+
+
+def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
+    found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
         "data_wait_frac": wait_ns / step_ns,
         "step_ns": step_ns,
+        "num_workers_count": run.start.loader.num_workers if run.start.loader else None,
+        "cpu_count": run.start.cpu_count,
+        "sampler_frac": run.loader_wait.sampler_frac,
+        "receiving_frac": run.loader_wait.receiving_frac,
     }
-    if workers is not None:
-        evidence["num_workers_count"] = workers
-    if run.start.cpu_count is not None:
-        evidence["cpu_count"] = run.start.cpu_count
-    plan = _plan(run, step_ns, wait_ns)
-    advice, change, saving = _without_workers(lost.high_ns, loader.sampler if loader else None)
-    cores = run.start.cpu_count
-    receiving = run.receiving_frac if workers else None
-    if receiving is not None:
-        evidence["receiving_frac"] = receiving
-    if receiving is not None and receiving >= RECEIVING_FRAC:
-        advice, change, saving = _hand_over_less(
-            receiving, lost.high_ns, loader.sampler if loader else None
-        )
-    elif workers and cores is not None and workers >= cores:
-        advice, change, saving = _fewer_workers(workers, cores, lost.high_ns)
-    elif plan is not None:
-        high = min(lost.high_ns, step_ns - plan.step_low_ns)
-        low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
-        if workers:
-            # Part of the wait is taking the batch over, which more workers do not shorten.
-            low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
-        if loader is not None and (loader.sampler or loader.dataset_kind == "iterable"):
-            low = 0
-        if high > 0:
-            advice, change, saving = _with_workers(plan, workers, Range(low=low, high=high))
-            advice += _caveats(loader)
-            if loader is not None and loader.dataset_kind == "iterable":
-                change += SHARDING
-    return Finding(
-        id=ID,
-        severity=grade(saving, step_ns),
-        title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) is spent waiting "
-        "for data",
-        advice=advice,
-        evidence=evidence,
-        saving_ns=saving,
-        confidence=0.9 if lost.basis != "unknown" and workers is not None else 0.6,
-        where=(Where(phase=Phase.DATA_WAIT.value),),
-        change=change,
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
+    """Choose the change for the largest part of the wait, and what it saves."""
+    loader, parts, cores = run.start.loader, run.loader_wait, run.start.cpu_count
+    workers = loader.num_workers if loader else None
+    sampler, most_ns = parts.sampler_frac or 0.0, min(wait_ns, lost.high_ns)
+    if sampler >= MOST:
+        return _quicker_sampler(loader, sampler, lost)
+    if workers and (parts.receiving_frac or 0.0) >= MOST:
+        return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
+    if workers and cores is not None and workers >= cores:
+        return _fewer_workers(workers, cores, most_ns)
+    waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
+    plan = _plan(run, step_ns, round(waited * wait_ns))
+    if plan is None:
+        return _without_workers(loader, most_ns)
+    high = min(most_ns, step_ns - plan.step_low_ns)
+    low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
+    if workers and parts.workers_frac is None:
+        # Part of the wait is taking the batch over, which more workers do not shorten.
+        low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
+    if low <= 0 or high <= 0:
+        # Handing a batch over may cost as much as making it here.
+        return _without_workers(loader, most_ns)
+    if _may_need_more_than_workers(run):
+        low = 0
+    return _with_workers(plan, loader, Range(low=min(low, high), high=high))
+
+
+def _may_need_more_than_workers(run: RunResults) -> bool:
+    loader = run.start.loader
+    unknown = run.loader_wait.sampler_frac is None
+    return loader is not None and (
+        loader.dataset_kind == "iterable" or (bool(loader.sampler) and unknown)
     )
 
 
@@ -126,57 +168,69 @@ def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
     )
 
 
-def _with_workers(plan: WorkerPlan, now: int | None, saving: Range) -> tuple[str, str, Range]:
+def _with_workers(plan: WorkerPlan, loader: Loader | None, saving: Range) -> _Cure:
+    now = loader.num_workers if loader else None
+    iterable = loader is not None and loader.dataset_kind == "iterable"
     advice = (
         f"Make batches in {plan.num_workers} worker process{'es' * (plan.num_workers > 1)} "
         f"instead of {now or 'the training process'}: one batch takes "
-        f"{'at most ' if now else ''}{duration(plan.fetch_ns)}. Or make them cheaper: move slow "
-        "work out of __getitem__ and collate (decode or encode once, before training)."
+        f"{'at most ' if now else ''}{duration(plan.fetch_ns)}. That is the change whose saving "
+        "is given. To make them cheaper saves up to the whole wait: move slow work out of "
+        "__getitem__ and collate (decode or encode once, before training)."
     )
-    change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
-    return advice, change, saving
-
-
-def _caveats(loader: Loader | None) -> str:
-    """Say where workers cannot help, or need something of the dataset."""
-    said = ""
     if loader is not None and loader.sampler:
-        said += (
+        advice += (
             f" {loader.sampler} runs in the training process with any number of workers: time it "
             "first."
         )
-    if loader is not None and loader.dataset_kind == "iterable":
-        said += (
+    if iterable:
+        advice += (
             " The dataset is an IterableDataset: it must share its samples out among the workers, "
             "or each yields all of them."
         )
-    return said
+    change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    return _Cure(advice, change + SHARDING * iterable, saving)
 
 
-def _hand_over_less(receiving: float, wait_ns: int, sampler: str | None) -> tuple[str, str, Range]:
+def _quicker_sampler(loader: Loader | None, frac: float, lost: Exposed) -> _Cure:
+    name = (loader.sampler if loader else None) or "The sampler"
     advice = (
-        f"{percent(receiving)} of the wait is this process taking batches from its workers, not "
+        f"{name} takes {percent(frac)} of the wait. It runs in the training process, so no number "
+        "of workers helps: order a whole epoch at once instead of each batch, with tensor "
+        "operations instead of loops."
+    )
+    saving = Range(
+        low=round((1 - SAMPLER_LEFT) * frac * lost.low_ns), high=round(frac * lost.high_ns)
+    )
+    return _Cure(advice, None, saving)
+
+
+def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) -> _Cure:
+    advice = (
+        f"{percent(frac)} of the wait is this process taking batches from its workers, not "
         "waiting for them: make batches without workers, or fewer and larger tensors per batch."
     )
-    if sampler:
-        advice += f" {sampler} runs in this process too: time it first."
-    return advice, "DataLoader(..., num_workers=0)", Range(low=wait_ns // 3, high=wait_ns)
+    change = "DataLoader(..., num_workers=0)"
+    if cores is not None and workers >= cores:
+        # They also take turns with the training itself.
+        return _Cure(advice, change, Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED))
+    return _Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
 
 
-def _fewer_workers(workers: int, cores: int, wait_ns: int) -> tuple[str, str, Range]:
+def _fewer_workers(workers: int, cores: int, wait_ns: int) -> _Cure:
     fewer = max(1, cores - 1)
     advice = (
         f"{workers} workers on {cores} cores take turns with the training itself: use fewer "
         f"({fewer}, or 0 where a batch is cheap to make), and make __getitem__ cheaper."
     )
-    return advice, f"DataLoader(..., num_workers={fewer})", Range(low=0, high=wait_ns)
+    return _Cure(advice, f"DataLoader(..., num_workers={fewer})", Range(low=0, high=wait_ns))
 
 
-def _without_workers(wait_ns: int, sampler: str | None) -> tuple[str, None, Range]:
+def _without_workers(loader: Loader | None, wait_ns: int) -> _Cure:
     advice = (
-        "More workers would not hide this wait here: make __getitem__ and the collate function "
+        "More workers would hardly hide this wait here: make __getitem__ and the collate function "
         "cheaper (decode once, keep tensors, index whole batches), or read from faster storage."
     )
-    if sampler:
-        advice += f" {sampler} runs in this process: time it first."
-    return advice, None, Range(low=0, high=wait_ns)
+    if loader is not None and loader.sampler:
+        advice += f" {loader.sampler} runs in this process: time it first."
+    return _Cure(advice, None, Range(low=0, high=wait_ns))

@@ -19,6 +19,7 @@ once an epoch that take less than a second altogether belong to short epochs, no
 are not told. Severity: the common scale (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import (
@@ -56,7 +57,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         run.steps.dur.count, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns))
     )
     advice, change = _change(run, run.steps.count, every)
-    saving = Range(low=round(LOW_FRAC * validation.mean_ns), high=validation.mean_ns)
+    least, most = around(validation.mean_ns)
+    saving = Range(low=round(LOW_FRAC * least), high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

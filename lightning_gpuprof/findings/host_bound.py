@@ -18,7 +18,8 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
 `CALLS_PER_TENSOR` (`analysis/host_work.py`, docs/adr/0031): a model as such makes some calls per
 parameter tensor; on a CPU only the overhead of what is above counts. `LOW_FRAC`: of a loop's
-overhead that much goes at least when its body becomes one operator over all elements. Values read
+overhead that much goes at least when its body becomes one operator over all elements, at most all
+of it and what longer operators in the loop take (`LOOPED`). Values read
 one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step, and where most kernels are thin the
 idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording slows the host down, the device not, so
 part of that idle time is the profiler's. Severity: the common scale (`findings/grade.py`).
@@ -114,7 +115,8 @@ def _finding(
         evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = work.thin_calls
         where = (Where(name=work.worst),) if work.worst else ()
-        saving = Range(low=round(LOW_FRAC * work.repeated_ns), high=work.repeated_ns)
+        most = min(step_ns, work.repeated_ns + work.looped_ns)
+        saving = Range(low=round(LOW_FRAC * work.repeated_ns), high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

@@ -17,10 +17,11 @@ give caches a bound.
 `MIN_BYTES_PER_STEP`: a kilobyte is what logging and progress bars keep. The rise must be one that a
 flat run shows in one case of a thousand, and go on in the run's second half
 (`analysis/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving
-is what the growth cost per step so far, against the first eighth of the run; severity is at least a
+is from what growing has cost a step so far, on average, to what it costs one by now, both against
+the first eighth of the run; severity is at least a
 warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps. A phase that gets
 slower while memory does not grow is no finding: other programs on the machine do that too. Where
-memory was not measured, it is told as a fact, without a saving, if the other phases kept their pace
+memory was not measured for long enough, it is told as `info` if the other phases kept their pace
 (`LIKE_OTHERS`).
 """
 
@@ -94,11 +95,10 @@ UNSURE = "Memory was not measured for long enough to say whether it grows: train
 
 def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth]) -> Finding:
     cost_ns = sum(growth.mean_above_first for growth in slower.values())
-    # The first eighth of the run holds some growth too, so the whole of it is a little more.
-    saving = Range(low=round(0.9 * cost_ns), high=round(1.25 * cost_ns))
+    # From what growing has cost on average so far to what it costs a step by now.
+    now_ns = sum(growth.last - growth.first for growth in slower.values())
+    saving = Range(low=min(cost_ns, now_ns), high=now_ns)
     evidence: dict[str, int | float] = {"step_ns": step_ns, "grown_per_step_ns": cost_ns}
-    if memory is None:
-        saving = Range(low=0, high=0)
     said = []
     if memory is not None:
         evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
@@ -118,7 +118,7 @@ def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Grow
             f"{phase.value} went from {duration(growth.first)} to {duration(growth.last)} in this "
             f"run"
         )
-    severity = grade(saving, step_ns)
+    severity = Severity.INFO if memory is None else grade(saving, step_ns)
     if memory is not None and severity is Severity.INFO:
         fast = memory.bytes_per_step >= WARN_BYTES_PER_STEP
         severity = Severity.WARNING if fast else Severity.INFO

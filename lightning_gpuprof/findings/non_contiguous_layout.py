@@ -15,9 +15,11 @@ transpose is needed, transposes done once when the data is made.
 
 ## Thresholds
 `BACKWARD`: the gradient of each copy is a copy of equal size, in the high bound. `MIN_CALLS`: a
-single copy per step is not a habit. Severity: the common scale (`findings/grade.py`).
+single copy per step is not a habit; of several, one may have to stay (the low bound). Severity: the
+common scale (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
@@ -54,7 +56,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     cost_ns = round(copied_ns + kernels_ns / facts.steps)
     if not cost_ns or (calls < MIN_CALLS and not kernels_ns):
         return None
-    saving = Range(low=round(cost_ns / 2), high=min(run.step_ns, round(BACKWARD * cost_ns)))
+    kept = 1 / calls if calls >= MIN_CALLS else 0.5
+    least, _ = around(round((1 - kept) * cost_ns))
+    saving = Range(low=least, high=min(run.step_ns, round(BACKWARD * cost_ns)))
     change = None
     if kernels_ns:
         change = "model = model.to(memory_format=torch.channels_last)"

@@ -13,11 +13,12 @@ Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
 (`torch._dynamo.mark_dynamic`, `dynamic=True`), and see why with `TORCH_LOGS=recompiles`.
 
 ## Thresholds
-`MIN_STEPS`: training, validation and a first dynamic shape compile once each; from the third step
-on it is a habit. The cost ends when no new shape comes: the low bound. Severity: the common scale
-(`findings/grade.py`).
+`MIN_STEPS`: after the warm-up a first other shape compiles once; from the second step on it is a
+habit. Steps with a validation are not counted, which compiles for itself. `LOW_FRAC`: the padded
+shape is compiled too, and padding computes more. Severity: the common scale (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
@@ -31,8 +32,8 @@ from lightning_gpuprof.units import duration
 
 ID = "recompilation"
 EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
-MIN_STEPS = 3
-LOW_FRAC = 0.8
+MIN_STEPS = 2
+LOW_FRAC = 0.9
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -42,7 +43,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     seen = run.compiling
     if seen.count < MIN_STEPS:
         return None
-    saving = Range(low=round(LOW_FRAC * seen.excess_per_step_ns), high=seen.excess_per_step_ns)
+    least, most = around(seen.excess_per_step_ns)
+    saving = Range(low=round(LOW_FRAC * least), high=most)
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),

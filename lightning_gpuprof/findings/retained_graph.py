@@ -108,8 +108,9 @@ def _second_order(facts: TraceFacts) -> bool:
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:
-    cost_ns = grown.mean_above_first
-    saving = Range(low=round(0.9 * cost_ns), high=round(1.25 * cost_ns))
+    # From what growing has cost on average so far to what it costs a step by now.
+    now_ns = grown.last - grown.first
+    saving = Range(low=min(grown.mean_above_first, now_ns), high=now_ns)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

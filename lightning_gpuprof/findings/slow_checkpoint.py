@@ -13,10 +13,12 @@ Save less often, or by time (`train_time_interval`); save weights alone where no
 (`save_weights_only=True`); write in the background (`AsyncCheckpointIO`).
 
 ## Thresholds
-`LOW_FRAC`: saving a fifth as often, at least, leaves a fifth of the cost. Severity: the common
-scale (`findings/grade.py`).
+The saving is that of the interval proposed: a fifth as often at least, and so seldom that
+checkpoints take `TARGET_FRAC` of the time, if the run is long enough. Severity: the common scale
+(`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import (
@@ -32,7 +34,6 @@ from lightning_gpuprof.units import duration, percent
 
 ID = "slow-checkpoint"
 EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses more steps")
-LOW_FRAC = 0.8
 TARGET_FRAC = 0.01
 """The interval proposed keeps checkpoints at about this share of the time."""
 
@@ -44,11 +45,17 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step's checkpoints were measured")
     if not 0 < checkpoint.mean_ns < step_ns:
         return None
-    saving = Range(low=round(LOW_FRAC * checkpoint.mean_ns), high=checkpoint.mean_ns)
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     each_ns, saves = _each(run, checkpoint.mean_ns)
     plain_ns = TARGET_FRAC * (step_ns - checkpoint.mean_ns)
-    every = seldom(run.steps.dur.count if run.steps else 0, saves, each_ns / plain_ns)
+    steps = run.steps.dur.count if run.steps else 0
+    every = seldom(steps, saves, each_ns / plain_ns)
+    if run.status == "finished" and run.steps and every > run.steps.count:
+        # A run of this length would never save: a fifth as often is still within it.
+        every = seldom(steps, saves, 0.0)
+    # Of the change proposed: as many are left as the new interval has.
+    least, most = around(round(checkpoint.mean_ns * (1 - steps / max(1, saves) / every)))
+    saving = Range(low=least, high=most)
     name = parts[0].name if parts else "ModelCheckpoint"
     return Finding(
         id=ID,

@@ -54,6 +54,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not cost_ns:
         return None
     hooks = [part for part in run.parts_of(Phase.HOST_TO_DEVICE) if part.per_step is not None]
+    if not run.on_gpu and not hooks:
+        return None  # nothing is copied: it is the Trainer's own handing on
     lost = exposed(run, Phase.HOST_TO_DEVICE, cost_ns)
     saving = Range(low=round(lost.low_ns * (1 - LEFT_FRAC)), high=lost.high_ns)
     evidence: dict[str, int | float] = {

@@ -38,6 +38,8 @@ ID = "slow-logging"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 EVERY_N_STEPS = 50
 LOW_FRAC = 0.8
+SELF_LOG = "self.log"
+"""The part inside `self.log`, which the Trainer's `log_every_n_steps` leaves as it is."""
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
 NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
@@ -59,6 +61,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     change = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
     if hooks:
         change = _guarded(hooks[0].name)
+    elif loggers and loggers[0].name == SELF_LOG:
+        change = f"if self.global_step % {EVERY_N_STEPS} == 0:\n    self.log(...)  # as before"
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

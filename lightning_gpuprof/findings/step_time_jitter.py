@@ -23,6 +23,7 @@ time to the whole excess of the spikes that are mostly its own. Severity: the co
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.spikes import Spikes
 from lightning_gpuprof.findings.grade import grade
@@ -85,8 +86,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
     if by_collector:
-        most = max(collected_ns, seen.gc_excess_ns // seen.steps)
-        return Range(low=round(LOW_FRAC * collected_ns), high=most)
+        least, most = around(collected_ns)
+        return Range(low=least, high=max(most, seen.gc_excess_ns // seen.steps))
     if seen.every_steps is not None:
         most = seen.excess_per_step_ns
         return Range(low=round(LOW_FRAC * most), high=most)

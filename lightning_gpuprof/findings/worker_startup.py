@@ -1,13 +1,15 @@
 """Every epoch begins with a long wait: data workers start again.
 
 ## What it measures
-`startup_ns`: what the first steps of epochs wait for data above the usual step, and the waits for
-data between epochs, per recorded step; the first epoch, which nothing can spare its start, is left
-out.
+`startup_ns`: what the first steps of epochs wait for data above the usual step, the waits for data
+between epochs, and `slowed_ns`, what those first steps compute above the usual step, per recorded
+step; the first epoch, which nothing can spare its start, is left out.
 
 ## Why it matters
 Without persistent workers, Lightning's loop ends all worker processes with an epoch and starts new
-ones for the next: each imports torch, copies the dataset, opens its files and fills its queue.
+ones for the next: each imports torch, copies the dataset, opens its files and fills its queue. A
+worker that was forked shares its memory with the training process until one of them writes: the
+step after copies every page of weights, gradients and optimizer state that it updates.
 
 ## What to do
 Keep the workers (`persistent_workers=True`); make epochs longer where they are a few steps; open
@@ -48,18 +50,20 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     # Workers that are kept do not start again: the rest of the wait is the first batch's making.
     if not again or (loader and loader.persistent_workers):
         return None
-    per_epoch_ns = starts.again_ns // again
-    first_batch_ns = min(per_epoch_ns, (workers or 1) * run.step_ns)
+    waited_ns, slowed_ns = starts.again_ns // again, starts.slowed_ns // again
+    if not waited_ns:
+        return None
+    per_epoch_ns = waited_ns + slowed_ns
+    first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
     saving = Range(
         low=(per_epoch_ns - first_batch_ns) * again // steps.count,
         high=per_epoch_ns * again // steps.count,
     )
-    if not saving.high:
-        return None
-    cost_ns = starts.again_ns // steps.count
+    cost_ns = (starts.again_ns + starts.slowed_ns) // steps.count
     evidence: dict[str, int | float] = {
         "startup_ns": cost_ns,
         "startup_per_epoch_ns": per_epoch_ns,
+        "slowed_per_epoch_ns": slowed_ns,
         "epochs_count": starts.count,
         "step_ns": run.step_ns,
     }
@@ -68,8 +72,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
-        title=f"Each epoch after the first begins with {duration(per_epoch_ns)} of waiting for its "
-        f"workers ({percent(cost_ns / run.step_ns)} of all steps)",
+        title=f"Starting its workers costs each epoch after the first {duration(per_epoch_ns)} "
+        f"({percent(cost_ns / run.step_ns)} of all steps)",
         advice="Keep the workers from one epoch to the next.",
         evidence=evidence,
         saving_ns=saving,

@@ -20,6 +20,10 @@ class Phase(str, Enum):
     OTHER = "other"
 
 
+SAMPLER, WORKERS = "sampler", "workers"
+"""Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
+With workers, the rest of the wait is taking over what they sent; without, making the batch."""
+
 CONSOLE_GROUPS: dict[str, tuple[Phase, ...]] = {
     "data": (Phase.DATA_WAIT,),
     "h2d": (Phase.HOST_TO_DEVICE,),

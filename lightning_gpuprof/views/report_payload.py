@@ -13,7 +13,8 @@ import msgspec
 
 from lightning_gpuprof.analysis.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run import RunResults, TraceView
-from lightning_gpuprof.findings.checks import focus, run_checks, suggested_workers
+from lightning_gpuprof.findings.check_figures import suggested_workers
+from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lightning_gpuprof.analysis.distribution import Distribution, Int64
+from lightning_gpuprof.analysis.loader_wait import LoaderWait
 from lightning_gpuprof.analysis.run import RunResults, TraceView
 from lightning_gpuprof.analysis.steady import StepStats
 from lightning_gpuprof.analysis.wall_time import WallTime
@@ -83,7 +84,7 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
         parts=(),
         outside=(),
         epoch_starts=None,
-        receiving_frac=None,
+        loader_wait=LoaderWait(None, None),
         slowest=(),
         device_time=None,
         device_use=None,

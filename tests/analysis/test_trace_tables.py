@@ -57,6 +57,22 @@ def test_a_cpu_trace_has_operators_and_no_device_figure(write_trace, op):
     assert found.launches.delay is None
 
 
+def test_calls_that_make_a_batch_are_counted_apart(write_trace, op):
+    fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    path = write_trace(
+        [
+            op(fetch, 0, 50, cat="user_annotation"),
+            op("aten::stack", 5, 30),
+            op("aten::cat", 10, 20),
+            op("aten::cat", 60, 20),
+        ]
+    )
+
+    found = {row.name: (row.count, row.loading_count) for row in analysed(path).operators}
+
+    assert found == {"aten::stack": (1, 1), "aten::cat": (2, 1)}
+
+
 def test_an_annotation_that_ends_after_its_caller_does_not_swallow_what_follows(write_trace, op):
     path = write_trace(
         [

@@ -1,6 +1,7 @@
 import pytest
 
-from lightning_gpuprof.findings.checks import State, focus, run_checks, suggested_workers
+from lightning_gpuprof.findings.check_figures import suggested_workers
+from lightning_gpuprof.findings.checks import State, focus, run_checks
 from lightning_gpuprof.findings.model import Horizon
 from lightning_gpuprof.findings.plan import make_plan
 from lightning_gpuprof.findings.runner import evaluate_rules

@@ -91,7 +91,8 @@ def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
         {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0},
     ]
     finding = judge("non-contiguous-layout", WORK, trace={"operators": operators})
-    assert span(finding) == (MS // 2, 2 * MS)
+    # One of eight may have to stay; what goes with the others differs by up to a fifth.
+    assert span(finding) == (700 * 1_000, 2 * MS)
 
 
 def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):

@@ -34,6 +34,21 @@ def test_a_few_thin_operators_are_nothing_to_batch(analyze):
     assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
 
 
+def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
+    traces = traced(2_000, 4 * MS)
+    looped = {"name": "SelectBackward0", "count": 200, "total_ns": 3 * MS, "self_ns": 3 * MS}
+    traces["t.gz"]["operators"].append(looped)
+    finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces))
+    # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_700_000, 6 * MS)
+
+
+def test_operators_that_make_batches_are_no_part_of_the_models_work(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["loading_count"] = 2_000
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
+
+
 def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu(analyze):
     columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 10 * US}
     finding = evaluate(analyze(PHASES, columns=columns, device=Device(type="cuda")))

@@ -39,7 +39,8 @@ class TestSlowHostToDeviceCopy:
         assert finding.severity is Severity.CRITICAL
         assert finding.where[0].name == "on_before_batch_transfer"
         assert "on_before_batch_transfer" in finding.advice
-        assert span(finding) == (9 * MS, 10 * MS)
+        # A tenth of the work may stay; what goes with it differs by up to a fifth.
+        assert span(finding) == (7_200 * US, 12 * MS)
 
     def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(self, judge):
         copies = [{"kind": "HtoD", "memory": "pageable", "count": 4, "bytes": 2_000, "total_ns": 1}]
@@ -89,6 +90,14 @@ class TestWorkerStartup:
         flags = every(1_000, StepFlag.EPOCH_START)
         run = {"flags": flags, "loader": Loader(num_workers=1)}
         assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
+
+    def test_pages_copied_after_the_start_are_part_of_its_cost(self, judge):
+        slow = every(10, 31 * MS, 4 * MS)
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        plain = judge("worker-startup", EPOCHS, **run)
+        finding = judge("worker-startup", {**EPOCHS, "backward": slow}, **run)
+        assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
+        assert finding.saving_ns.high == plain.saving_ns.high + 27 * MS * 9 // 100
 
     def test_workers_that_are_kept_do_not_start_again(self, judge):
         loader = Loader(num_workers=1, persistent_workers=True)
@@ -175,14 +184,14 @@ class TestMemoryGrowth:
     def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(self, judge):
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
         finding = judge("memory-growth", SLOWER, steps=500, records=notes)
-        assert finding.saving_ns.low == round(0.9 * finding.evidence["grown_per_step_ns"]) > 0
+        grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
+        assert span(finding) == (finding.evidence["grown_per_step_ns"], grown)
         assert "forward went from" in finding.title
 
     def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(self, judge):
         finding = judge("memory-growth", SLOWER, steps=500)
         assert finding.severity is Severity.INFO
-        assert span(finding) == (0, 0)
-        assert finding.evidence["grown_per_step_ns"] > 0
+        assert span(finding)[0] == finding.evidence["grown_per_step_ns"] > 0
 
     def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(self, judge):
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
@@ -199,7 +208,13 @@ class TestSlowLogging:
             "slow-logging", {**WORK, "logging": 2 * MS}, parts={"logging/CSVLogger": 2 * MS}
         )
         assert "CSVLogger" in finding.title
-        assert span(finding) == (1_600 * US, 2 * MS)
+        assert span(finding) == (1_280 * US, 2_400 * US)
+        assert finding.change == "Trainer(..., log_every_n_steps=50)"
+
+    def test_where_the_calls_themselves_take_longest_they_are_what_to_guard(self, judge):
+        parts = {"logging/self.log": 1_500 * US, "logging/CSVLogger": 500 * US}
+        finding = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts=parts)
+        assert finding.change.startswith("if self.global_step % 50 == 0:")
 
     def test_norms_taken_in_a_hook_belong_to_logging_and_not_to_callbacks(self, judge):
         options = {
@@ -219,15 +234,24 @@ class TestSlowLogging:
 
 
 class TestSlowCheckpoint:
-    def test_proposes_an_interval_that_keeps_it_at_a_hundredth(self, judge):
+    def test_proposes_no_interval_beyond_a_run_that_has_ended(self, judge):
         finding = judge(
             "slow-checkpoint",
             {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
             flags=every(10, StepFlag.CHECKPOINT, first=9),
         )
         assert finding.evidence["per_checkpoint_ns"] == 20 * MS
+        assert finding.change == "ModelCheckpoint(..., every_n_train_steps=50)"
+        assert span(finding) == (1_280 * US, 1_920 * US)
+
+    def test_a_run_that_goes_on_is_given_the_interval_that_keeps_it_at_a_hundredth(self, judge):
+        finding = judge(
+            "slow-checkpoint",
+            {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
+            flags=every(10, StepFlag.CHECKPOINT, first=9),
+            end=False,
+        )
         assert finding.change == "ModelCheckpoint(..., every_n_train_steps=200)"
-        assert span(finding) == (1_600 * US, 2 * MS)
 
     def test_is_silent_without_checkpoints(self, judge):
         assert judge("slow-checkpoint", WORK) is None
@@ -350,10 +374,14 @@ class TestRecompilation:
             flags=every(20, StepFlag.COMPILED, first=19),
         )
         assert finding.evidence["compiled_steps_count"] == 5
-        assert span(finding) == (4 * MS, 5 * MS)
+        assert span(finding) == (3_600 * US, 6 * MS)
 
-    def test_two_are_no_habit(self, judge):
-        flags = every(50, StepFlag.COMPILED, first=19)
+    def test_one_is_no_habit(self, judge):
+        flags = every(100, StepFlag.COMPILED, first=19)
+        assert judge("recompilation", WORK, flags=flags) is None
+
+    def test_validation_compiles_for_itself(self, judge):
+        flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
         assert judge("recompilation", WORK, flags=flags) is None
 
 
@@ -374,14 +402,13 @@ class TestStepTimeJitter:
         finding = judge("step-time-jitter", {"forward": forward}, records=notes)
         assert finding.severity is Severity.WARNING
         assert "gc.freeze()" in finding.change
-        # From the collector's own 45 ms to the 50 ms that the steps took above the median.
-        assert span(finding) == (round(0.9 * 1_350 * US), 1_500 * US)
+        assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
 
     def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
         forward = [60 * MS if step in (3, 11, 50, 80) else 10 * MS for step in range(100)]
         notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 50, 80)]
         finding = judge("step-time-jitter", {"forward": forward}, records=notes)
-        assert span(finding) == (round(0.9 * 1_350 * US), 1_500 * US)
+        assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
 
     def test_a_single_full_collection_is_no_rate(self, judge):
         forward = [310 * MS if step == 30 else 10 * MS for step in range(100)]
@@ -411,7 +438,7 @@ class TestAnomalyDetection:
         assert span(finding) == (1_600 * US, 4 * MS)
         assert finding.change == "Trainer(..., detect_anomaly=False)"
 
-    def test_the_cost_is_read_off_the_cheapest_operators_and_the_searches(self, judge):
+    def test_the_cost_is_read_off_the_usual_operator_and_the_searches(self, judge):
         engine = "autograd::engine::evaluate_function: "
         operators = [
             op(f"{engine}TanhBackward0", 20, MS),
@@ -427,7 +454,7 @@ class TestAnomalyDetection:
             trainer={"detect_anomaly": True},
         )
         # 12 nodes at 100 us as tanh shows them, and 1.2 ms of searching.
-        assert span(finding) == (round(0.8 * 2_400 * US), round(1.25 * 2_400 * US))
+        assert span(finding) == (round(0.8 * 2_400 * US), round(1.5 * 2_400 * US))
 
     def test_hides_what_other_rules_would_say_of_small_operators(self, judge):
         for rule in ("host-bound", "host-sync"):

@@ -1,4 +1,8 @@
-"""A compiled head meets a new length again and again; the fix pads to the longest length."""
+"""A compiled head meets a new length again and again; the fix pads to the longest length.
+
+The head is captured anew but no code is generated for it (`backend="eager"`): one compilation is
+then as short against a run of 240 steps as inductor's is against a real one.
+"""
 
 from functools import partial
 from typing import Any
@@ -24,7 +28,7 @@ class CompiledHead(Workload):
         torch._dynamo.config.accumulated_recompile_limit = 10_000
         self.padded, self.every = padded, TIMED_STEPS / max(1.0, lengths)
         self.lift = nn.Linear(FEATURES, LONGEST)
-        self.head = torch.compile(self.score, backend="aot_eager", dynamic=False)
+        self.head = torch.compile(self.score, backend="eager", dynamic=False)
 
     def score(self, series: Tensor) -> Tensor:
         return torch.tanh(series).square().mean()

@@ -1,0 +1,143 @@
+"""The figures that a profile is read by: each a function of what is known of a run.
+
+None where its input was not measured.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.input_pipeline import plan_workers
+from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.records.phases import Phase
+
+MOST = 0.50
+"""Of the wait for data: above it, it consists of taking over what workers sent."""
+SHORT_WAIT_FRAC = 0.05
+TOP_KERNELS = 10
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the figures are taken from."""
+
+    run: RunResults
+    facts: TraceFacts | None
+    work: HostWork | None
+
+    @classmethod
+    def of(cls, run: RunResults) -> "Seen":
+        """Look at a run once for all figures."""
+        return cls(run, trace_facts(run), host_work(run))
+
+
+def share(*phases: Phase) -> Callable[[Seen], float | None]:
+    """Return the figure that is the share of some phases in the step."""
+
+    def value(seen: Seen) -> float | None:
+        found = [stats.frac for phase in phases if (stats := seen.run.per_step(phase)) is not None]
+        return sum(found) if found else None
+
+    return value
+
+
+def largest_share(seen: Seen) -> float | None:
+    """Return the share of the largest of the three phases."""
+    shares = [share(phase)(seen) for phase in (Phase.DATA_WAIT, Phase.FORWARD, Phase.BACKWARD)]
+    known = [share for share in shares if share is not None]
+    return max(known) if known else None
+
+
+def thin_calls(seen: Seen) -> float | None:
+    """Return the calls of thin operators per step."""
+    return None if seen.work is None else float(seen.work.thin_calls)
+
+
+def transfers(seen: Seen) -> float | None:
+    """Return the share of copies in the operators' time."""
+    if seen.facts is None or not seen.facts.rows("operators"):
+        return None
+    operators = seen.facts.operators
+    whole = sum(op.self_ns for op in operators.values())
+    moved = sum(
+        op.self_ns
+        for name, op in operators.items()
+        if name in ("aten::copy_", "aten::to", "aten::_to_copy")
+    )
+    return moved / whole if whole else None
+
+
+def host_over_device(seen: Seen) -> float | None:
+    """Return how much longer the operators take on the host than the device is busy."""
+    facts = seen.facts
+    if facts is None or not facts.on_device:
+        return None
+    busy = facts.per_step("gpu", "busy_ns")
+    host = sum(op.self_ns for op in facts.operators.values())
+    return host / busy if busy else None
+
+
+def of_trace(*keys: str) -> Callable[[Seen], float | None]:
+    """Return the figure that is a number of the trace."""
+
+    def value(seen: Seen) -> float | None:
+        return seen.facts.number(*keys) if seen.facts else None
+
+    return value
+
+
+def sync_share(seen: Seen) -> float | None:
+    """Return the share of time in which the host waited for the device."""
+    if seen.facts is None or not seen.facts.on_device:
+        return None
+    blocked, span = seen.facts.number("sync_ns"), seen.facts.number("gpu", "span_ns")
+    return blocked / span if blocked is not None and span else None
+
+
+def launch_gaps(seen: Seen) -> float | None:
+    """Return the idle time between kernels."""
+    return seen.facts.idle_ns("launch_latency", "kernel_gap") if seen.facts else None
+
+
+def memory_bound(seen: Seen) -> float | None:
+    """Return the share of the top kernels' time below the ridge point."""
+    rows = [row for row in seen.facts.rows("roofline") if row.get("bound")] if seen.facts else []
+    top = rows[:TOP_KERNELS]
+    whole = sum(row.get("total_ns") or 0 for row in top)
+    bound = sum(row.get("total_ns") or 0 for row in top if row.get("bound") == "memory")
+    return bound / whole if whole else None
+
+
+def vram(seen: Seen) -> float | None:
+    """Return the peak share of the device's memory."""
+    return None if seen.run.memory is None else seen.run.memory.peak_frac
+
+
+def workers_off(seen: Seen) -> float | None:
+    """Return by how many workers the loader is away from what the fetch time asks for."""
+    wanted, loader = suggested_workers(seen.run), seen.run.start.loader
+    if wanted is None or loader is None or loader.num_workers is None:
+        return None
+    return float(abs(wanted - loader.num_workers))
+
+
+def suggested_workers(run: RunResults) -> int | None:
+    """Return the number of data workers to use, fewer ones as well as more; None if unknown.
+
+    With workers that keep up, the fetch time is not known: as many stay, but fewer than cores.
+    """
+    loader, cores, wait = run.start.loader, run.start.cpu_count, run.per_step(Phase.DATA_WAIT)
+    if loader is None or loader.num_workers is None or not cores or wait is None or not run.step_ns:
+        return None
+    now = loader.num_workers
+    if now and (run.loader_wait.receiving_frac or 0.0) > MOST:
+        return 0
+    startup = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
+    wait_ns = max(0, wait.mean_ns - startup)
+    if now >= cores:
+        return max(1, cores - 1)
+    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2:
+        return now
+    plan = plan_workers(step_ns=run.step_ns, wait_ns=wait_ns, num_workers=now, cpu_count=cores)
+    return plan.num_workers if plan.step_low_ns < run.step_ns else now
