@@ -120,7 +120,8 @@ class Replay:
         ready = np.where(self._launched >= 0, ready, self._fixed)
         of_category = np.array([left.category.get(name, 1.0) for name in self._categories])
         dur = self._dur * np.append(of_category, 1.0)[self._category]
-        ends = self._bursts.ends(ready, self._gap * left.queue, dur)
+        gap = (self._gap * left.queue).astype(np.float64)
+        ends = self._bursts.ends(ready, gap, dur)
         worked = np.diff(np.append(base[1:], at[-1])).tolist()
         return round(self._go_through(*ends, worked, waits=left.waits) - self._begin)
 
