@@ -23,7 +23,7 @@ def aside(compute: Callable[[], T]) -> Callable[[], T]:
     >>> total()
     45
     """
-    if not _possible():
+    if not second_core():
         return compute
     reading, writing = os.pipe()
     child = os.fork()
@@ -49,7 +49,8 @@ def aside(compute: Callable[[], T]) -> Callable[[], T]:
     return result
 
 
-def _possible() -> bool:
+def second_core() -> bool:
+    """Tell whether another process would compute what `aside` is given."""
     if sys.platform != "linux" or threading.active_count() > 1:
         return False
     return len(os.sched_getaffinity(0)) > 1

@@ -7,7 +7,7 @@ recorded an index or id column holds -1 (`MISSING`), never 0. Times are relative
 longest first, so that a parent comes before its children.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -281,8 +281,15 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     return kind(**arrays)  # type: ignore[arg-type]
 
 
-def start_order(start_ns: Int64, dur_ns: Int64) -> Int64:
-    """Return the order of rows by start, then longest first.
+def start_order(
+    start_ns: Int64, dur_ns: Int64, stretch_of: Callable[[Int64], Int64] | None = None
+) -> Int64:
+    """Return the order of rows by start, then longest first, then as they come.
+
+    Args:
+        start_ns: Starts.
+        dur_ns: Durations.
+        stretch_of: Tells from which stretch of a file rows are, where they do not come in order.
 
     >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
     [2, 1, 0]
@@ -293,7 +300,9 @@ def start_order(start_ns: Int64, dur_ns: Int64) -> Int64:
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     if len(tied):
         among = order[tied]
-        order[tied] = among[np.lexsort((-dur_ns[among], start_ns[among]))]
+        stretch = np.zeros(1) if stretch_of is None else stretch_of(among)
+        keys = (np.broadcast_to(stretch, among.shape), -dur_ns[among], start_ns[among])
+        order[tied] = among[np.lexsort(keys)]
     return order
 
 
