@@ -78,7 +78,7 @@ def analyse(packed: str) -> str:
         TraceError: The trace cannot be read.
     """
     # By name, so that `--help` does not load the engine.
-    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True, second_core=True)
+    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
     payload = import_module("lightning_gpuprof.views.trace_payload")
     document = payload.analyze_file(packed, options)
     path = packed + ANALYSIS_SUFFIX
