@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -53,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if "numpy" not in sys.modules:
+        # Its threads would only be in the way of a fork: nothing here multiplies matrices.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here, with the collector off.
     from lightning_gpuprof.traces import ReadOptions
 
