@@ -1,41 +1,46 @@
-"""Seconds and peak memory of `analyze` on traces of 1 to 527 MB, beside peers and the floor.
+"""Seconds and peak memory of `analyze` on traces of 1 MB to 1 GB, beside peers and the floor.
 
-    python benchmarks/trace_engine.py [--sizes 1 25 54 140 527] [--repeats 5]
-        [--hta PYTHON] [--tb PYTHON] [--json FILE]
+    python benchmarks/trace_engine.py [--hta PYTHON] [--tb PYTHON] [--parts sizes stacks linearity]
 
-Every contender runs as a process of its own, interleaved, so that a busy machine slows all
-alike; the median is reported. `floor` is isal decompression and a msgspec typed decode of the
-whole text: what any reader that uses them must at least do. HTA and torch-tb-profiler run in the
-Python that is given, where they are installed; they are no dependency of ours.
+Needs real traces in ../shared/traces, and for the peers a Python each with
+HolisticTraceAnalysis or torch-tb-profiler: they are no dependency of ours. About ten minutes.
 
-Traces are real ones from ../shared/traces, the larger ones repeated with shifted times and ids.
+- `sizes`: every contender as a process of its own, in turn, so that a busy machine slows all
+  alike; medians. `floor` is isal decompression and a msgspec typed decode of the whole text:
+  what any reader that uses them must at least do. From 527 MB on peers run once, on 1 GB not.
+- `stacks`: MB/s on a trace with Python stacks that are not asked for.
+- `linearity`: generated traces of 10^4 to 10^7 events, microseconds per event.
+
+Peak memory is a process's largest resident set. Where `analyze` shares its work with a second
+process, it is the largest sum of both, with pages they share counted once, from a run that is
+not timed.
 """
 
 import argparse
-import gzip
-import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).parents[1]
-SHARED = HERE.parent / "shared" / "traces" / "kineto"
-SOURCES = {
-    1: SHARED / "tracelens-h100" / "gaunernst_bert-small-uncased__1016001.json.gz",
-    25: SHARED / "hta" / "negative_queue_length_values_check" / "rank0.json.gz",
-    54: SHARED / "hta" / "negative_queue_length_values_check" / "rank0.json.gz",
-    140: SHARED / "hta" / "trace_diff" / "control" / "control.json.gz",
-    527: SHARED / "hta" / "nccl_parser_config" / "nccl_data.json.gz",
-}
-EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-NUMBERS = re.compile(rb'("ts": |"correlation": |"External id": |"id": )(\d+)')
-IDS_APART = 10_000_000
+from _harness import RESULTS, write_results
+
+HERE = Path(__file__).parent
+SHARED = HERE.parents[1] / "shared" / "traces" / "kineto"
+SMALL = SHARED / "tracelens-h100" / "gaunernst_bert-small-uncased__1016001.json.gz"
+MEDIUM = SHARED / "hta" / "negative_queue_length_values_check" / "rank0.json.gz"
+LARGE = SHARED / "hta" / "trace_diff" / "control" / "control.json.gz"
+DENSE = SHARED / "hta" / "nccl_parser_config" / "nccl_data.json.gz"
+SOURCES = {1: SMALL, 25: MEDIUM, 54: MEDIUM, 140: LARGE, 527: DENSE, 1000: LARGE}
+STACKS = SHARED / "tracelens-h100" / "facebook_timesformer-base-finetuned-k400__1016002.json.gz"
+STACKS_MB = 140
+EVENTS = (10**4, 10**5, 10**6, 10**7)
+PARTS = ("sizes", "stacks", "linearity")
+SAMPLE_S = 0.01
 
 FLOOR = """
 import gc, re, sys
@@ -57,7 +62,6 @@ class Event(msgspec.Struct, gc=False):
     dur: float = 0
     args: Args | None = None
 data = igzip.open(sys.argv[1], "rb").read()
-start = re.search(rb'"traceEvents"\\s*:\\s*\\[', data).end() - 1
 class Trace(msgspec.Struct, gc=False):
     traceEvents: list[Event] = []
 msgspec.json.Decoder(Trace).decode(data)
@@ -65,7 +69,6 @@ msgspec.json.Decoder(Trace).decode(data)
 JSON_LOAD = "import gzip, json, sys; json.load(gzip.open(sys.argv[1]))"
 HTA = """
 import sys
-from hta.common.trace import Trace
 from hta.trace_analysis import TraceAnalysis
 t = TraceAnalysis(trace_files={0: sys.argv[1]})
 t.get_temporal_breakdown(visualize=False)
@@ -73,124 +76,151 @@ t.get_gpu_kernel_breakdown(visualize=False)
 t.get_idle_time_breakdown(ranks=[0], visualize=False)
 """
 TB = """
-import sys, os
-from torch_tb_profiler.profiler.data import RunProfileData
+import sys
 from torch_tb_profiler.io.cache import Cache
+from torch_tb_profiler.profiler.data import RunProfileData
 RunProfileData.parse("worker", "1", sys.argv[1], Cache())
 """
 
 
-def make_trace(source: Path, target_mb: int, folder: Path) -> Path:
-    """Repeat a trace's events until they are about that long."""
-    data = gzip.decompress(source.read_bytes())
-    head = EVENTS.search(data).end()
-    tail = _end_of_events(data, head)
-    body = data[head:tail]
-    times = [int(found) for found in re.findall(rb'"ph": "X".*?"ts": (\d+)', body, re.DOTALL)]
-    apart = max(times) - min(times) + 10_000
-    path = folder / f"trace{target_mb}.json.gz"
-    with gzip.open(path, "wb", compresslevel=4) as file:
-        file.write(data[:head])
-        for copy in range(max(1, round(target_mb * 1e6 / len(data)))):
-
-            def moved(found: "re.Match[bytes]", copy: int = copy) -> bytes:
-                shift = apart if found[1].startswith(b'"ts') else IDS_APART
-                return found[1] + str(int(found[2]) + shift * copy).encode()
-
-            file.write((b"," if copy else b"") + NUMBERS.sub(moved, body))
-        file.write(data[tail:])
-    return path
-
-
-def _end_of_events(data: bytes, head: int) -> int:
-    """Return where the list that starts just before `head` is closed."""
-    events = re.finditer(rb"\}\s*(\])\s*[,}]", data[head:])
-    for found in events:
-        try:
-            json.loads(b"[" + data[head : head + found.start(1)] + b"]")
-        except ValueError:
-            continue
-        return head + found.start(1)
-    raise SystemExit("The list of events has no end.")
-
-
-def measure(command: list[str]) -> tuple[float, float, float]:
-    """Run a process; return wall seconds, CPU seconds and peak MB."""
+def measure(command: list[str]) -> tuple[float, float]:
+    """Run a process; return wall seconds and the peak MB of the largest process."""
     begun = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{command[:3]} failed with status {process.returncode}")
-    wall = time.perf_counter() - begun
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        raise SystemExit(f"{command[:3]} failed with status {process.returncode}.")
+    return wall, usage.ru_maxrss / 1024
 
 
-def contenders(path: str, args: argparse.Namespace) -> dict[str, list[str]]:
+def peak_of_all(command: list[str]) -> float:
+    """Run a process; return the peak MB of it and its children, shared pages counted once."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    peak = 0.0
+    while process.poll() is None:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        try:
+            pids = [str(process.pid), *children.read_text().split()]
+            peak = max(peak, sum(map(_shared_out_mb, pids)))
+        except OSError:  # it has just ended
+            pass
+        time.sleep(SAMPLE_S)
+    return peak
+
+
+def _shared_out_mb(pid: str) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def ours(path: Path) -> list[str]:
+    return [sys.executable, "-m", "lightning_gpuprof.cli", "analyze", "--json", str(path)]
+
+
+def contenders(path: Path, args: argparse.Namespace, size: int) -> dict[str, tuple[list[str], int]]:
+    """Return each contender's command and how often it runs."""
+    often, peers = (5, 5) if size < 500 else (3, 1 if size < 1000 else 0)
     run = [sys.executable, "-c"]
     found = {
-        "analyze": [sys.executable, "-m", "lightning_gpuprof.cli", "analyze", "--json", path],
-        "floor": [*run, FLOOR, path],
-        "json.load": [*run, JSON_LOAD, path],
+        "analyze": (ours(path), often),
+        "floor": ([*run, FLOOR, str(path)], often),
+        "json.load": ([*run, JSON_LOAD, str(path)], min(often, peers + 1)),
     }
     if args.hta:
-        found["HTA"] = [args.hta, "-c", HTA, path]
+        found["HTA"] = ([args.hta, "-c", HTA, str(path)], peers)
     if args.tb:
-        found["torch-tb-profiler"] = [args.tb, "-c", TB, path]
-    return found
+        found["torch-tb-profiler"] = ([args.tb, "-c", TB, str(path)], peers)
+    return {name: one for name, one in found.items() if one[1]}
+
+
+def sizes(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for target in args.sizes:
+        path = folder / f"{target}mb.json.gz"
+        size = make(str(SOURCES[target]), target, path)
+        commands = contenders(path, args, target)
+        runs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        for turn in range(max(often for _, often in commands.values())):
+            for name, (command, often) in commands.items():
+                if turn < often:
+                    runs[name].append(measure(command))
+        floor = statistics.median(wall for wall, _ in runs["floor"])
+        for name, found in runs.items():
+            wall = statistics.median(one[0] for one in found)
+            peak = statistics.median(one[1] for one in found)
+            if name == "analyze":
+                peak = max(peak, peak_of_all(commands[name][0]))
+            yield {
+                "trace_mb": round(size, 1),
+                "contender": name,
+                "wall_s": round(wall, 3),
+                "low_s": round(min(one[0] for one in found), 3),
+                "high_s": round(max(one[0] for one in found), 3),
+                "runs": len(found),
+                "peak_mb": round(peak),
+                "times_floor": round(wall / floor, 2),
+            }
+        path.unlink()
+
+
+def stacks(folder: Path, _args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    path = folder / "stacks.json.gz"
+    size = make(str(STACKS), STACKS_MB, path)
+    wall = statistics.median(measure(ours(path))[0] for _ in range(5))
+    yield {"trace_mb": round(size, 1), "wall_s": round(wall, 3), "mb_per_s": round(size / wall)}
+    path.unlink()
+
+
+def linearity(folder: Path, _args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for events in EVENTS:
+        path = folder / f"{events}.json"
+        size = make("generated", events, path)
+        runs = [measure(ours(path))[0] for _ in range(3 if events < 10**7 else 1)]
+        wall = statistics.median(runs)
+        yield {
+            "events": events,
+            "trace_mb": round(size, 1),
+            "wall_s": round(wall, 3),
+            "us_per_event": round(wall / events * 1e6, 2),
+            "peak_mb": round(peak_of_all(ours(path))),
+        }
+        path.unlink()
+
+
+def make(what: str, amount: int, target: Path) -> float:
+    """Make a trace in a process of its own; return its size in MB."""
+    command = [sys.executable, str(HERE / "_traces.py"), what, str(amount), str(target)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--sizes", nargs="+", type=int, default=sorted(SOURCES), metavar="MB")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--hta", metavar="PYTHON")
-    parser.add_argument("--tb", metavar="PYTHON")
-    parser.add_argument("--json", metavar="FILE", help="also write the results here")
-    parser.add_argument("--make", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--hta", metavar="PYTHON", default=os.environ.get("HTA_PYTHON"))
+    parser.add_argument("--tb", metavar="PYTHON", default=os.environ.get("TB_PYTHON"))
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     args = parser.parse_args()
-    if args.make:
-        source, target, folder = args.make
-        made = make_trace(Path(source), int(target), Path(folder))
-        print(made, len(gzip.decompress(made.read_bytes())) / 1e6)
-        return
-    rows = []
-    with tempfile.TemporaryDirectory() as name:
-        for target in args.sizes:
-            # In a process of its own: a child's peak memory counts its parent's at the fork.
-            make = [sys.executable, __file__, "--make", str(SOURCES[target]), str(target), name]
-            made = subprocess.run(make, check=True, capture_output=True, text=True).stdout.split()
-            path, size = made[0], float(made[1])
-            runs: dict[str, list[tuple[float, float, float]]] = {}
-            for _ in range(args.repeats):
-                for contender, command in contenders(path, args).items():
-                    runs.setdefault(contender, []).append(measure(command))
-            floor = statistics.median(one[0] for one in runs["floor"])
-            for contender, found in runs.items():
-                wall, cpu, peak = (statistics.median(column) for column in zip(*found, strict=True))
-                row = {
-                    "trace_mb": round(size, 1),
-                    "contender": contender,
-                    "wall_s": round(wall, 3),
-                    "cpu_s": round(cpu, 3),
-                    "peak_mb": round(peak),
-                    "times_floor": round(wall / floor, 2),
-                }
-                rows.append(row)
-                print(
-                    f"{row['trace_mb']:7} MB  {contender:18}{row['wall_s']:8} s"
-                    f"{row['cpu_s']:9} s CPU{row['peak_mb']:7} MB{row['times_floor']:7} x floor",
-                    flush=True,
-                )
-    if args.json:
-        document = {
-            "date": time.strftime("%Y-%m-%d"),
-            "cpus": os.cpu_count(),
-            "python": platform.python_version(),
-            "repeats": args.repeats,
-            "rows": rows,
-        }
-        Path(args.json).write_text(json.dumps(document, indent=2) + "\n")
+    if not SHARED.is_dir():
+        raise SystemExit(f"No real traces in {SHARED}: nothing to measure.")
+    parts: dict[str, Callable[[Path, argparse.Namespace], Iterator[dict[str, Any]]]] = {
+        "sizes": sizes,
+        "stacks": stacks,
+        "linearity": linearity,
+    }
+    results: dict[str, list[dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in args.parts:
+            results[part] = []
+            for row in parts[part](Path(folder), args):
+                results[part].append(row)
+                print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    path = write_results("trace-engine", results, folder=args.results)
+    print(f"written to {path}")
 
 
 if __name__ == "__main__":

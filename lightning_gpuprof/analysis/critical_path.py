@@ -140,4 +140,6 @@ def critical_path(timeline: Timeline, nesting: Nesting, launches: Launches) -> C
         The path; None where the trace holds neither operators nor device events.
     """
     path = walk(timeline, nesting, launches)
-    return path and CriticalPath(path.start_ns, path.end_ns, path.rows, timeline.names)
+    if path is None:
+        return None
+    return CriticalPath(path.start_ns, path.end_ns, path.rows, timeline.names)

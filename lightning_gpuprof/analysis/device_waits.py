@@ -1,6 +1,7 @@
 """What device events wait for: the event before on their stream, and events of other streams."""
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.launch_join import Launches
@@ -44,7 +45,7 @@ def stream_waits(timeline: Timeline, launches: Launches) -> StreamWaits:
         return StreamWaits(rows, rows)
     recorded, rec_known = _called_at(timeline, syncs.wait_on_correlation[rows])
     waiting, wait_known = _called_at(timeline, syncs.correlation[rows])
-    device, known = syncs.device[rows], rec_known & wait_known
+    device, known = syncs.device[rows].astype(np.int64), rec_known & wait_known
     queues = _Queues(timeline, launches)
     held = queues.find(device, syncs.stream[rows], waiting, after=True)
     waited_for = queues.find(device, syncs.wait_on_stream[rows], recorded, after=False)
@@ -52,7 +53,7 @@ def stream_waits(timeline: Timeline, launches: Launches) -> StreamWaits:
     return StreamWaits(held[found], waited_for[found])
 
 
-def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, np.ndarray]:
+def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
     """Return when the calls with some correlations began, and whether the trace holds them."""
     host = timeline.host
     rows = np.flatnonzero(host.correlation != MISSING)

@@ -78,11 +78,11 @@ class _Walk:
         self._on_device: list[int] = []
         self._in_waits: list[tuple[int, int, int]] = []
         # These read like lists, without the memory of one.
-        self._waits_for, self._done = memoryview(waits_for), memoryview(done)
-        self._before, self._since = memoryview(self._began.before), memoryview(self._began.since)
-        self._thread = memoryview(thread)
+        self._waits_for, self._done = waits_for.data, done.data
+        self._before, self._since = self._began.before.data, self._began.since.data
+        self._thread = thread.data
         call = np.where(self._began.by_launch, launches.call, -1)
-        self._launched_by = memoryview(thread[call])
+        self._launched_by = thread[call].data
 
     def run(self) -> None:
         """Walk back to the trace's beginning."""
@@ -97,11 +97,11 @@ class _Walk:
     def rows(self) -> PathRows:
         """Return the segments of all that was walked through."""
         timeline, activity = self._timeline, self._activity
-        waited = np.array(self._in_waits, dtype=np.int64).reshape(-1, 3).T
+        row, start, end = np.array(self._in_waits, dtype=np.int64).reshape(-1, 3).T
         found = joined(
             host_rows(timeline, activity, *self._main.spread()),
             host_rows(timeline, activity, *self._own.spread()),
-            host_rows(timeline, activity, *waited, kind=PathKind.SYNC),
+            host_rows(timeline, activity, row, start, end, PathKind.SYNC),
             *device_rows(timeline, self._began, np.array(self._on_device, dtype=np.int64)),
         )
         return found.cut(self.begin, self.end)
@@ -152,11 +152,11 @@ class _Stretches:
 
     def __init__(self, lane: Lane, done_ns: Int64, shift: Int64) -> None:
         self._lane = lane
-        self._at, self.row, self._run = map(memoryview, (lane.at, lane.row, lane.run))
+        self._at, self.row, self._run = lane.at.data, lane.row.data, lane.run.data
         position = np.flatnonzero(done_ns[lane.row] != _NEVER)
         row = lane.row[position]
         left = np.append(lane.at, 0)[position + 1] - shift[row]
-        self._waits = memoryview(position[done_ns[row] < left])
+        self._waits = position[done_ns[row] < left].data
         self._taken: list[tuple[int, int, int, int]] = []
 
     def before(self, time: int) -> int:

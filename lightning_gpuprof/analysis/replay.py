@@ -55,6 +55,11 @@ class Replay:
         timeline: The trace; without device events only host work can be shortened.
         nesting: Of its host events.
         launches: Joined to its device events.
+
+    Attributes:
+        latency: By device row: how long after its launch it could begin.
+        gap: By device row: how long after the work that it waited for.
+        span_ns: How long the trace lasts.
     """
 
     def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
@@ -76,7 +81,7 @@ class Replay:
         pairs = (told.row[fits], told.waited_for[fits])
         after = np.where(linked, self._start - self._end[previous], _NEVER_NS)
         np.minimum.at(after, pairs[0], self._start[pairs[0]] - self._end[pairs[1]])
-        self._latency, self._gap = self._delays(after)
+        self.latency, self.gap = self._delays(after)
         # Without launch and known predecessor, an event begins when it did.
         fixed = np.where(after == _NEVER_NS, self._start, -np.inf)
         self._fixed = np.where(self._launched >= 0, 0.0, fixed)
@@ -116,11 +121,12 @@ class Replay:
         # The host's time at each place if it never waited, in all and since its last wait.
         at = np.cumsum(np.einsum("i,ij->j", share, chain.work))
         base = np.concatenate(([0.0, 0.0], at[chain.returns]))
-        ready = self._latency * left.launch_latency + at[chain.place] - base[self._epoch]
+        ready = self.latency * left.launch_latency + at[chain.place] - base[self._epoch]
         ready = np.where(self._launched >= 0, ready, self._fixed)
         of_category = np.array([left.category.get(name, 1.0) for name in self._categories])
         dur = self._dur * np.append(of_category, 1.0)[self._category]
-        ends = self._bursts.ends(ready, self._gap * left.queue, dur)
+        gap = (self.gap * left.queue).astype(np.float64)
+        ends = self._bursts.ends(ready, gap, dur)
         worked = np.diff(np.append(base[1:], at[-1])).tolist()
         return round(self._go_through(*ends, worked, waits=left.waits) - self._begin)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -35,12 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stacks", action="store_true", help="read Python stacks too, to name source lines"
     )
     parser.add_argument(
-        "--critical-path",
-        action="store_true",
-        help="walk the critical path, and say what each part would save (takes several times as "
-        "long)",
-    )
-    parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="rows per table (default: 10)"
     )
 
@@ -59,10 +54,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if "numpy" not in sys.modules:
+        # Its threads would only be in the way of a fork: nothing here multiplies matrices.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here, with the collector off.
     from lightning_gpuprof.traces import ReadOptions
 
-    options = ReadOptions(stacks=args.stacks, progress=_Progress() if _interactive() else None)
+    progress = _Progress() if _interactive() else None
+    options = ReadOptions(stacks=args.stacks, progress=progress, second_core=True)
     return _print_json(args, options) if args.json else _print_text(args, options)
 
 
@@ -101,13 +100,7 @@ def _document(path: str, args: argparse.Namespace, options: "ReadOptions") -> di
     from lightning_gpuprof.views.trace_payload import analyze_file
 
     try:
-        return analyze_file(
-            path,
-            options,
-            step=args.step,
-            steady=args.steady,
-            path_events=_path_events(args),
-        )
+        return analyze_file(path, options, step=args.step, steady=args.steady)
     except UnknownTraceError:
         from lightning_gpuprof.views.other_files import other_payload
 
@@ -134,20 +127,14 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
 
 
 def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -> None:
-    from lightning_gpuprof.analysis.trace import analyze_timeline
-    from lightning_gpuprof.views.trace_payload import choose_window, split_payload, trace_payload
+    from lightning_gpuprof.views.trace_payload import choose_window, split_payload, whole_payload
     from lightning_gpuprof.views.trace_text import render_rest, render_split
 
     window = choose_window(timeline, step=args.step, steady=args.steady)
     # Before the other analyses: on a large trace they take a while.
     print(render_split(split_payload(path, timeline, window)), end="", flush=True)
-    found = analyze_timeline(timeline, window)
-    document = trace_payload(path, timeline, found, path_events=_path_events(args))
+    document = whole_payload(path, timeline, window, second_core=True)
     print(render_rest(document, top=args.top))
-
-
-def _path_events(args: argparse.Namespace) -> int | None:
-    return None if args.critical_path else 0
 
 
 def _interactive() -> bool:

@@ -18,8 +18,6 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 
 GZIP_LEVEL = 3
 """On real traces: a third larger than level 9, at fourteen times its speed."""
-PATH_EVENTS = 200_000
-"""Events up to which the critical path is walked: about 2 s of a process that nobody waits for."""
 _CHUNK_BYTES = 1 << 20
 _PLAIN_SUFFIX = ".json"
 
@@ -82,7 +80,7 @@ def analyse(packed: str) -> str:
     # By name, so that `--help` does not load the engine.
     options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
     payload = import_module("lightning_gpuprof.views.trace_payload")
-    document = payload.analyze_file(packed, options, path_events=PATH_EVENTS)
+    document = payload.analyze_file(packed, options)
     path = packed + ANALYSIS_SUFFIX
     part = path + ".part"
     with open(part, "w", encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -57,6 +57,10 @@ class Threads(dict[tuple[object, object], int]):
         same = (plain_id(key[0]), plain_id(key[1]))
         self[key] = index = self._known.setdefault(same, len(self._known))
         return index
+
+    def ids(self) -> list[tuple[int | str, int | str]]:
+        """Return pid and tid of each, by index."""
+        return list(self._known)
 
     def table(self, names: dict[tuple[int | str, int | str], str]) -> list[Thread]:
         """Return the threads by index."""
@@ -116,6 +120,7 @@ class Columns:
         self._buffers: dict[str, AnyArray] = {}
         self._rows = 0
         self._room = 0
+        self._stretches: list[tuple[int, int]] = []
 
     def add(self, rows: int, **columns: AnyArray) -> None:
         """Add rows; columns that are left out hold `MISSING` for them."""
@@ -131,6 +136,21 @@ class Columns:
             buffer[start:end] = columns.get(name, MISSING)
         self._rows = end
 
+    def begin_stretch(self, number: int) -> None:
+        """Say which stretch of a file the following rows are from; without, all are from one."""
+        self._stretches.append((self._rows, number))
+
+    def content(self) -> "Content":
+        """Return the rows so far; their memory is shared with this."""
+        columns = {name: buffer[: self._rows] for name, buffer in self._buffers.items()}
+        return Content(self._rows, columns, self._stretches)
+
+    def add_content(self, other: "Content") -> None:
+        """Add rows from other stretches of the same file."""
+        self._stretches += [(self._rows + row, number) for row, number in other.stretches]
+        if other.rows:
+            self.add(other.rows, **other.columns)
+
     def table(self, kind: type[_T]) -> _T:
         """Sort the rows, column by column: only one exists twice at a time."""
         if not self._rows:
@@ -138,6 +158,7 @@ class Columns:
         order = start_order(
             self._buffers["start_ns"][: self._rows],  # type: ignore[arg-type]
             self._buffers["dur_ns"][: self._rows],  # type: ignore[arg-type]
+            self._stretch_of,
         )
         columns: dict[str, AnyArray] = {}
         for field in fields(kind):
@@ -148,6 +169,19 @@ class Columns:
             else:
                 columns[field.name] = values[order]
         return kind(**columns)  # type: ignore[arg-type]
+
+    def _stretch_of(self, rows: Int64) -> Int64:
+        first, number = np.array(self._stretches or [(0, 0)], dtype=np.int64).T
+        found: Int64 = number[np.searchsorted(first, rows, side="right") - 1]
+        return found
+
+
+class Content(NamedTuple):
+    """Rows of a table in the making, and at which of them each stretch of the file begins."""
+
+    rows: int
+    columns: dict[str, AnyArray]
+    stretches: list[tuple[int, int]]
 
 
 def _missing(name: str, rows: int) -> AnyArray:

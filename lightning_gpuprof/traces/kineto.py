@@ -5,18 +5,22 @@ Read since the first layouts: a bare list of events (2020, and Lightning's own e
 """
 
 import gc
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from lightning_gpuprof.aside import aside, second_core
 from lightning_gpuprof.traces.blocks import read_blocks
 from lightning_gpuprof.traces.columns import ArgumentTable
-from lightning_gpuprof.traces.kineto_collect import Collector, NeedsExactTimesError
+from lightning_gpuprof.traces.kineto_collect import Collected, Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto_events import Event, FullEvent, Times
+from lightning_gpuprof.traces.kineto_halves import every_other
 from lightning_gpuprof.traces.kineto_json import EventStream
 from lightning_gpuprof.traces.kineto_times import LIMIT_NS, exact_ns
 from lightning_gpuprof.traces.options import ReadOptions
@@ -36,6 +40,8 @@ from lightning_gpuprof.traces.timeline import (
 _START = re.compile(
     rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'
 )
+_WORTH_SHARING = 1 << 18
+"""Bytes of the file, packed or not, from which a second process saves more than it costs."""
 _AMD = ("amd", "radeon", "instinct", "gfx")
 _NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
 
@@ -71,14 +77,58 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
+    whole = None
+    if options.second_core and os.path.getsize(path) >= _WORTH_SHARING and second_core():
+        whole = _read_halves(path, options, exact=exact)
+    return _timeline(*(whole or _collect(path, options, exact=exact)))
+
+
+class _Content(NamedTuple):
+    """What a file, or a half of it, holds."""
+
+    collector: Collector
+    header: dict[str, Any]
+    warnings: list[str]
+
+
+def _read_halves(path: str, options: ReadOptions, *, exact: bool) -> _Content | None:
+    """Read every other stretch of the file here, and the rest in another process.
+
+    Returns:
+        None where either finds anything wrong, which only a reader of the whole can tell.
+    """
+
+    def rest() -> tuple[Collected, dict[str, Any], list[str]]:
+        silent = replace(options, progress=None)
+        collector, header, warnings = _collect(path, silent, exact=exact, half=1)
+        return collector.content(), header, warnings
+
+    theirs = aside(rest)
+    try:
+        ours = _collect(path, options, exact=exact, half=0)
+    finally:
+        events, header, warnings = theirs()
+    if ours.warnings or warnings:
+        return None
+    ours.collector.add_collected(events)
+    ours.header.update(header)
+    return ours
+
+
+def _collect(path: str, options: ReadOptions, *, exact: bool, half: int | None = None) -> _Content:
     warnings: list[str] = []
     decoder = _Decoder(full=options.stacks or options.memory, exact=exact)
     collector = Collector(options, exact=exact)
+    header: dict[str, Any] = {}
     blocks = read_blocks(path, warnings.append, options.progress)
-    stream = EventStream(blocks, decoder.many, decoder.one, warnings.append)
-    for events in stream:
-        collector.add(events)
-    return _timeline(collector, stream.header, warnings)
+    stretches = iter([(0, blocks)]) if half is None else every_other(blocks, half)
+    for number, text in stretches:
+        collector.begin_stretch(number)
+        stream = EventStream(text, decoder.many, decoder.one, warnings.append)
+        for events in stream:
+            collector.add(events)
+        header.update(stream.header)
+    return _Content(collector, header, warnings)
 
 
 class _Decoder:

@@ -5,8 +5,8 @@ from typing import Any
 from lightning_gpuprof.analysis.critical_path import critical_path
 from lightning_gpuprof.analysis.launch_join import join_launches
 from lightning_gpuprof.analysis.nesting import nest
+from lightning_gpuprof.analysis.trace_what_if import what_if
 from lightning_gpuprof.analysis.trace_window import Window, within
-from lightning_gpuprof.analysis.what_if import what_if
 from lightning_gpuprof.traces.timeline import Timeline
 from lightning_gpuprof.views.work_payload import critical_path_payload, what_if_payload
 

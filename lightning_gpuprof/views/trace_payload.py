@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
 from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
+from lightning_gpuprof.aside import aside
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 
@@ -27,26 +28,39 @@ def analyze_file(
     *,
     step: int | None = None,
     steady: bool = False,
-    path_events: int | None = 0,
 ) -> dict[str, Any]:
     """Read a trace file of any known kind and return the whole document.
 
     Args:
         path: The file.
-        options: What to read beyond the events themselves.
+        options: What to read beyond the events themselves, and how.
         step: Analyse only `ProfilerStep#step`.
         steady: Analyse all steps but the first.
-        path_events: Walk the critical path, and replay the trace without its parts, where it has
-            no more events than this; None walks any trace. Both take 3 to 10 us an event, several
-            times what all else does.
 
     Raises:
         TraceError: The file cannot be read, is of no known kind, or has no such step.
     """
+    options = options or ReadOptions()
     timeline = open_timeline(path, options)
     window = choose_window(timeline, step=step, steady=steady)
-    found = analyze_timeline(timeline, window)
-    return trace_payload(path, timeline, found, path_events=path_events)
+    return whole_payload(path, timeline, window, second_core=options.second_core)
+
+
+def whole_payload(
+    path: str, timeline: Timeline, window: Window | None = None, *, second_core: bool = False
+) -> dict[str, Any]:
+    """Return the document of a trace that has been read."""
+
+    def find_paths() -> dict[str, Any]:
+        # Imported here: it may be another process that needs it.
+        from lightning_gpuprof.views.trace_paths import paths_payload
+
+        return paths_payload(timeline, window)
+
+    paths = aside(find_paths) if second_core else find_paths
+    document = trace_payload(path, timeline, analyze_timeline(timeline, window))
+    document.update(paths())
+    return document
 
 
 def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Window | None:
@@ -70,14 +84,8 @@ def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[
     }
 
 
-def trace_payload(
-    path: str,
-    timeline: Timeline,
-    found: TraceAnalysis,
-    *,
-    path_events: int | None = 0,
-) -> dict[str, Any]:
-    """Lay out an analysis; times are relative to the trace's first event.
+def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[str, Any]:
+    """Lay out an analysis, without paths; times are relative to the trace's first event.
 
     What was not measured is null or an empty list: a CPU-only trace has no `gpu`.
     """
@@ -114,8 +122,6 @@ def trace_payload(
     }
     if len(gpus) > 1:
         document["gpus"] = gpus
-    if path_events != 0:
-        _add_paths(document, timeline, found.window, path_events)
     if gpus and _can_be_judged(found):
         # Imported here: rules bring all that is known of runs, which takes 50 ms.
         from lightning_gpuprof.views.trace_findings import trace_findings
@@ -127,22 +133,6 @@ def trace_payload(
 def _can_be_judged(found: TraceAnalysis) -> bool:
     steps = len({step.name for step in found.steps})
     return steps >= MIN_STEPS if steps else found.kernels.count >= MIN_KERNELS
-
-
-def _add_paths(
-    document: dict[str, Any], timeline: Timeline, window: Window | None, limit: int | None
-) -> None:
-    events = len(timeline.host) + len(timeline.device)
-    if limit is not None and events > limit:
-        document["warnings"].append(
-            f"The critical path was left out: {events:,} events are more than {limit:,}. "
-            "--critical-path walks it all the same."
-        )
-        return
-    # Imported here: most go without.
-    from lightning_gpuprof.views.trace_paths import paths_payload
-
-    document.update(paths_payload(timeline, window))
 
 
 def _roofline(found: "Roofline | None") -> dict[str, Any]:

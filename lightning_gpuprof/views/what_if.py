@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lightning_gpuprof.analysis.fixed_step import Claim, StepEstimate, without
+from lightning_gpuprof.analysis.run_what_if import Claim, StepEstimate, without
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query, QueryError

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.critical_path import CriticalPath
     from lightning_gpuprof.analysis.roofline import Roofline, RooflineRow
     from lightning_gpuprof.analysis.trace_diff import DiffRow, TraceDiff
-    from lightning_gpuprof.analysis.what_if import WhatIf
+    from lightning_gpuprof.analysis.trace_what_if import WhatIf
     from lightning_gpuprof.traces.tables import Tables
 
 TOP_PARTS = 50

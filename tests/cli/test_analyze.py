@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.views.trace_payload import analyze_file
 
@@ -123,32 +124,28 @@ def test_the_command_imports_nothing_heavy(trace):
     assert done.stderr.strip() == "[]"
 
 
-def test_the_critical_path_and_savings_are_there_when_asked_for(trace, capsys):
+def test_the_critical_path_and_savings_are_part_of_every_analysis(trace, capsys):
     path, known = trace
 
     main(["analyze", "--json", path])
-    plain = json.loads(capsys.readouterr().out)
-    main(["analyze", "--json", "--critical-path", path])
     walked = json.loads(capsys.readouterr().out)
-    main(["analyze", "--json", "--critical-path", "--step", "1", path])
+    main(["analyze", "--json", "--step", "1", path])
     step = json.loads(capsys.readouterr().out)
 
-    assert (plain["critical_path"], plain["what_if"]) == (None, None)
     whole = walked["critical_path"]
     assert sum(whole["kind_ns"].values()) == whole["span_ns"] >= known.span_ns
     assert {"part", "part_ns", "span_ns", "saved_ns", "saved_frac"} == set(
         walked["what_if"]["savings"][0]
     )
     assert 0 < step["critical_path"]["span_ns"] < whole["span_ns"]
-    assert main(["analyze", "--critical-path", path]) == 0
+    assert main(["analyze", path]) == 0
     assert "Critical path" in capsys.readouterr().out
 
 
-def test_too_large_a_trace_says_that_its_path_was_left_out(trace):
-    document = analyze_file(trace[0], path_events=1)
+def test_a_second_process_changes_nothing(trace):
+    path, _ = trace
 
-    assert document["critical_path"] is None
-    assert any("critical path" in warning for warning in document["warnings"])
+    assert analyze_file(path, ReadOptions(second_core=True)) == analyze_file(path)
 
 
 def test_rules_speak_of_a_trace_alone(tmp_path):

@@ -106,25 +106,22 @@ def test_the_page_s_tables_are_understood():
     assert "host_python" in CAUSES
 
 
-@pytest.mark.parametrize("critical_path", [False, True])
-def test_a_trace_with_all_that_can_be_recorded_keeps_to_the_page(tmp_path, critical_path):
+def test_a_trace_with_all_that_can_be_recorded_keeps_to_the_page(tmp_path):
     path = tmp_path / "trace.json.gz"
     write_synthetic(path, SyntheticSpec(steps=3, devices=2, stack_depth=1))
 
-    check(
-        analyze_file(str(path), ReadOptions(stacks=True), path_events=None if critical_path else 0)
-    )
+    check(analyze_file(str(path), ReadOptions(stacks=True)))
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_files_of_every_kind_keep_to_the_page(shared_traces, name):
-    check(analyze_file(str(shared_traces / name), ReadOptions(), path_events=0))
+    check(analyze_file(str(shared_traces / name)))
 
 
 def test_a_trace_without_steps_is_judged_as_a_whole_and_its_findings_say_so(shared_traces):
     path = shared_traces / "nsys" / "power_iteration__baseline.sqlite"
 
-    document = analyze_file(str(path), ReadOptions(), path_events=0)
+    document = analyze_file(str(path))
 
     assert list(document["steps"]) == []
     (finding,) = [one for one in document["findings"] if one["id"] == "host-sync"]
@@ -135,4 +132,4 @@ def test_a_trace_without_steps_is_judged_as_a_whole_and_its_findings_say_so(shar
 def test_a_handful_of_kernels_without_steps_is_not_judged(shared_traces):
     path = shared_traces / "kineto" / "tracelens-misc" / "torch_compile_triton" / "trace.json.gz"
 
-    assert analyze_file(str(path), ReadOptions(), path_events=0)["findings"] == []
+    assert analyze_file(str(path))["findings"] == []

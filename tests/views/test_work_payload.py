@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.nesting import nest
 from lightning_gpuprof.analysis.roofline import roofline
 from lightning_gpuprof.analysis.trace import analyze_timeline
 from lightning_gpuprof.analysis.trace_diff import compare_traces
-from lightning_gpuprof.analysis.what_if import what_if
+from lightning_gpuprof.analysis.trace_what_if import what_if
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.traces.tables import NameStats, Tables

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from lightning_gpuprof.analysis.launch_join import join_launches
 from lightning_gpuprof.analysis.nesting import nest
-from lightning_gpuprof.analysis.what_if import what_if
+from lightning_gpuprof.analysis.trace_what_if import what_if
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, answers, write_synthetic
 

@@ -1,0 +1,245 @@
+"""Tables of events: numpy columns of one length, in integer nanoseconds.
+
+A table is a frozen dataclass whose fields are arrays of one length: row `i` is one event.
+Where something was not recorded an index or id column holds -1 (`MISSING`), never 0. Rows are
+sorted by start, then longest first, so that a parent comes before its children.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Int8 = npt.NDArray[np.int8]
+AnyArray = npt.NDArray[np.generic]
+
+MISSING = -1
+"""In an id or index column: the file does not record this."""
+
+CATEGORIES = (
+    "cpu_op",
+    "user_annotation",
+    "cuda_runtime",
+    "cuda_driver",
+    "python_function",
+    "kernel",
+    "gpu_memcpy",
+    "gpu_memset",
+    "gpu_user_annotation",
+    "cuda_sync",
+    "overhead",
+    "other",
+)
+"""Kineto's own names; readers of other sources and of older files map theirs onto these.
+
+`cuda_runtime` and `cuda_driver` hold HIP's calls too, as Kineto has it.
+"""
+CATEGORY_ID = {name: index for index, name in enumerate(CATEGORIES)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Arrays of one length, one row per event, sorted by start and then longest first."""
+
+    start_ns: Int64
+    dur_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Int64:
+        """First nanosecond after each event."""
+        return self.start_ns + self.dur_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostEvents(Table):
+    """What ran on a host thread: operators, runtime and driver calls, annotations.
+
+    Args:
+        start_ns: Start, relative to the timeline's origin.
+        dur_ns: Duration.
+        name: Index into `Timeline.names`.
+        category: Index into `CATEGORIES`.
+        thread: Index into `Timeline.threads`.
+        correlation: Joins a launch to what it put on the device.
+        arguments: Index into `Timeline.arguments`: recorded shapes and dtypes.
+        python_id: Id of a `python_function` call; read only where stacks were asked for.
+        python_parent: `python_id` of its caller.
+    """
+
+    name: Int32
+    category: Int8
+    thread: Int32
+    correlation: Int64
+    arguments: Int32
+    python_id: Int64
+    python_parent: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceEvents(Table):
+    """What ran on a device: kernels, copies and fills (or the annotations shown above them).
+
+    Args:
+        start_ns: Start, relative to the timeline's origin.
+        dur_ns: Duration.
+        name: Index into `Timeline.names`.
+        category: Index into `CATEGORIES`.
+        device: The device's number in this file.
+        stream: The stream's number.
+        correlation: Same number as the launch's on the host; many kernels of one graph
+            launch share it.
+        num_bytes: Bytes copied or filled.
+        graph: CUDA graph that the event belongs to, where recorded.
+    """
+
+    name: Int32
+    category: Int8
+    device: Int32
+    stream: Int64
+    correlation: Int64
+    num_bytes: Int64
+    graph: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncEvents(DeviceEvents):
+    """Kineto's `cuda_sync` rows: what waited for what on the device.
+
+    Args:
+        wait_on_stream: Stream that was waited for.
+        wait_on_correlation: Correlation of the `cudaEventRecord` that was waited for.
+    """
+
+    wait_on_stream: Int64
+    wait_on_correlation: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryEvents(Table):
+    """Kineto's `[memory]` marks: each allocation and release (`dur_ns` is 0).
+
+    Args:
+        device: The device's number, -1 for host memory.
+        num_bytes: Bytes allocated; negative for a release.
+        allocated_bytes: Allocated on the device after it.
+        reserved_bytes: Reserved by the allocator after it.
+    """
+
+    thread: Int32
+    device: Int32
+    num_bytes: Int64
+    allocated_bytes: Int64
+    reserved_bytes: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flows(Table):
+    """Ends of arrows between host events (`dur_ns` is 0); launches are joined by correlation.
+
+    Args:
+        name: Index into `Timeline.names`: `fwdbwd` joins a forward operator to its backward.
+        id: Both ends of an arrow have the same.
+        thread: Index into `Timeline.threads`.
+        is_start: 1 where the arrow starts, 0 where it ends.
+    """
+
+    name: Int32
+    id: Int64
+    thread: Int32
+    is_start: Int8
+
+
+_T = TypeVar("_T", bound=Table)
+_DTYPES: dict[str, type[np.generic]] = {
+    "name": np.int32,
+    "thread": np.int32,
+    "arguments": np.int32,
+    "device": np.int32,
+    "category": np.int8,
+    "is_start": np.int8,
+}
+_ZERO_DEFAULT = ("start_ns", "dur_ns", "is_start")
+
+
+def column_dtype(name: str) -> type[np.generic]:
+    """Return the dtype of a table's column by its name.
+
+    >>> column_dtype("category").__name__, column_dtype("start_ns").__name__
+    ('int8', 'int64')
+    """
+    return _DTYPES.get(name, np.int64)
+
+
+def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
+    """Build a table from the columns that a source has; the others hold `MISSING`.
+
+    Rows come out sorted by start, then longest first.
+
+    >>> table = make_table(HostEvents, start_ns=[5, 1], dur_ns=[1, 9], name=[0, 1])
+    >>> table.name.tolist(), table.correlation.tolist()
+    ([1, 0], [-1, -1])
+    """
+    rows = max((len(values) for values in columns.values()), default=0)
+    pending = dict(columns)
+    start = np.asarray(pending.get("start_ns", np.zeros(rows)), dtype=np.int64)
+    dur = np.asarray(pending.get("dur_ns", np.zeros(rows)), dtype=np.int64)
+    order = start_order(start, dur)
+    del start, dur
+    arrays: dict[str, AnyArray] = {}
+    for column in fields(kind):
+        dtype = column_dtype(column.name)
+        values = pending.pop(column.name, None)
+        if values is None:
+            default = 0 if column.name in _ZERO_DEFAULT else MISSING
+            arrays[column.name] = np.broadcast_to(np.array(default, dtype=dtype), rows)
+        else:
+            arrays[column.name] = np.asarray(values, dtype=dtype)[order]
+    return kind(**arrays)  # type: ignore[arg-type]
+
+
+def start_order(
+    start_ns: Int64, dur_ns: Int64, stretch_of: Callable[[Int64], Int64] | None = None
+) -> Int64:
+    """Return the order of rows by start, then longest first, then as they come.
+
+    Args:
+        start_ns: Starts.
+        dur_ns: Durations.
+        stretch_of: Tells from which stretch of a file rows are, where they do not come in order.
+
+    >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
+    [2, 1, 0]
+    """
+    order = np.argsort(start_ns, kind="stable")
+    ordered = start_ns[order]
+    same = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if len(tied):
+        among = order[tied]
+        stretch = np.zeros(1) if stretch_of is None else stretch_of(among)
+        keys = (np.broadcast_to(stretch, among.shape), -dur_ns[among], start_ns[among])
+        order[tied] = among[np.lexsort(keys)]
+    return order
+
+
+def select(table: _T, keep: npt.NDArray[np.bool_] | Int64) -> _T:
+    """Return the rows where `keep` is true, or the rows of the given indices.
+
+    >>> select(make_table(HostEvents, start_ns=[1, 2]), np.array([False, True])).start_ns.tolist()
+    [2]
+    """
+    return type(table)(**{f.name: getattr(table, f.name)[keep] for f in fields(table)})
+
+
+def of_category(table: HostEvents | DeviceEvents, *names: str) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows of the given categories."""
+    wanted = np.zeros(len(CATEGORIES), dtype=np.bool_)
+    wanted[[CATEGORY_ID[name] for name in names]] = True
+    return wanted[table.category]
