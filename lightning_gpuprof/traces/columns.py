@@ -158,7 +158,7 @@ class Columns:
         order = start_order(
             self._buffers["start_ns"][: self._rows],  # type: ignore[arg-type]
             self._buffers["dur_ns"][: self._rows],  # type: ignore[arg-type]
-            self._stretch_of,
+            self._place,
         )
         columns: dict[str, AnyArray] = {}
         for field in fields(kind):
@@ -170,10 +170,14 @@ class Columns:
                 columns[field.name] = values[order]
         return kind(**columns)  # type: ignore[arg-type]
 
-    def _stretch_of(self, rows: Int64) -> Int64:
+    def _place(self, rows: Int64) -> Int64:
+        """Return what rows alike in time are ordered by, however the file was cut to be read."""
         first, number = np.array(self._stretches or [(0, 0)], dtype=np.int64).T
-        found: Int64 = number[np.searchsorted(first, rows, side="right") - 1]
-        return found
+        place: Int64 = number[np.searchsorted(first, rows, side="right") - 1]
+        category = self._buffers.get("category")
+        if category is not None:
+            place = place + category[rows].astype(np.int64) * (int(number.max()) + 1)
+        return place
 
 
 class Content(NamedTuple):

@@ -205,14 +205,14 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
 
 
 def start_order(
-    start_ns: Int64, dur_ns: Int64, stretch_of: Callable[[Int64], Int64] | None = None
+    start_ns: Int64, dur_ns: Int64, place: Callable[[Int64], Int64] | None = None
 ) -> Int64:
     """Return the order of rows by start, then longest first, then as they come.
 
     Args:
         start_ns: Starts.
         dur_ns: Durations.
-        stretch_of: Tells from which stretch of a file rows are, where they do not come in order.
+        place: Returns a further key of some rows, to go before the order in which they come.
 
     >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
     [2, 1, 0]
@@ -223,9 +223,8 @@ def start_order(
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     if len(tied):
         among = order[tied]
-        stretch = np.zeros(1) if stretch_of is None else stretch_of(among)
-        keys = (np.broadcast_to(stretch, among.shape), -dur_ns[among], start_ns[among])
-        order[tied] = among[np.lexsort(keys)]
+        keys = (-dur_ns[among], start_ns[among])
+        order[tied] = among[np.lexsort(keys if place is None else (place(among), *keys))]
     return order
 
 
