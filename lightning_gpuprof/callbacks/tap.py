@@ -30,7 +30,7 @@ from lightning_gpuprof.callbacks.tap_regions import (
 )
 from lightning_gpuprof.probes.phase_clock import Inside, Region
 from lightning_gpuprof.probes.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
 
 _IDLE = Idle()
@@ -165,6 +165,16 @@ class ProfilerTap(Profiler):
         region = self._clock.region(Phase.LOGGING, name)
         return Flagging(region, self._timeline, StepFlag.LOGGED)
 
+    def module_log(self) -> Context:
+        """Return the region of the module's `self.log`: logging, or validation's own inside it."""
+        training = self._clock.region(Phase.LOGGING, SELF_LOG)
+        return _ModuleLog(self, training, self._clock.region(Phase.VALIDATION))
+
+    @property
+    def validating(self) -> bool:
+        """Whether a validation inside a fit is running."""
+        return self._regions is self._validating
+
     def saving(self) -> Context:
         """Return the region of a checkpoint being saved."""
         return Saving(self._clock, self._timeline)
@@ -259,6 +269,18 @@ class ProfilerTap(Profiler):
         if self._watch is None or not isinstance(region, Region):
             return region
         return self._watch(region)
+
+
+class _ModuleLog:
+    def __init__(self, tap: ProfilerTap, training: Region, validating: Region) -> None:
+        self._tap = tap
+        self._training, self._validating = training, validating
+
+    def __enter__(self) -> None:
+        (self._validating if self._tap.validating else self._training).__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        (self._validating if self._tap.validating else self._training).__exit__(*raised)
 
 
 class _Validation:

@@ -140,7 +140,7 @@ class Tapping:
         """Time `self.log`, except in a compiled module, whose step would break at the region."""
         module = self._trainer.lightning_module
         if getattr(module, "_compiler_ctx", None) is None:
-            self._calls.add(module, "log", self._clock.region(Phase.LOGGING, "self.log"))
+            self._calls.add(module, "log", self.tap.module_log())
 
     def _time_evaluation(self) -> None:
         loop = self._trainer._active_loop

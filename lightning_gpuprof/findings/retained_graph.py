@@ -17,7 +17,8 @@ to step.
 ## Thresholds
 `MIN_REPEATED`: a tenth of the nodes running twice cannot come from counting. Gradient penalties
 differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: as in
-memory-growth. The saving is the repeated nodes' share of the backward pass, or its growth so far.
+memory-growth. The saving is the repeated nodes' share of the backward pass, from half of it on, for
+a pass that is repeated finds weights and activations in the caches; or what the growth has cost.
 Severity: the common scale (`findings/grade.py`).
 """
 
@@ -68,7 +69,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return _kept(step_ns) if noted and not _second_order(facts) else None
     share = repeated / whole
     cost_ns = round(backward.mean_ns * share)
-    saving = Range(low=round(0.7 * cost_ns), high=min(backward.mean_ns, round(1.2 * cost_ns)))
+    saving = Range(low=round(0.5 * cost_ns), high=min(backward.mean_ns, round(1.1 * cost_ns)))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

@@ -20,6 +20,8 @@ class Phase(str, Enum):
     OTHER = "other"
 
 
+SELF_LOG = "self.log"
+"""Part of `logging`: the module's calls of `self.log` in training."""
 SAMPLER, WORKERS = "sampler", "workers"
 """Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
 With workers, the rest of the wait is taking over what they sent; without, making the batch."""

@@ -208,8 +208,13 @@ class TestSlowLogging:
             "slow-logging", {**WORK, "logging": 2 * MS}, parts={"logging/CSVLogger": 2 * MS}
         )
         assert "CSVLogger" in finding.title
-        assert span(finding) == (1_280 * US, 2_400 * US)
+        assert finding.evidence["logging_ns"] == 1_980 * US  # without the longest of 100 steps
+        assert span(finding) == (1_267_200, 2_376_000)
         assert finding.change == "Trainer(..., log_every_n_steps=50)"
+
+    def test_what_a_logger_does_once_is_not_what_logging_takes(self, judge):
+        logging = every(100, 2_000 * MS)
+        assert judge("slow-logging", {**WORK, "logging": logging}) is None
 
     def test_where_the_calls_themselves_take_longest_they_are_what_to_guard(self, judge):
         parts = {"logging/self.log": 1_500 * US, "logging/CSVLogger": 500 * US}
