@@ -39,8 +39,9 @@ def stream_waits(timeline: Timeline, launches: Launches) -> StreamWaits:
     synchronization events are switched on.
     """
     syncs = timeline.syncs
-    named = [index for index, name in enumerate(timeline.names) if name == _WAIT]
-    rows = np.flatnonzero(np.isin(syncs.name, named) & (syncs.wait_on_stream != MISSING))
+    # Most traces have none: numpy's isin() would load masked arrays to find that out.
+    rows = np.flatnonzero(syncs.wait_on_stream != MISSING)
+    rows = rows[[timeline.names[index] == _WAIT for index in syncs.name[rows].tolist()]]
     if not len(rows):
         return StreamWaits(rows, rows)
     recorded, rec_known = _called_at(timeline, syncs.wait_on_correlation[rows])

@@ -2,7 +2,7 @@
 
 import sys
 
-from lightning_gpuprof.cli import main
+from lightning_gpuprof.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry())

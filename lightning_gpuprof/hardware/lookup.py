@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from lightning_gpuprof.hardware.measured import SOURCE, load_measured
@@ -92,7 +92,7 @@ def all_peaks() -> list[Peaks]:
 
 @cache
 def _rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
-    text = resources.files("lightning_gpuprof.hardware").joinpath("peaks.toml").read_text("utf-8")
+    text = Path(__file__).with_name("peaks.toml").read_text("utf-8")
     return [_row(entry) for entry in tomllib.loads(text)["gpu"]]
 
 

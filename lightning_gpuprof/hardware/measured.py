@@ -33,8 +33,12 @@ def save_measured(devices: Sequence[Mapping[str, Any]]) -> Path:
 def load_measured() -> dict[str, Any]:
     """Return what was measured, by device name; nothing where the file is not there or damaged."""
     try:
-        known = json.loads(cache_file().read_text(encoding="utf-8"))
+        text = cache_file().read_text(encoding="utf-8")
     except (OSError, ValueError):
+        return {}
+    try:
+        known = json.loads(text)
+    except ValueError:
         return {}
     if not isinstance(known, dict):
         return {}
