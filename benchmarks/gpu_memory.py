@@ -35,7 +35,7 @@ from lightning_gpuprof.probes.caching_allocator import CachingAllocator
 from lightning_gpuprof.probes.cuda_rules import cuda_rules
 from lightning_gpuprof.probes.live_bytes import LiveBytes
 from lightning_gpuprof.probes.memory import CudaMemory, MemoryReading
-from lightning_gpuprof.probes.plan import CUBLAS_WORKSPACE_BYTES
+from lightning_gpuprof.probes.plan_types import CUBLAS_WORKSPACE_BYTES
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory
 
@@ -54,6 +54,7 @@ class Device(Protocol):
     cap_bytes: int
     accelerator: str
     large: bool
+    compute_capability: float | None
 
     def probe(self, device: torch.device) -> Any: ...
 
@@ -69,6 +70,8 @@ class Gpu:
         self.cap_bytes = cap_bytes
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(cap_bytes / whole, 0)
+        major, minor = torch.cuda.get_device_capability(0)
+        self.compute_capability = None if torch.version.hip else major + minor / 10
 
     def probe(self, device: torch.device) -> Any:
         return Capped(device, self.cap_bytes)
@@ -105,6 +108,7 @@ class Simulated(LiveBytes):
     """
 
     accelerator, large = "cpu", False
+    compute_capability = None
 
     def __init__(self, cap_bytes: int) -> None:
         super().__init__()
@@ -292,6 +296,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
         lambda: longest_of(name, large=device.large),
         vram_bytes=device.cap_bytes,
         batch_sizes=(size // 2, size),
+        compute_capability=device.compute_capability,
     )
     point = next(one for one in planned.points if one.batch_size == size)
     # Up to here nothing ran out of memory; from here on it is the purpose.

@@ -54,6 +54,8 @@ class Card:
 
     vram_bytes: int
     name: str | None = None
+    compute_capability: float | None = None
+    """Of an NVIDIA card that is known by name, see `plan_types.cublas_workspace_bytes`."""
 
 
 @dataclass(frozen=True)

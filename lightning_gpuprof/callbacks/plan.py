@@ -5,6 +5,7 @@ from typing import Any
 
 from lightning_gpuprof.analysis.plan import TARGET_FRAC, Card, Plan, make_plan
 from lightning_gpuprof.probes.plan import predict
+from lightning_gpuprof.probes.plan_types import cublas_workspace_bytes
 
 
 def plan(
@@ -16,6 +17,7 @@ def plan(
     precision: str = "32-true",
     target_frac: tuple[float, float] = TARGET_FRAC,
     outside_bytes: int = 0,
+    compute_capability: float | None = None,
 ) -> Plan:
     """Predict a training step's memory, and the batch size for each card.
 
@@ -33,14 +35,23 @@ def plan(
         precision: As Lightning's Trainer names it.
         target_frac: Band of a card's memory to fill.
         outside_bytes: Kept free for the CUDA context and other processes.
+        compute_capability: Of an NVIDIA card, such as 9.0 for Hopper, from which on cuBLAS is
+            given larger workspaces; None for a card before that or an unknown one.
 
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """
+    workspace_bytes = cublas_workspace_bytes(compute_capability)
     cards = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
 
     def measure(sizes: Sequence[int]) -> Any:
-        return predict(make, sizes, optimizer=optimizer, precision=precision)
+        return predict(
+            make,
+            sizes,
+            optimizer=optimizer,
+            precision=precision,
+            workspace_bytes=workspace_bytes,
+        )
 
     return make_plan(
         measure,

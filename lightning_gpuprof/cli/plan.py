@@ -11,7 +11,7 @@ from lightning_gpuprof.analysis.plan import TARGET_FRAC, Card, CardPlan, LinearF
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import all_peaks
 from lightning_gpuprof.probes.plan_child import PlanChild
-from lightning_gpuprof.probes.plan_types import OPTIMIZERS, PRECISIONS
+from lightning_gpuprof.probes.plan_types import OPTIMIZERS, PRECISIONS, cublas_workspace_bytes
 from lightning_gpuprof.units import percent, size
 
 DEFAULT_CARDS = ("8GiB", "16GiB", "24GiB", "48GiB", "80GiB")
@@ -80,7 +80,12 @@ def run(args: argparse.Namespace) -> int:
     cards = _cards(args.vram or [], args.card or [])
     band = parse_band(args.target)
     outside = parse_size(args.outside)
-    with PlanChild(args.model, optimizer=args.optimizer, precision=args.precision) as child:
+    with PlanChild(
+        args.model,
+        optimizer=args.optimizer,
+        precision=args.precision,
+        workspace_bytes=max(cublas_workspace_bytes(card.compute_capability) for card in cards),
+    ) as child:
         plan = make_plan(
             child.predict,
             batch_sizes=sizes,
@@ -110,7 +115,11 @@ def _cards(sizes: list[str], names: list[str]) -> list[Card]:
     cards = [Card(parse_size(written)) for written in sizes]
     for name in names:
         rows = [row for row in all_peaks() if name.lower() in row.name.lower()]
-        known = [Card(row.memory_gb * 10**9, row.name) for row in rows if row.memory_gb]
+        known = [
+            Card(row.memory_gb * 10**9, row.name, row.compute_capability)
+            for row in rows
+            if row.memory_gb
+        ]
         if not known:
             raise ConfigError(
                 f"--card {name!r}: no datasheet row of that name gives a memory size. Pass the "

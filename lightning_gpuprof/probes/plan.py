@@ -21,16 +21,17 @@ from lightning_gpuprof.probes.cuda_rules import cuda_rules
 from lightning_gpuprof.probes.live_bytes import Block, LiveBytes, fake_tensors
 from lightning_gpuprof.probes.plan_model import Made, call
 from lightning_gpuprof.probes.plan_step import ON_HOST, STEPS, run_step, to_precision
-from lightning_gpuprof.probes.plan_types import KINDS, PRECISIONS, PlanPoint
+from lightning_gpuprof.probes.plan_types import (
+    CUBLAS_WORKSPACE_BYTES,
+    KINDS,
+    PRECISIONS,
+    PlanPoint,
+)
 
-CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
-"""torch's default `CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8` (notes/cuda.html, cuBLAS workspaces)."""
 _HANDLES = 2
 """One for the thread that runs forward, one for autograd's."""
 
 _ASSUMED = (
-    "Two cuBLAS workspaces of 8.1 MiB are counted (CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8, torch's "
-    "default; on Hopper it is larger).",
     "The CUDA context, loaded kernels and NCCL buffers lie outside torch's allocator and are not "
     "counted.",
     "Kernels' own workspaces (cuDNN convolutions, sorts) are not counted.",
@@ -43,6 +44,7 @@ def predict(
     *,
     optimizer: str = "model",
     precision: str = "32-true",
+    workspace_bytes: int = CUBLAS_WORKSPACE_BYTES,
 ) -> list[PlanPoint]:
     """Predict the memory of a training step at each batch size.
 
@@ -51,6 +53,7 @@ def predict(
         batch_sizes: Samples per step and device.
         optimizer: One of `OPTIMIZERS`; "model" asks `configure_optimizers`.
         precision: As Lightning's Trainer names it; one of `PRECISIONS`.
+        workspace_bytes: Of each cuBLAS handle, see `plan_types.cublas_workspace_bytes`.
 
     Raises:
         ConfigError: An argument or the model cannot be planned with.
@@ -60,10 +63,12 @@ def predict(
     bad = [size for size in batch_sizes if size < 1]
     if bad or not batch_sizes:
         raise ConfigError(f"batch_sizes={list(batch_sizes)}: give sizes of 1 or more.")
-    return [_point(make, size, optimizer, precision) for size in batch_sizes]
+    return [_point(make, size, optimizer, precision, workspace_bytes) for size in batch_sizes]
 
 
-def _point(make: Callable[[], Any], size: int, optimizer: str, precision: str) -> PlanPoint:
+def _point(
+    make: Callable[[], Any], size: int, optimizer: str, precision: str, workspace_bytes: int
+) -> PlanPoint:
     fakes = fake_tensors()
     with warnings.catch_warnings():
         # Copying a module asks each tensor for its address; a fake one has none.
@@ -76,9 +81,11 @@ def _point(make: Callable[[], Any], size: int, optimizer: str, precision: str) -
                 used = run_step(made, size, optimizer=optimizer, precision=precision, live=live)
                 # Read while model and optimizer live; their end is no part of the step.
                 events, blocks = list(live.events), list(live.blocks)
-        notes = (*_ASSUMED, *_notes(made))
+        notes = (_workspaces(workspace_bytes), *_ASSUMED, *_notes(made))
     name = type(used).__name__
-    return summarize(size, blocks, events, optimizer=name, assumptions=notes)
+    return summarize(
+        size, blocks, events, optimizer=name, assumptions=notes, workspace_bytes=workspace_bytes
+    )
 
 
 def _made(make: Callable[[], Any], fakes: AbstractContextManager[Any]) -> Made:
@@ -99,11 +106,12 @@ def summarize(
     *,
     optimizer: str,
     assumptions: tuple[str, ...] = (),
+    workspace_bytes: int = CUBLAS_WORKSPACE_BYTES,
 ) -> PlanPoint:
     """Replay the events of a step through the caching allocator, and split its peak by kind."""
     spaces = range(len(blocks), len(blocks) + _HANDLES)
     kept = [
-        *((index, CUBLAS_WORKSPACE_BYTES) for index in spaces),
+        *((index, workspace_bytes) for index in spaces),
         *(event for event in events if blocks[event[0]].kind != ON_HOST),
     ]
     kept = [event for event in kept if event[0] >= len(blocks) or blocks[event[0]].size]
@@ -179,6 +187,13 @@ def _fake(tensor: torch.Tensor, fakes: Any) -> torch.Tensor:
         with fakes:
             return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
     return fake
+
+
+def _workspaces(each_bytes: int) -> str:
+    return (
+        f"Two cuBLAS workspaces of {each_bytes / 2**20:.1f} MiB are counted: torch's default, 8.1 "
+        "MiB each, and 32 MiB from Hopper on; CUBLAS_WORKSPACE_CONFIG changes it."
+    )
 
 
 def _notes(made: Made) -> Iterator[str]:

@@ -8,9 +8,11 @@ from types import TracebackType
 import msgspec
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.plan_types import PlanPoint, PlanRequest
+from lightning_gpuprof.probes.plan_types import CUBLAS_WORKSPACE_BYTES, PlanPoint, PlanRequest
 
 COMMAND = [sys.executable, "-m", "lightning_gpuprof.probes.plan_run"]
+_END_S = 10.0
+"""A child without further requests ends at once, but for threads that the user's code left."""
 
 
 class _Reply(msgspec.Struct):
@@ -25,10 +27,19 @@ class PlanChild:
         model: `package.module:function` or `file.py:function`.
         optimizer: One of `OPTIMIZERS`.
         precision: One of `PRECISIONS`.
+        workspace_bytes: Of each cuBLAS handle.
     """
 
-    def __init__(self, model: str, *, optimizer: str, precision: str) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        optimizer: str,
+        precision: str,
+        workspace_bytes: int = CUBLAS_WORKSPACE_BYTES,
+    ) -> None:
         self._model, self._optimizer, self._precision = model, optimizer, precision
+        self._workspace_bytes = workspace_bytes
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> "PlanChild":
@@ -44,7 +55,11 @@ class PlanChild:
         trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
     def predict(self, batch_sizes: Sequence[int]) -> list[PlanPoint]:
         """Predict at each batch size.
@@ -61,6 +76,7 @@ class PlanChild:
             batch_sizes=tuple(batch_sizes),
             optimizer=self._optimizer,
             precision=self._precision,
+            workspace_bytes=self._workspace_bytes,
         )
         process.stdin.write(msgspec.json.encode(request).decode() + "\n")
         process.stdin.flush()

@@ -20,7 +20,11 @@ def answer(line: str) -> dict[str, Any]:
     request = msgspec.json.decode(line, type=PlanRequest)
     make = plan_model.load(request.model)
     points = predict(
-        make, request.batch_sizes, optimizer=request.optimizer, precision=request.precision
+        make,
+        request.batch_sizes,
+        optimizer=request.optimizer,
+        precision=request.precision,
+        workspace_bytes=request.workspace_bytes,
     )
     return {"points": points}
 

@@ -45,6 +45,7 @@ class Inline(plan_child.PlanChild):
             batch_sizes=tuple(batch_sizes),
             optimizer=self._optimizer,
             precision=self._precision,
+            workspace_bytes=self._workspace_bytes,
         )
         return plan_run.answer(msgspec.json.encode(request).decode())["points"]
 
@@ -130,6 +131,29 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, inlin
 def test_a_bad_argument_is_echoed_before_anything_is_run(arguments, message, capfd):
     assert main(["plan", "--model", "absent.py:make", *arguments]) == 2
     assert message in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cards", "workspace_bytes"),
+    [(["a40"], 2 * 8_519_680), (["h200 nvl"], 2 * 2**25), (["a40", "h200 nvl"], 2 * 2**25)],
+)
+def test_cublas_workspaces_are_those_of_the_cards_named(
+    cards, workspace_bytes, model, inline, capfd
+):
+    named = [part for card in cards for part in ("--card", card)]
+    assert main(["plan", "--model", f"{model}:make", *named, "--json"]) == 0
+    printed = capfd.readouterr().out
+    plan = json.loads(printed[printed.index("{") :])
+    assert {one["kind_bytes"]["workspace"] for one in plan["points"]} == {workspace_bytes}
+    assert f"workspaces of {workspace_bytes / 2**21:.1f} MiB" in plan["assumptions"][0]
+
+
+def test_a_process_that_does_not_end_is_ended(monkeypatch):
+    monkeypatch.setattr(plan_child, "COMMAND", [sys.executable, "-c", "input(); input()"])
+    monkeypatch.setattr(plan_child, "_END_S", 0.0)
+    with plan_child.PlanChild("net.py:make", optimizer="model", precision="32-true") as child:
+        process = child._process
+    assert process.poll() is not None
 
 
 def test_a_card_is_found_by_a_part_of_its_name(model, inline, capfd):

@@ -14,9 +14,10 @@ from torch.utils.checkpoint import checkpoint
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.live_bytes import LiveBytes, fake_tensors
-from lightning_gpuprof.probes.plan import CUBLAS_WORKSPACE_BYTES, predict
+from lightning_gpuprof.probes.plan import predict
 from lightning_gpuprof.probes.plan_model import Made, call
 from lightning_gpuprof.probes.plan_step import run_step
+from lightning_gpuprof.probes.plan_types import CUBLAS_WORKSPACE_BYTES
 
 WIDE = 256
 
