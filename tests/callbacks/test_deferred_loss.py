@@ -10,6 +10,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.plugins import MixedPrecision
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
@@ -108,6 +109,21 @@ def test_step_numbers_are_those_of_self_log(tmp_path):
             tmp_path, LoggingModel(), DeferredLoss(window=3), log_every_n_steps=1, **steps
         )
         assert logged(trainer) == logged(trainer, "theirs")
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_the_loss_is_not_the_one_that_a_gradient_scaler_multiplied(tmp_path, accumulate):
+    model = Model()
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    trainer = fit(
+        tmp_path,
+        model,
+        DeferredLoss(window=3),
+        plugins=[MixedPrecision("16-mixed", "cpu", scaler=scaler)],
+        accumulate_grad_batches=accumulate,
+    )
+    assert scaler.get_scale() > 1, "it was at work"
+    assert recorded(trainer) == dict(enumerate(model.items))
 
 
 @pytest.mark.parametrize("accumulate", [1, 2, 3, 7])

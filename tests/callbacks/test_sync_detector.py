@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.plugins import MixedPrecision
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
@@ -63,6 +64,15 @@ def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seed
     assert by_owner["callback:GradientWatcher"].phase == "callbacks"
     assert by_owner["metric"].phase == "forward"
     assert by_owner["metric"].function == "update"
+
+
+def test_a_gradient_scalers_look_at_overflow_is_lightnings(tmp_path):
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    precision = MixedPrecision("16-mixed", "cpu", scaler=scaler)
+    [site] = rows(tmp_path, BoringModel(), plugins=[precision])
+    assert (site.owner, site.operation, site.phase) == ("lightning", "item", "optimizer_step")
+    assert site.count == 3
+    assert site.file.endswith("amp.py")
 
 
 def test_a_clean_loop_has_no_rows(tmp_path, seeded_syncs):
