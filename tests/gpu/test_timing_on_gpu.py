@@ -160,10 +160,13 @@ def test_training_with_the_callback_passes_where_every_sync_is_an_error(tmp_path
         report=False,
         sync_steps=0,
         console=False,
+        overhead_budget=1.0,  # each step is marked
         log_dir=str(tmp_path / "run"),
     )
     fit(tmp_path, Model(256), callback, Strict())
-    assert len(columns(tmp_path)["step"]) == STEPS
+    found = columns(tmp_path)
+    assert len(found["step"]) == STEPS
+    assert (found["device_dur"][5:30] != NOT_MEASURED).all()
     assert not read_run(str(tmp_path / "run"))[0].sessions[-1].all(ProbeDisabled)
 
 
