@@ -191,8 +191,8 @@ def _fake(tensor: torch.Tensor, fakes: Any) -> torch.Tensor:
 
 def _workspaces(each_bytes: int) -> str:
     return (
-        f"Two cuBLAS workspaces of {each_bytes / 2**20:.1f} MiB are counted: torch's default, 8.1 "
-        "MiB each, and 32 MiB from Hopper on; CUBLAS_WORKSPACE_CONFIG changes it."
+        f"Two cuBLAS workspaces of {each_bytes / 2**20:.1f} MiB are counted (torch's default: 8.1 "
+        "MiB, from Hopper on 32 MiB; CUBLAS_WORKSPACE_CONFIG changes it)."
     )
 
 

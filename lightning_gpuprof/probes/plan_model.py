@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -54,7 +55,18 @@ def load(spec: str) -> Callable[[], Any]:
     if not callable(make):
         found = sorted(key for key, value in vars(module).items() if callable(value))[:8]
         raise ConfigError(f"{place} defines no function {name!r}; it has {', '.join(found)}.")
+    _check_takes_nothing(make, name)
     return make
+
+
+def _check_takes_nothing(make: Callable[..., Any], name: str) -> None:
+    needed = [
+        one.name
+        for one in inspect.signature(make).parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if needed:
+        raise ConfigError(f"{name}({', '.join(needed)}) needs arguments. {CONTRACT}")
 
 
 def call(make: Callable[[], Any], *, values: bool = False) -> Made:

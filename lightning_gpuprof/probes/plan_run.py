@@ -11,6 +11,7 @@ import msgspec
 
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.probes import plan_model
+from lightning_gpuprof.probes.child_errors import tell_users_part
 from lightning_gpuprof.probes.plan import predict
 from lightning_gpuprof.probes.plan_types import PlanRequest
 
@@ -32,7 +33,7 @@ def answer(line: str) -> dict[str, Any]:
 def main(requests: TextIO, replies: TextIO) -> int:
     """Answer requests until there are no more.
 
-    Where the user's own code fails, its traceback goes to stderr as theirs would, and no reply.
+    Where the user's own code fails, their part of the traceback goes to stderr, and no reply.
     """
     for line in requests:
         try:
@@ -48,4 +49,5 @@ if __name__ == "__main__":
     # What the model prints must not get between the replies.
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    tell_users_part()
     sys.exit(main(sys.stdin, channel))

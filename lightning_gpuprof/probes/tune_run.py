@@ -7,6 +7,7 @@ from typing import Any, TextIO
 import msgspec
 
 from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.probes.child_errors import tell_users_part
 from lightning_gpuprof.probes.tune import measure
 from lightning_gpuprof.probes.tune_types import TuneRequest
 
@@ -28,4 +29,5 @@ if __name__ == "__main__":
     # What the model prints must not get between the replies.
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    tell_users_part()
     sys.exit(main(sys.stdin, channel))

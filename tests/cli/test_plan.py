@@ -95,6 +95,23 @@ def test_the_process_that_plans_answers_whatever_the_model_prints(tmp_path, capf
     assert printed.out == ""
 
 
+def test_a_function_that_needs_arguments_is_refused_with_the_contract(model, inline, capfd):
+    model.write_text("def make(width, depth=2): ...")
+    assert main(["plan", "--model", f"{model}:make"]) == 2
+    said = capfd.readouterr().err
+    assert "make(width) needs arguments. make() takes nothing" in said
+
+
+def test_a_model_that_fails_is_told_by_the_users_own_lines(model, capfd):
+    model.write_text(MODEL.replace("torch.randn(size, 1024)", "torch.randn(size, 1025)"))
+    assert main(["plan", "--model", f"{model}:make"]) == 2
+    said = capfd.readouterr().err
+    assert "self.linear(x)" in said
+    assert "RuntimeError: " in said
+    assert "fake_tensor.py" not in said
+    assert "plan_step.py" not in said
+
+
 def test_a_failing_model_shows_its_own_traceback(monkeypatch, capfd):
     failing = [sys.executable, "-c", "raise RuntimeError('their own error')"]
     monkeypatch.setattr(plan_child, "COMMAND", failing)
