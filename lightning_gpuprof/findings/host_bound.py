@@ -20,11 +20,11 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 parameter tensor; on a CPU only the overhead of what is above counts. `LOW_FRAC`: of a loop's
 overhead that much goes at least when its body becomes one operator over all elements, at most all
 of it and what longer operators in the loop take (`LOOPED`). The loop inside a recurrent layer
-(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where
-it is most of forward (`MOSTLY`) nothing is said. Values read
-one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step, and where most kernels are thin the
-idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording slows the host down, the device not, so
-part of that idle time is the profiler's. Severity: the common scale (`findings/grade.py`).
+(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
+forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
+traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
+recording slows the host down, the device not, so part of that idle time is the profiler's.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
