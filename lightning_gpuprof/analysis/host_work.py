@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.analysis.trace_facts import Operator, trace_facts
+from lightning_gpuprof.analysis.trace_facts import Operator, TraceFacts, trace_facts
 from lightning_gpuprof.records.phases import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
@@ -18,6 +18,7 @@ LOOPED = 100
 slices one by one, one operator over all of them does at once."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
+MOSTLY = 0.5
 ANOMALY_NOTE = "anomaly_mode"
 READS = ("aten::item", "aten::_local_scalar_dense")
 _FREE = frozenset(
@@ -29,6 +30,10 @@ _FREE = frozenset(
     resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
 ) | {"detach"}
 """Calls that move no data, or hand on to another call that is counted."""
+RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
+"""A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
+TENSORS_PER_LAYER = 2
+"""A recurrent layer holds that many or more, so more calls than layers mean a loop around one."""
 _OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
 
 
@@ -53,6 +58,9 @@ class HostWork:
     worst: str | None
     """The thin operator called most."""
     worst_calls: int
+    recurrent_frac: float
+    """Share of forward inside recurrent layers, whose loop is not the user's to batch; their
+    backward is taken to have the same share."""
 
     @property
     def overhead_ns(self) -> int:
@@ -61,9 +69,14 @@ class HostWork:
 
     @property
     def repeated_ns(self) -> int:
-        """The overhead's share of the calls above the usual number."""
+        """The overhead's share of the calls above the usual number, outside recurrent layers."""
         above = max(0, self.calls - (self.usual_calls or 0))
-        return round(self.overhead_ns * above / max(1, self.calls))
+        return round(self.own_frac * self.overhead_ns * above / max(1, self.calls))
+
+    @property
+    def own_frac(self) -> float:
+        """The share outside recurrent layers."""
+        return 1.0 - self.recurrent_frac
 
 
 def host_work(run: RunResults) -> HostWork | None:
@@ -91,7 +104,30 @@ def host_work(run: RunResults) -> HostWork | None:
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
         worst_calls=round(worst.calls) if worst else 0,
+        recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def _recurrent_frac(run: RunResults, facts: TraceFacts, tensors: int | None) -> float:
+    forward = run.per_step(Phase.FORWARD)
+    layers = [op for name, op in facts.operators.items() if name in RECURRENT]
+    most = LOOPED if tensors is None else tensors / TENSORS_PER_LAYER
+    if forward is None or not forward.mean_ns or sum(op.calls for op in layers) > most:
+        return 0.0
+    return min(1.0, sum(op.total_ns for op in layers) / forward.mean_ns)
+
+
+def computes_on_all_cores(run: RunResults) -> bool | None:
+    """Tell whether training on a CPU keeps every core busy; None where no trace says so.
+
+    Torch may use all cores, and most of the computing is in operators long enough to be divided
+    among them.
+    """
+    threads, cores = run.start.torch_threads, run.cores
+    if run.on_gpu or threads is None or cores is None or threads < cores:
+        return False
+    work = host_work(run)
+    return None if work is None else work.heavy_ns >= MOSTLY * work.compute_ns
 
 
 def parameter_tensors(run: RunResults) -> int | None:

@@ -118,6 +118,20 @@ class RunResults:
         """The mean steady step: what per-step savings are a share of."""
         return None if self.steps is None else self.steps.dur.mean_ns
 
+    @property
+    def cores(self) -> int | None:
+        """The cores of this rank: those its process may use, divided by the ranks that share them.
+
+        Ranks on one machine share them where they may use more altogether than the machine has;
+        else each was given its own (as SLURM and `numactl` do).
+        """
+        start = self.start
+        ranks = start.trainer.get("num_devices") if start.world_size > 1 else 1
+        if not start.cpu_count or not start.host_cpu_count or not isinstance(ranks, int):
+            return start.cpu_count
+        shared = ranks > 1 and start.cpu_count * ranks > start.host_cpu_count
+        return max(1, start.cpu_count // ranks) if shared else start.cpu_count
+
     def per_step(self, phase: Phase) -> PerStep | None:
         """Return a phase's time per steady step, or None where not measured."""
         stats = self.phases.get(phase)

@@ -48,6 +48,8 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         host=socket.gethostname(),
         pid=os.getpid(),
         cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),
+        host_cpu_count=os.cpu_count(),
+        torch_threads=attempt(torch.get_num_threads, None),
         versions=_versions(trainer),
         trainer=_trainer(trainer),
         model=attempt(lambda: _model(trainer), {}),
@@ -135,7 +137,7 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
     facts = {"class": type(optimizer).__name__, "groups": len(optimizer.param_groups)}
     facts |= {
         key: optimizer.defaults[key]
-        for key in ("fused", "foreach", "capturable")
+        for key in ("fused", "foreach", "capturable", "momentum", "weight_decay")
         if optimizer.defaults.get(key) is not None
     }
     return facts

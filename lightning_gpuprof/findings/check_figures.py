@@ -6,8 +6,8 @@ None where its input was not measured.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.host_work import HostWork, host_work
-from lightning_gpuprof.analysis.input_pipeline import plan_workers
+from lightning_gpuprof.analysis.host_work import HostWork, computes_on_all_cores, host_work
+from lightning_gpuprof.analysis.input_pipeline import most_workers, plan_workers
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.records.phases import Phase
@@ -16,6 +16,11 @@ MOST = 0.50
 """Of the wait for data: above it, it consists of taking over what workers sent."""
 SHORT_WAIT_FRAC = 0.05
 TOP_KERNELS = 10
+GROUPS = (
+    (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
+    *((one,) for one in Phase if one not in (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE)),
+)
+"""Phases that one question asks about: together all of a step, each once."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ def share(*phases: Phase) -> Callable[[Seen], float | None]:
 
 
 def largest_share(seen: Seen) -> float | None:
-    """Return the share of the largest of the three phases."""
-    shares = [share(phase)(seen) for phase in (Phase.DATA_WAIT, Phase.FORWARD, Phase.BACKWARD)]
+    """Return the share of the largest of the phases that a check asks about."""
+    shares = [share(*phases)(seen) for phases in GROUPS]
     known = [share for share in shares if share is not None]
     return max(known) if known else None
 
@@ -127,7 +132,7 @@ def suggested_workers(run: RunResults) -> int | None:
 
     With workers that keep up, the fetch time is not known: as many stay, but fewer than cores.
     """
-    loader, cores, wait = run.start.loader, run.start.cpu_count, run.per_step(Phase.DATA_WAIT)
+    loader, cores, wait = run.start.loader, run.cores, run.per_step(Phase.DATA_WAIT)
     if loader is None or loader.num_workers is None or not cores or wait is None or not run.step_ns:
         return None
     now = loader.num_workers
@@ -137,7 +142,13 @@ def suggested_workers(run: RunResults) -> int | None:
     wait_ns = max(0, wait.mean_ns - startup)
     if now >= cores:
         return max(1, cores - 1)
-    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2:
+    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2 or computes_on_all_cores(run):
         return now
-    plan = plan_workers(step_ns=run.step_ns, wait_ns=wait_ns, num_workers=now, cpu_count=cores)
+    plan = plan_workers(
+        step_ns=run.step_ns,
+        wait_ns=wait_ns,
+        num_workers=now,
+        cpu_count=cores,
+        most=most_workers(loader),
+    )
     return plan.num_workers if plan.step_low_ns < run.step_ns else now

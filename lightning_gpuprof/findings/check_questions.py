@@ -49,7 +49,49 @@ class Question:
 _NO_STEP = "no step was recorded"
 _NO_TRACE = "it takes an analysed trace"
 _NO_GPU_TRACE = "it takes an analysed trace with kernels of a GPU"
-PHASE_CHECKS = ("data-share", "forward-share", "backward-share", "balanced")
+_SUBJECT = {
+    Phase.CLIP_GRADIENTS: "clipping gradients",
+    Phase.OPTIMIZER_STEP: "the optimizer",
+    Phase.ZERO_GRAD: "zeroing gradients",
+    Phase.CALLBACKS: "the callbacks' work",
+    Phase.CHECKPOINT: "saving checkpoints",
+    Phase.OTHER: "what runs between the named phases",
+}
+_OTHERS = {
+    Phase.CLIP_GRADIENTS: "the gradient clipping: configure_gradient_clipping where the module "
+    "has its own, in operators over whole tensors",
+    Phase.OPTIMIZER_STEP: "the optimizer: fused=True, fewer and larger parameter tensors, the "
+    "module's optimizer_step",
+    Phase.ZERO_GRAD: "zeroing gradients: zero_grad(set_to_none=True), torch's default",
+    Phase.CALLBACKS: "the callbacks, the longest first: what runs in each step and need not",
+    Phase.LOGGING: "logging: fewer values, less often (log_every_n_steps)",
+    Phase.CHECKPOINT: "checkpoints: less often, or smaller (save_weights_only)",
+    Phase.VALIDATION: "validation: less often (val_check_interval, check_val_every_n_epoch), on "
+    "fewer batches (limit_val_batches)",
+    Phase.OTHER: "the module's own hooks, such as on_after_backward, lr_scheduler_step and "
+    "on_train_batch_end",
+}
+PHASE_CHECKS = (
+    "data-share",
+    "forward-share",
+    "backward-share",
+    *(f"{phase.value.replace('_', '-')}-share" for phase in _OTHERS),
+    "balanced",
+)
+
+
+def _phase_question(phase: Phase, next: str) -> Question:
+    return Question(
+        f"{phase.value.replace('_', '-')}-share",
+        f"Does {_SUBJECT.get(phase, phase.value.replace('_', ' '))} take most of the step?",
+        f"{phase.value}_share_frac",
+        PHASE_FRAC,
+        next,
+        _NO_STEP,
+        share(phase),
+    )
+
+
 QUESTIONS = (
     Question(
         "data-share",
@@ -79,6 +121,7 @@ QUESTIONS = (
         _NO_STEP,
         share(Phase.BACKWARD),
     ),
+    *(_phase_question(phase, next) for phase, next in _OTHERS.items()),
     Question(
         "balanced",
         "Does any one phase take most of the step?",

@@ -25,18 +25,23 @@ with training for the cores; on a GPU, only the device's idle time during the wa
 change is for the largest: `MOST` of it in the sampler, which runs in the training process with any
 number of workers; in taking batches over from workers, where more of them would not help; or in
 making batches. What a batch takes to make is not known with workers that keep up, so to do without
-them is told as `info`, unless they leave no core to training (`CROWDED`). An `IterableDataset`, or
-a sampler of your own where its part was not measured, may leave workers nothing to do: the low
-bound is 0. Severity: the common scale (`findings/grade.py`).
+them is told as `info`, unless they leave no core to training (`CROWDED`). An `IterableDataset`
+read in the training process goes to one worker, which needs no sharing out and keeps the order; one
+that has workers, or a sampler of your own where its part was not measured, may leave more of them
+nothing to do: the low bound is 0. A CPU on which torch computes on every core (`MOSTLY` in
+`analysis/host_work.py`) has no room for workers: none are proposed. Severity: the common
+scale (`findings/grade.py`).
 """
 
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.hidden import Exposed, exposed
+from lightning_gpuprof.analysis.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.input_pipeline import (
     HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
     WorkerPlan,
+    most_workers,
     plan_workers,
 )
 from lightning_gpuprof.analysis.run import RunResults
@@ -61,10 +66,10 @@ CROWDED = 4
 SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
 SHARDING = """
-# in the dataset's __iter__, or each worker yields every sample:
+# in the dataset's __iter__, before anything is read, or each worker yields every sample:
 info = torch.utils.data.get_worker_info()
 if info is not None:
-    samples = itertools.islice(samples, info.id, None, info.num_workers)"""
+    files = files[info.id :: info.num_workers]"""
 EFFORT = Effort(
     Horizon.QUICK,
     "one or two arguments of the DataLoader",
@@ -114,7 +119,7 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "data_wait_frac": wait_ns / step_ns,
         "step_ns": step_ns,
         "num_workers_count": run.start.loader.num_workers if run.start.loader else None,
-        "cpu_count": run.start.cpu_count,
+        "cpu_count": run.cores,
         "sampler_frac": run.loader_wait.sampler_frac,
         "receiving_frac": run.loader_wait.receiving_frac,
     }
@@ -123,7 +128,7 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
 
 def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     """Choose the change for the largest part of the wait, and what it saves."""
-    loader, parts, cores = run.start.loader, run.loader_wait, run.start.cpu_count
+    loader, parts, cores = run.start.loader, run.loader_wait, run.cores
     workers = loader.num_workers if loader else None
     sampler, most_ns = parts.sampler_frac or 0.0, min(wait_ns, lost.high_ns)
     if sampler >= MOST:
@@ -133,6 +138,9 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     if workers and cores is not None and workers >= cores:
         return _fewer_workers(workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
+    busy = computes_on_all_cores(run)
+    if busy:
+        return _taking_turns(run, most_ns)
     plan = _plan(run, step_ns, round(waited * wait_ns))
     if plan is None:
         return _without_workers(loader, most_ns)
@@ -144,7 +152,7 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     if low <= 0 or high <= 0:
         # Handing a batch over may cost as much as making it here.
         return _without_workers(loader, most_ns)
-    if _may_need_more_than_workers(run):
+    if _may_need_more_than_workers(run) or busy is None:
         low = 0
     return _with_workers(plan, loader, Range(low=min(low, high), high=high))
 
@@ -153,18 +161,23 @@ def _may_need_more_than_workers(run: RunResults) -> bool:
     loader = run.start.loader
     unknown = run.loader_wait.sampler_frac is None
     return loader is not None and (
-        loader.dataset_kind == "iterable" or (bool(loader.sampler) and unknown)
+        (loader.dataset_kind == "iterable" and bool(loader.num_workers))
+        or (bool(loader.sampler) and unknown)
     )
 
 
 def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
-    loader, cores = run.start.loader, run.start.cpu_count
+    loader, cores = run.start.loader, run.cores
     if loader is None or loader.num_workers is None or cores is None:
         return None
     if cores < 2 or loader.num_workers >= cores:
         return None
     return plan_workers(
-        step_ns=step_ns, wait_ns=wait_ns, num_workers=loader.num_workers, cpu_count=cores
+        step_ns=step_ns,
+        wait_ns=wait_ns,
+        num_workers=loader.num_workers,
+        cpu_count=cores,
+        most=most_workers(loader),
     )
 
 
@@ -183,13 +196,21 @@ def _with_workers(plan: WorkerPlan, loader: Loader | None, saving: Range) -> _Cu
             f" {loader.sampler} runs in the training process with any number of workers: time it "
             "first."
         )
-    if iterable:
-        advice += (
-            " The dataset is an IterableDataset: it must share its samples out among the workers, "
-            "or each yields all of them."
-        )
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
-    return _Cure(advice, change + SHARDING * iterable, saving)
+    if iterable and plan.num_workers == 1:
+        advice += (
+            " The dataset is an IterableDataset: one worker yields the same batches in the same "
+            "order. More would each yield all samples, unless it shares out what it reads "
+            "(files, not samples: get_worker_info)."
+        )
+    elif iterable:
+        advice += (
+            " The dataset is an IterableDataset: it must share out what it reads among the "
+            "workers, or each yields all samples. Nothing is saved where each reads all of it "
+            "and drops the others' samples."
+        )
+        change += SHARDING
+    return _Cure(advice, change, saving)
 
 
 def _quicker_sampler(loader: Loader | None, frac: float, lost: Exposed) -> _Cure:
@@ -224,6 +245,16 @@ def _fewer_workers(workers: int, cores: int, wait_ns: int) -> _Cure:
         f"({fewer}, or 0 where a batch is cheap to make), and make __getitem__ cheaper."
     )
     return _Cure(advice, f"DataLoader(..., num_workers={fewer})", Range(low=0, high=wait_ns))
+
+
+def _taking_turns(run: RunResults, wait_ns: int) -> _Cure:
+    advice = (
+        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
+        "torch), so workers would take turns with it and may slow it down more than they hide: "
+        "make __getitem__ and the collate function cheaper (decode once, keep tensors, index "
+        "whole batches). Or leave workers a core (torch.set_num_threads) and compare both runs."
+    )
+    return _Cure(advice, None, Range(low=0, high=wait_ns))
 
 
 def _without_workers(loader: Loader | None, wait_ns: int) -> _Cure:

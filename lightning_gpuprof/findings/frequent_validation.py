@@ -8,7 +8,8 @@ steps; `per_validation_ns`: what one of them takes.
 Training stands still during validation. It is worth its time as far as its result is acted upon.
 
 ## What to do
-Validate less often (`val_check_interval` within an epoch, `check_val_every_n_epoch` beyond it), on
+Validate less often (`val_check_interval` within an epoch, `check_val_every_n_epoch` beyond it: the
+advice names the setting found), on
 fewer batches (`limit_val_batches`), or with a larger batch and more workers: no gradients are kept,
 so more samples fit.
 
@@ -21,7 +22,7 @@ are not told. Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.findings.grade import grade, seldom
+from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -53,10 +54,13 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if total_ns < SHORT_NS and epochs is not None and runs <= epochs:
         return None
     each_ns = total_ns // max(1, runs)
-    every = seldom(
-        run.steps.dur.count, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns))
-    )
+    steps = run.steps.dur.count
+    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns)))
+    if every > steps and runs >= FEWER and run.status == "finished":
+        # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
+        every = seldom(steps, runs, wanted=0.0)
     advice, change = _change(run, run.steps.count, every)
+    advice = _setting(run, runs) + advice
     least, most = around(validation.mean_ns)
     saving = Range(low=round(LOW_FRAC * least), high=most)
     return Finding(
@@ -105,6 +109,14 @@ def _change(run: RunResults, steps: int, every: int) -> tuple[str, str]:
         "(limit_val_batches).",
         f"Trainer(..., check_val_every_n_epoch={epochs}{whole})",
     )
+
+
+def _setting(run: RunResults, runs: int) -> str:
+    """Name the setting that asks for validation more than once an epoch, where there is one."""
+    interval = run.start.trainer.get("val_check_interval", 1.0)
+    if isinstance(interval, float) and interval >= 1.0:
+        return ""
+    return f"val_check_interval={interval} asked for {runs} of them here. "
 
 
 def _epoch_steps(run: RunResults) -> int | None:

@@ -19,10 +19,12 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 `CALLS_PER_TENSOR` (`analysis/host_work.py`, docs/adr/0031): a model as such makes some calls per
 parameter tensor; on a CPU only the overhead of what is above counts. `LOW_FRAC`: of a loop's
 overhead that much goes at least when its body becomes one operator over all elements, at most all
-of it and what longer operators in the loop take (`LOOPED`). Values read
-one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step, and where most kernels are thin the
-idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording slows the host down, the device not, so
-part of that idle time is the profiler's. Severity: the common scale (`findings/grade.py`).
+of it and what longer operators in the loop take (`LOOPED`). The loop inside a recurrent layer
+(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
+forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
+traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
+recording slows the host down, the device not, so part of that idle time is the profiler's.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -46,6 +48,7 @@ EFFORT = Effort(
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
 LOW_FRAC = 0.6
+MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
 HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_latency")
@@ -68,12 +71,19 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return _traced(run.step_ns, facts)
     if work is None:
         return Abstained(ID, "on a CPU it takes an analysed trace, and there is none")
-    if work.thin_calls < MIN_CALLS or not work.repeated_ns or reads_in_a_loop(work):
+    if work.recurrent_frac > MOSTLY:
+        return Abstained(
+            ID,
+            f"{percent(work.recurrent_frac)} of the forward pass is inside recurrent layers, whose "
+            "loops are torch's own: small operators beside theirs cannot be told apart",
+        )
+    thin_calls = round(work.own_frac * work.thin_calls)
+    if thin_calls < MIN_CALLS or not work.repeated_ns or reads_in_a_loop(work):
         return None
     return _finding(
         run.step_ns,
         f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / run.step_ns)}) "
-        f"is Python and dispatch around {work.thin_calls} small operators",
+        f"is Python and dispatch around {thin_calls} small operators",
         {},
         work,
         confidence=0.7 if work.usual_calls is not None else 0.4,
@@ -113,9 +123,9 @@ def _finding(
     if work is not None:
         evidence["overhead_ns"] = work.overhead_ns
         evidence["repeated_ns"] = work.repeated_ns
-        evidence["thin_calls_count"] = work.thin_calls
+        evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
-        most = min(step_ns, work.repeated_ns + work.looped_ns)
+        most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
         saving = Range(low=round(LOW_FRAC * work.repeated_ns), high=most)
     return Finding(
         id=ID,

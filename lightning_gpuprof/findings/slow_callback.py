@@ -14,11 +14,16 @@ Do the work less often, move it out of the step hooks (`on_train_epoch_end`), or
 thread. In one that reads values off the device (`.item()`, `.cpu()`), keep them on the device and
 read them once in many steps (`DeferredLoss`).
 
+What changes weights, gradients or learning rates (a scheduler's step, an average of the weights)
+must stay in every step, or the training is another one: make it cheaper instead.
+
 ## Thresholds
 `EVERY_N_STEPS`: the change proposed, one step in 50, is Lightning's own default for logging; it
 leaves 2% of the cost, the low bound allows for work that must stay. On a GPU only the time the
 device stood idle counts (`analysis/hidden.py`). Severity: the common scale (`findings/grade.py`).
 """
+
+import re
 
 from lightning_gpuprof.analysis.hidden import exposed
 from lightning_gpuprof.analysis.phase_split import Part
@@ -31,12 +36,17 @@ from lightning_gpuprof.units import duration, percent
 
 ID = "slow-callback"
 EFFORT = Effort(
-    Horizon.QUICK, "one setting, or a few lines in the callback", "its output comes less often"
+    Horizon.QUICK,
+    "one setting, or a few lines in the callback",
+    "its output comes less often; what changes weights or gradients must stay in every step",
 )
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
 OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
 """This package's own: their cost is reported as such, not as the user's to change."""
+SCHEDULER = "lr_scheduler_step"
+AVERAGE = re.compile(r"EMA|Ema(?![a-z])|Averag|Polyak|SWA")
+"""Names of callbacks that keep an average of the weights, such as Lightning's `WeightAveraging`."""
 MOST = 3
 """Callbacks named at most: the longest matter, a list of all is in the report."""
 KNOWN = {
@@ -75,8 +85,7 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{part.name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
-        advice=f"Run {part.name}'s work once in {EVERY_N_STEPS} steps, or move it to the epoch's "
-        "end or a thread.",
+        advice=_advice(part),
         evidence={
             "callback_ns": cost_ns,
             "callback_frac": cost_ns / step_ns,
@@ -87,7 +96,37 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=part.phase.value, name=part.name),),
-        change=KNOWN.get(part.name, _less_often(part)),
+        change=None if _trains(part) else KNOWN.get(part.name, _less_often(part)),
+    )
+
+
+def _trains(part: Part) -> bool:
+    """Tell whether the part, by its name, decides what is learned."""
+    return part.name == SCHEDULER or AVERAGE.search(part.name) is not None
+
+
+def _advice(part: Part) -> str:
+    if part.name == SCHEDULER:
+        return (
+            "Make the scheduler's own function cheap: read files and build tables once, in "
+            "configure_optimizers, and only look up in each call. To call it less often would "
+            "change the learning rates."
+        )
+    if AVERAGE.search(part.name):
+        return (
+            f"Make {part.name} cheaper: update its copy in place and all tensors in one call "
+            "(torch._foreach_lerp_), without copying the state_dict first. To run it less often "
+            "changes what it averages: the decay must be adapted."
+        )
+    advice = (
+        f"Run {part.name}'s work once in {EVERY_N_STEPS} steps, or move it to the epoch's end or "
+        "a thread."
+    )
+    if part.name in KNOWN:
+        return advice
+    return (
+        f"{advice} That is for what it reports: where it changes weights, gradients or the "
+        "batch, less often is another training, so make it cheaper instead."
     )
 
 

@@ -117,6 +117,11 @@ class RunStart(_Record, tag="run"):
     host: str = ""
     pid: int = 0
     cpu_count: int | None = None
+    """Cores that this rank's process may use, which it may share with other ranks."""
+    host_cpu_count: int | None = None
+    """Cores of the machine."""
+    torch_threads: int | None = None
+    """Threads that torch computes with on the CPU, in this process."""
     versions: dict[str, str] = {}
     """python, torch, lightning, lightning_gpuprof, cuda or hip."""
     trainer: dict[str, Any] = {}

@@ -5,6 +5,7 @@ from lightning_gpuprof.findings.checks import State, focus, run_checks
 from lightning_gpuprof.findings.model import Horizon
 from lightning_gpuprof.findings.plan import make_plan
 from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
 
 MS = 1_000_000
@@ -29,6 +30,10 @@ def traced(**document):
         ({"forward": 6 * MS, "backward": 4 * MS}, "forward-share"),
         ({"forward": 4 * MS, "backward": 6 * MS}, "backward-share"),
         ({"data_wait": 3 * MS, "forward": 3 * MS, "backward": 4 * MS}, "balanced"),
+        ({"clip_gradients": 6 * MS, "forward": 4 * MS}, "clip-gradients-share"),
+        ({"optimizer_step": 6 * MS, "forward": 4 * MS}, "optimizer-step-share"),
+        ({"other": 6 * MS, "forward": 4 * MS}, "other-share"),
+        ({"validation": 6 * MS, "forward": 4 * MS}, "validation-share"),
     ],
 )
 def test_the_phase_above_half_says_where_to_look_and_else_that_none_does(analyze, phases, first):
@@ -82,6 +87,14 @@ def test_fewer_workers_are_suggested_as_well_as_more(analyze, workers, wait_ms, 
         cpu_count=cores,
     )
     assert suggested_workers(run) == suggested
+
+
+def test_every_phase_has_a_question_of_its_own_or_shares_one(analyze):
+    shared = {"host_to_device": "data-share", "data_wait": "data-share"}
+    for phase in Phase:
+        said = focus(run_checks(analyze({phase.value: MS})))
+        usual = f"{phase.value.replace('_', '-')}-share"
+        assert said.id == shared.get(phase.value, usual)
 
 
 def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):

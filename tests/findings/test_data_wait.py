@@ -1,8 +1,9 @@
 import pytest
 
+from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.data_wait import evaluate
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.schema import Device, Loader
+from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
 
 MS = 1_000_000
 IN_PROCESS = Loader(num_workers=0)
@@ -34,12 +35,38 @@ def test_both_cures_are_named(analyze):
     assert "move slow work out of __getitem__ and collate" in advice
 
 
-def test_an_iterable_dataset_is_told_to_share_its_samples_out(analyze):
+def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(analyze):
     loader = Loader(num_workers=0, dataset_kind="iterable")
     finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
-    assert "IterableDataset" in finding.advice
+    assert "one worker yields the same batches in the same order" in finding.advice
+    assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+    # One worker makes a batch in 6 ms at best, and hands it over.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 3_900_000)
+
+
+def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(analyze):
+    loader = Loader(num_workers=1, dataset_kind="iterable")
+    finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
+    assert "share out what it reads" in finding.advice
     assert "get_worker_info()" in finding.change
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)
+    assert finding.saving_ns.low == 0
+
+
+@pytest.mark.parametrize(
+    ("cpu_count", "host", "cores"),
+    [(8, 8, 4), (4, 8, 4), (8, None, 8), (1, 1, 1), (8, 64, 8)],
+)
+def test_ranks_divide_the_cores_that_they_share(analyze, cpu_count, host, cores):
+    run = analyze(
+        WAITS,
+        cpu_count=cpu_count,
+        host_cpu_count=host,
+        world_size=2,
+        trainer={"num_devices": 2},
+        loader=IN_PROCESS,
+    )
+    assert run.cores == cores
+    assert evaluate(run).evidence["cpu_count"] == cores
 
 
 @pytest.mark.parametrize(("workers", "cores"), [(0, 4), (0, 1)])
@@ -152,3 +179,48 @@ def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):
 
 def test_without_steps_it_abstains(analyze):
     assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+
+
+GPU_IDLE = {"device_dur": 10 * MS, "device/data_wait": 6 * MS, "run_ahead/data_wait": 0}
+
+
+def computing(self_ns, analyze, **options):
+    operators = [{"name": "aten::mm", "count": 4, "total_ns": self_ns, "self_ns": self_ns}]
+    cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
+    return analyze(
+        WAITS,
+        records=[cycle],
+        traces={"t.gz": {"operators": operators, "steps": [{}, {}]}},
+        cpu_count=2,
+        loader=IN_PROCESS,
+        **options,
+    )
+
+
+def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
+    run = computing(6 * MS, analyze, torch_threads=2)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert "computes on all 2 cores" in finding.advice
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert suggested_workers(run) == 0
+
+
+@pytest.mark.parametrize(
+    ("self_ns", "options"),
+    [
+        (MS, {"torch_threads": 2}),  # operators too short to be divided
+        (6 * MS, {"torch_threads": 1}),
+        (6 * MS, {"torch_threads": 2, "device": Device(type="cuda"), "columns": GPU_IDLE}),
+    ],
+)
+def test_workers_are_proposed_where_training_leaves_them_a_core(analyze, self_ns, options):
+    finding = evaluate(computing(self_ns, analyze, **options))
+    assert "num_workers=" in finding.change
+
+
+def test_without_a_trace_workers_may_find_no_core(analyze):
+    run = analyze(WAITS, cpu_count=4, torch_threads=4, loader=IN_PROCESS)
+    finding = evaluate(run)
+    assert "num_workers=2" in finding.change
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)

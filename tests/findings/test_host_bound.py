@@ -89,3 +89,31 @@ def test_idle_time_between_thin_kernels_is_left_to_the_rule_for_those(analyze):
     device = Device(type="cuda")
     for traces in (on_gpu(12 * MS, 0.6), on_gpu(4 * MS, 0.1)):
         assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, device=device)) is None
+
+
+def recurrent(count, total_ns, model=None):
+    traces = traced(2_000, 4 * MS)
+    layer = {"name": "aten::gru", "count": count, "total_ns": total_ns, "self_ns": 0}
+    traces["t.gz"]["operators"].append(layer)
+    return {"records": [CYCLE], "traces": traces, "model": model or {}}
+
+
+def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch(analyze):
+    # One call per step, which takes 5 of the 6 ms of forward.
+    silent = evaluate(analyze(PHASES, **recurrent(2, 10 * MS)))
+    assert isinstance(silent, Abstained)
+    assert "83.3% of the forward pass is inside recurrent layers" in silent.reason
+
+
+def test_a_recurrent_layer_leaves_the_rest_of_the_overhead_to_batch(analyze):
+    finding = evaluate(analyze(PHASES, **recurrent(2, 3 * MS)))
+    # A quarter of forward is inside the layer, and so a quarter of 6 ms of overhead; the layer's
+    # own call is thin too.
+    assert finding.evidence["repeated_ns"] == 4_500_000
+    assert finding.evidence["thin_calls_count"] == round(0.75 * 1_001)
+
+
+def test_a_recurrent_layer_called_in_a_loop_is_the_users_loop(analyze):
+    model = {"dtypes": {"float32": 4}}
+    finding = evaluate(analyze(PHASES, **recurrent(60, 10 * MS, model)))
+    assert finding.evidence["repeated_ns"] > 5 * MS

@@ -1,3 +1,5 @@
+import pytest
+
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.findings.slow_callback import evaluate
@@ -41,3 +43,24 @@ def test_without_steps_it_abstains(analyze):
 
 def test_our_own_callbacks_are_not_the_users_to_change(analyze):
     assert evaluate(analyze(PHASES, parts={"callbacks/PhaseTimer": 3 * MS})) == ()
+
+
+def test_a_schedulers_step_is_made_cheaper_not_rarer(analyze):
+    run = analyze({"forward": 7 * MS, "other": 3 * MS}, parts={"other/lr_scheduler_step": 3 * MS})
+    finding = evaluate(run)[0]
+    assert "would change the learning rates" in finding.advice
+    assert finding.change is None
+
+
+@pytest.mark.parametrize("name", ["EMA", "EmaCallback", "WeightAveraging", "ModelEMA"])
+def test_an_average_of_weights_is_made_cheaper_not_rarer(analyze, name):
+    finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+    assert "in place" in finding.advice
+    assert finding.change is None
+
+
+@pytest.mark.parametrize("name", ["SchemaCheck", "Semantics", "GradNorm"])
+def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(analyze, name):
+    finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+    assert "another training" in finding.advice
+    assert "trainer.global_step % 50" in finding.change
