@@ -25,12 +25,12 @@ class Lane(Struct, frozen=True):
     Args:
         at: Times, rising.
         row: Host row from then until the next time, -1 where nothing was recorded.
-        run: Position at which the thread's uninterrupted work, of which this is a part, begins.
+        runs: Positions at which a thread's uninterrupted work begins, or a time without any.
     """
 
     at: Int64
     row: Int32
-    run: Int32
+    runs: Int64
 
 
 class HostControl:
@@ -77,6 +77,7 @@ class HostControl:
             for at, row in _changes(host.start_ns, nesting, part[counts[part]]):
                 lanes.add(at + shift, row)
         self.own = Lane(lanes.at, lanes.row, _runs(_works(lanes.row, activity)))
+        del lanes, threads
         self.main = self._main_lane(host.thread, activity)
 
     def _main_lane(self, thread: Int32, activity: Int8) -> Lane:
@@ -111,7 +112,7 @@ class HostControl:
             changes = row != np.append(latest, row[:-1])
             lane.add(start[changes], row[changes])
             latest = row[-1]
-        return Lane(lane.at, lane.row, np.zeros(len(lane.at), dtype=np.int32))
+        return Lane(lane.at, lane.row, np.zeros(1, dtype=np.int64))
 
 
 class _Growing:
@@ -176,12 +177,8 @@ def _works(row: Int32, activity: Int8) -> Bool:
     return works[row]
 
 
-def _runs(works: Bool) -> Int32:
-    """Return for each position where the work begins that it is a part of; itself for no work."""
-    run = np.arange(len(works), dtype=np.int32)
-    run[1:][works[1:] & works[:-1]] = 0
-    found: Int32 = np.maximum.accumulate(run, out=run)
-    return found
+def _runs(works: Bool) -> Int64:
+    return np.flatnonzero(~(works & np.append(False, works[:-1])[: len(works)]))
 
 
 def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[Int64, Int32]]:

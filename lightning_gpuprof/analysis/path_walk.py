@@ -6,7 +6,7 @@ of device events to a launch, on the host back to a call that waited, and so on.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,7 +21,6 @@ from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.path_rows import PathKind, PathRows, device_rows, host_rows
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
-_NEVER = 2**62
 _BLOCK = 1 << 16
 """Segments that are made at a time: all of a path's take more memory than the trace."""
 
@@ -85,7 +84,8 @@ class Path(Struct, frozen=True):
         for stretches in self.on_host:
             for block in stretches.blocks():
                 yield host_rows(self.timeline, self.activity, *block)
-        yield host_rows(self.timeline, self.activity, *self.in_waits.T, PathKind.SYNC)
+        row, start, end = self.in_waits.T
+        yield host_rows(self.timeline, self.activity, row, start, end, PathKind.SYNC)
         for low in range(0, len(self.on_device), _BLOCK):
             yield from device_rows(self.timeline, self.began, self.on_device[low : low + _BLOCK])
 
@@ -112,25 +112,24 @@ class _Walk:
         self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
         self._timeline = timeline
         self._activity = activities(timeline, nesting)
+        self._began = device_starts(timeline, nesting, launches)
+        found = waits(timeline, nesting, launches)
         control = HostControl(timeline, nesting, launches, self._activity, begin=self.begin)
         device_end = int(device.end_ns.max(initial=-1))
         self.end = max(control.end, device_end)
         # Of several that end last, the last one.
         last = int(np.flatnonzero(device.end_ns == device_end)[-1]) if len(device) else -1
         self._last = last if device_end >= control.end else -1
-        self._began = device_starts(timeline, nesting, launches)
-        found = waits(timeline, nesting, launches)
         thread = np.append(host.thread, np.int32(-1))
-        waits_for = np.full(len(host) + 1, -1, dtype=np.int64)
-        waits_for[found.row] = found.device_row
-        done = np.full(len(host) + 1, _NEVER, dtype=np.int64)
-        done[found.row] = device.end_ns[found.device_row]
-        self._main = _Walked(control.main, done, thread, np.zeros_like(control.shift))
-        self._own = _Walked(control.own, done, thread, control.shift)
+        by_row = np.argsort(found.row)
+        wait_row, waits_for = found.row[by_row], found.device_row[by_row]
+        done = device.end_ns[waits_for]
+        self._main = _Walked(control.main, wait_row, done, thread, np.zeros_like(control.shift))
+        self._own = _Walked(control.own, wait_row, done, thread, control.shift)
         self._shift: list[int] = control.shift.tolist()
         self._on_device, self._in_waits = array("q"), array("q")
         # These read like lists, without the memory of one.
-        self._waits_for, self._done = waits_for.data, done.data
+        self._wait_row, self._waits_for, self._done = wait_row.data, waits_for.data, done.data
         self._before, self._since = self._began.before.data, self._began.since.data
         self._thread = thread.data
         call = np.where(self._began.by_launch, launches.call, -1)
@@ -182,16 +181,23 @@ class _Walk:
                 lane, shift, position = self._own, self._shift[thread], moved
         # The walk may come into a call that waited from its middle, by another thread's launch.
         waiting = position
-        if not self._done[lane.row[position]] < time:
+        wait = self._wait(lane.row[position])
+        if wait < 0 or self._done[wait] >= time:
             waiting = lane.last_wait(position)
         if waiting < position:
             time = lane.take(waiting + 1, position, time, shift)
         if waiting < 0:
             return time, -1
         row = lane.row[waiting]
-        done = self._done[row]
+        wait = self._wait(row)
+        done = self._done[wait]
         self._in_waits.extend((row, done, time))
-        return done, self._waits_for[row]
+        return done, self._waits_for[wait]
+
+    def _wait(self, row: int) -> int:
+        """Return the index of a host row's wait; -1 where it did not wait."""
+        index = bisect_left(self._wait_row, row)
+        return index if index < len(self._wait_row) and self._wait_row[index] == row else -1
 
 
 class _Walked:
@@ -199,19 +205,24 @@ class _Walked:
 
     Args:
         lane: The lane.
-        done_ns: By host row, when what its call waited for had ended; `_NEVER` for no wait.
+        wait_row: Host rows of calls that waited, rising.
+        done_ns: When what each of them waited for had ended.
         thread: By host row.
         shift: By thread, how far the lane's times are moved.
     """
 
-    def __init__(self, lane: Lane, done_ns: Int64, thread: Int32, shift: Int64) -> None:
+    def __init__(
+        self, lane: Lane, wait_row: Int64, done_ns: Int64, thread: Int32, shift: Int64
+    ) -> None:
         self._lane = lane
-        self._at, self.row, self._run = lane.at.data, lane.row.data, lane.run.data
-        position = np.flatnonzero((done_ns != _NEVER)[lane.row])
+        self._at, self.row, self._runs = lane.at.data, lane.row.data, lane.runs.data
+        waited = np.zeros(len(thread), dtype=np.bool_)
+        waited[wait_row] = True
+        position = np.flatnonzero(waited[lane.row])
         row = lane.row[position]
         following = np.minimum(position + 1, len(lane.at) - 1)
         left = np.where(following > position, lane.at[following], 0) - shift[thread[row]]
-        self._waits = position[done_ns[row] < left].data
+        self._waits = position[done_ns[np.searchsorted(wait_row, row)] < left].data
         self._taken = array("q")
 
     def before(self, time: int) -> int:
@@ -222,14 +233,19 @@ class _Walked:
         """Return the last position before this one, of the same run, at which a call waits."""
         index = bisect_left(self._waits, position) - 1
         found: int = self._waits[index] if index >= 0 else -1
-        return found if found >= self._run[position] else -1
+        return found if found >= self._run(position) else -1
 
     def take(self, first: int, last: int, until: int, shift: int) -> int:
         """Go along positions of a run, and return the time that this leads to."""
-        first = max(first, self._run[last])
+        first = max(first, self._run(last))
         self._taken.extend((first, last, until, shift))
         reached: int = self._at[first] - shift
         return reached
+
+    def _run(self, position: int) -> int:
+        """Return where the work begins that a position is a part of."""
+        begin: int = self._runs[bisect_right(self._runs, position) - 1]
+        return begin
 
     def stretches(self) -> Stretches:
         """Return what was gone along."""
