@@ -7,8 +7,10 @@ a synchronizing call returned. So each nanosecond of the span lies in exactly on
 shortening anything that is not on the path saves nothing.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,11 +18,12 @@ from lightning_gpuprof.analysis.grouping import grouped, summed
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.analysis.path_rows import KINDS, PathKind, PathRows, detail_name
-from lightning_gpuprof.analysis.path_walk import walk
+from lightning_gpuprof.analysis.path_rows import KINDS, PathKind, PathRows, detail_name, joined
+from lightning_gpuprof.analysis.path_walk import Path, walk
 from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
 _UNRECORDED = "nothing recorded"
+_DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,13 @@ class CriticalPath:
     Args:
         start_ns: Where it begins.
         end_ns: Where it ends.
-        rows: Its segments, as columns.
+        path: What it went through.
         names: The trace's names.
     """
 
     start_ns: int
     end_ns: int
-    rows: PathRows
+    path: Path
     names: Sequence[str]
 
     @property
@@ -89,8 +92,9 @@ class CriticalPath:
     @property
     def segments(self) -> list[PathSegment]:
         """Every segment, in order of time."""
-        columns = (self.rows.kind, self.rows.start_ns, self.rows.dur_ns, self.rows.name)
-        lists = [column.tolist() for column in (*columns, self.rows.detail, self.rows.row)]
+        rows = joined(self._blocks())
+        columns = (rows.kind, rows.start_ns, rows.dur_ns, rows.name, rows.detail, rows.row)
+        lists = [column.tolist() for column in columns]
         return [
             PathSegment(KINDS[kind], start, dur, self._name(name), detail_name(kind, detail), row)
             for kind, start, dur, name, detail, row in zip(*lists, strict=True)
@@ -99,30 +103,43 @@ class CriticalPath:
     @property
     def kind_ns(self) -> dict[PathKind, int]:
         """Time by kind; adds up to the span."""
-        total = summed(self.rows.kind, self.rows.dur_ns, len(KINDS)).tolist()
-        return dict(zip(KINDS, total, strict=True))
+        total = dict.fromkeys(KINDS, 0)
+        for part in self.parts():
+            total[part.kind] += part.total_ns
+        return total
 
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
-        rows, details = self.rows, max(len(ACTIVITIES), len(CATEGORIES))
-        key = (rows.name * len(KINDS) + rows.kind) * details + rows.detail
-        keys, group = grouped(key)
-        count = np.bincount(group, minlength=len(keys)).tolist()
-        total = summed(group, rows.dur_ns, len(keys)).tolist()
         parts = []
-        for one, segments, ns in zip(keys.tolist(), count, total, strict=True):
-            rest, detail = divmod(one, details)
+        for key, ns in sorted(self._sums[0].items()):
+            rest, detail = divmod(key, _DETAILS)
             name, kind = divmod(rest, len(KINDS))
             frac = ns / self.span_ns if self.span_ns else 0.0
-            label = detail_name(kind, detail)
-            parts.append(PathPart(KINDS[kind], self._name(name), label, segments, ns, frac))
+            label, count = detail_name(kind, detail), self._sums[1][key]
+            parts.append(PathPart(KINDS[kind], self._name(name), label, count, ns, frac))
         return sorted(parts, key=lambda part: (-part.total_ns, part.name))
 
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":
         """Return the part of the path inside a window, a step's say."""
         start_ns, end_ns = max(start_ns, self.start_ns), min(end_ns, self.end_ns)
-        inside = self.rows.cut(start_ns, end_ns)
-        return replace(self, start_ns=start_ns, end_ns=max(start_ns, end_ns), rows=inside)
+        return replace(self, start_ns=start_ns, end_ns=max(start_ns, end_ns))
+
+    @cached_property
+    def _sums(self) -> tuple[Counter[int], Counter[int]]:
+        """Time and segments, by name, kind and detail in one number."""
+        time, count = Counter[int](), Counter[int]()
+        for rows in self._blocks():
+            key = (rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail
+            keys, group = grouped(key)
+            names = keys.tolist()
+            totals = summed(group, rows.dur_ns, len(keys)).tolist()
+            time.update(dict(zip(names, totals, strict=True)))
+            counts = np.bincount(group, minlength=len(keys)).tolist()
+            count.update(dict(zip(names, counts, strict=True)))
+        return time, count
+
+    def _blocks(self) -> Iterator[PathRows]:
+        return (rows.cut(self.start_ns, self.end_ns) for rows in self.path.blocks())
 
     def _name(self, index: int) -> str:
         return self.names[index] if index >= 0 else _UNRECORDED
@@ -142,4 +159,4 @@ def critical_path(timeline: Timeline, nesting: Nesting, launches: Launches) -> C
     path = walk(timeline, nesting, launches)
     if path is None:
         return None
-    return CriticalPath(path.start_ns, path.end_ns, path.rows, timeline.names)
+    return CriticalPath(path.start_ns, path.end_ns, path, timeline.names)

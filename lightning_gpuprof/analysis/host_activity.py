@@ -13,7 +13,7 @@ from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int64, Timeline
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,
 `python` a thread on which nothing but a step was recorded."""
-BATCH_EVENTS = 1 << 17
+BATCH_EVENTS = 1 << 15
 _PYTHON_CALL = CATEGORIES.index("python_function")
 _DATA_WAIT = re.compile(
     r"enumerate\(DataLoader\)|DataLoaderIter|train_dataloader_next|val_dataloader_next"

@@ -1,15 +1,20 @@
 """Which host event was innermost at any moment, and which thread was in control."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, in_order
 from lightning_gpuprof.analysis.launch_join import Launches
-from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int64, Timeline
+from lightning_gpuprof.analysis.nesting import Nesting, rows_by_thread
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
 Bool = npt.NDArray[np.bool_]
+_BLOCK = 1 << 16
+"""Events that are gone through at a time: all at once would take ten times the lanes' memory."""
+_FOREVER = 2**63 - 1
 _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
 """In these a thread may as well be waiting for another: autograd's, say."""
 
@@ -20,12 +25,12 @@ class Lane(Struct, frozen=True):
     Args:
         at: Times, rising.
         row: Host row from then until the next time, -1 where nothing was recorded.
-        run: Position at which the thread's uninterrupted work, of which this is a part, begins.
+        runs: Positions at which a thread's uninterrupted work begins, or a time without any.
     """
 
     at: Int64
-    row: Int64
-    run: Int64
+    row: Int32
+    runs: Int64
 
 
 class HostControl:
@@ -60,17 +65,23 @@ class HostControl:
         takes_part = np.zeros(int(host.thread.max(initial=-1)) + 2, dtype=np.bool_)
         takes_part[host.thread[host.category == CATEGORY_ID["cpu_op"]]] = True
         takes_part[host.thread[launches.calls]] = True
-        rows = np.flatnonzero(takes_part[host.thread] & ~python & (nesting.end_ns > host.start_ns))
+        counts = takes_part[host.thread] & ~python & (nesting.end_ns > host.start_ns)
         self.begin = begin
-        self.end = int(nesting.end_ns[rows].max(initial=-1))
-        # Laid end to end, all threads' times are one axis, and one sort does for all.
+        self.end = int(nesting.end_ns.max(where=counts, initial=-1))
+        # Laid end to end, all threads' times are one axis.
         width = self.end - self.begin + 1
         self.shift = (np.cumsum(takes_part) - 1) * width
-        self.own = _own_lane(host.start_ns, nesting, rows, self.shift[host.thread], activity)
+        lanes = _Growing(2 * int(counts.sum()))
+        threads = [(int(self.shift[host.thread[part[0]]]), part) for part in rows_by_thread(host)]
+        for shift, part in sorted(threads, key=lambda pair: pair[0]):
+            for at, row in _changes(host.start_ns, nesting, part[counts[part]]):
+                lanes.add(at + shift, row)
+        self.own = Lane(lanes.at, lanes.row, _runs(_works(lanes.row, activity)))
+        del lanes, threads
         self.main = self._main_lane(host.thread, activity)
 
-    def _main_lane(self, thread: npt.NDArray[np.int32], activity: Int8) -> Lane:
-        own, nobody = self.own, np.int64(-1)
+    def _main_lane(self, thread: Int32, activity: Int8) -> Lane:
+        own = self.own
         in_control = _Shared.of(self, _works(own.row, activity), thread)
         recorded = _Shared.of(self, own.row >= 0, thread)
         borders = (in_control.start, in_control.end, recorded.start, recorded.end)
@@ -82,16 +93,49 @@ class HostControl:
         end = np.append(at[1:], max(self.end, self.begin))
         low = np.searchsorted(own.at, at + self.shift[by], side="right") - 1
         high = np.maximum(np.searchsorted(own.at, end + self.shift[by], side="left"), low + 1)
-        pieces = np.where(by >= 0, high - low, 1)
-        piece = np.repeat(np.arange(len(at)), pieces)
-        entry = np.arange(len(piece)) - np.repeat(np.cumsum(pieces) - pieces - low, pieces)
-        nothing = by[piece] < 0
-        entry[nothing] = 0
-        row = np.where(nothing, nobody, np.append(own.row, -1)[entry])
-        start = np.maximum(at[piece], np.append(own.at, 0)[entry] - self.shift[by[piece]])
-        start = np.where(nothing, at[piece], start)
-        changes = np.append(True, row[1:] != row[:-1])
-        return Lane(start[changes], row[changes], np.zeros(int(changes.sum()), dtype=np.int64))
+        low, high = np.where(by >= 0, low, 0), np.where(by >= 0, high, 1)
+        stop = np.cumsum(high - low)
+        lane, latest = _Growing(int(stop[-1])), np.int32(-2)
+        cuts = np.searchsorted(stop, np.arange(_BLOCK, stop[-1], _BLOCK)) + 1
+        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(at)], strict=True):
+            if first == last:  # one border had more than enough behind it
+                continue
+            pieces = (high - low)[first:last]
+            piece = np.repeat(np.arange(first, last), pieces)
+            entry = np.arange(len(piece)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+            entry += low[piece]
+            start, row = at[piece], np.full(len(piece), -1, dtype=np.int32)
+            known = by[piece] >= 0
+            piece, entry = piece[known], entry[known]
+            row[known] = own.row[entry]
+            start[known] = np.maximum(at[piece], own.at[entry] - self.shift[by[piece]])
+            changes = row != np.append(latest, row[:-1])
+            lane.add(start[changes], row[changes])
+            latest = row[-1]
+        return Lane(lane.at, lane.row, np.zeros(1, dtype=np.int64))
+
+
+class _Growing:
+    """Times and rows of a lane in the making; room that is not used takes no memory."""
+
+    def __init__(self, room: int) -> None:
+        self._at = np.empty(room, dtype=np.int64)
+        self._row = np.empty(room, dtype=np.int32)
+        self._filled = 0
+
+    def add(self, at: Int64, row: Int32) -> None:
+        filled = self._filled + len(at)
+        self._at[self._filled : filled] = at
+        self._row[self._filled : filled] = row
+        self._filled = filled
+
+    @property
+    def at(self) -> Int64:
+        return self._at[: self._filled]
+
+    @property
+    def row(self) -> Int32:
+        return self._row[: self._filled]
 
 
 class _Shared(Struct, frozen=True):
@@ -102,7 +146,7 @@ class _Shared(Struct, frozen=True):
     thread: Int64
 
     @classmethod
-    def of(cls, control: HostControl, does: Bool, thread: npt.NDArray[np.int32]) -> "_Shared":
+    def of(cls, control: HostControl, does: Bool, thread: Int32) -> "_Shared":
         """Give each moment to the thread that goes on longest, of those that do something then.
 
         That is whom a walk back in time would be with: it stays with a thread until its work
@@ -127,22 +171,40 @@ class _Shared(Struct, frozen=True):
         return np.where(inside, np.append(self.thread, -1)[at], -1)
 
 
-def _works(row: Int64, activity: Int8) -> Bool:
+def _works(row: Int32, activity: Int8) -> Bool:
     """Tell whether innermost events are work of their thread, not perhaps a wait."""
     works = np.append(np.isin(activity, _IDLE, invert=True), False)
     return works[row]
 
 
-def _own_lane(start_ns: Int64, nesting: Nesting, rows: Int64, shift: Int64, activity: Int8) -> Lane:
-    level = nesting.depth[rows].astype(np.int64)
-    at = np.concatenate((nesting.end_ns[rows], start_ns[rows])) + np.tile(shift[rows], 2)
-    inner = np.concatenate((nesting.parent[rows].astype(np.int64), rows))
-    # At one moment: inner events end before outer ones, then outer ones start before inner ones.
-    order = in_order(at, np.concatenate((-level - 1, level + 1)))
-    at, inner = at[order], inner[order]
-    last = np.append(at[1:] != at[:-1], True)[: len(at)]
-    at, inner = at[last], inner[last]
-    works = _works(inner, activity)
-    begins = works & ~np.append(False, works[:-1])[: len(works)]
-    run = np.maximum.accumulate(np.where(begins | ~works, np.arange(len(at)), 0))
-    return Lane(at, inner, run)
+def _runs(works: Bool) -> Int64:
+    return np.flatnonzero(~(works & np.append(False, works[:-1])[: len(works)]))
+
+
+def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[Int64, Int32]]:
+    """Yield when the innermost of a thread's events changes, and to which row, block by block.
+
+    Args:
+        start_ns: Of all host events.
+        nesting: Of all host events.
+        rows: The thread's, without empty ones, in the table's order.
+    """
+    opened, low = rows[:0], 0
+    while low < len(rows):
+        # What begins at one moment stays together.
+        high = min(low + _BLOCK, len(rows))
+        while high < len(rows) and start_ns[rows[high]] == start_ns[rows[high - 1]]:
+            high += 1
+        until = start_ns[rows[high]] if high < len(rows) else _FOREVER
+        begun = rows[low:high]
+        opened = np.concatenate((opened, begun))
+        ends = nesting.end_ns[opened] < until
+        ended, opened = opened[ends], opened[~ends]
+        at = np.concatenate((nesting.end_ns[ended], start_ns[begun]))
+        inner = np.concatenate((nesting.parent[ended], begun.astype(np.int32)))
+        # At one moment: inner events end before outer ones, then outer ones start before inner.
+        order = in_order(at, np.concatenate((-nesting.depth[ended] - 1, nesting.depth[begun] + 1)))
+        at, inner = at[order], inner[order]
+        last = np.append(at[1:] != at[:-1], True)
+        yield at[last], inner[last]
+        low = high

@@ -1,5 +1,6 @@
 """The segments of a critical path, as columns."""
 
+from collections.abc import Iterable
 from enum import Enum
 
 import numpy as np
@@ -71,7 +72,7 @@ def detail_name(kind: int, detail: int) -> str:
     return ACTIVITIES[detail] if on_host else CATEGORIES[detail]
 
 
-def joined(*parts: PathRows) -> PathRows:
+def joined(parts: Iterable[PathRows]) -> PathRows:
     """Put segments in order of time."""
     columns = zip(*map(astuple, parts), strict=True)
     kind, start, *rest = (np.concatenate(column) for column in columns)
@@ -102,6 +103,8 @@ def host_rows(
     kind: PathKind = PathKind.HOST,
 ) -> PathRows:
     """Return segments on the host; row -1 where nothing was recorded."""
-    name = np.append(timeline.host.name, -1).astype(np.int64)[row]
-    detail = np.append(activity, _PYTHON).astype(np.int64)[row]
+    known = row >= 0
+    name, detail = np.full(len(row), -1), np.full(len(row), _PYTHON)
+    name[known] = timeline.host.name[row[known]]
+    detail[known] = activity[row[known]]
     return PathRows(np.full(len(row), _NUMBER[kind]), start, end - start, name, detail, row)

@@ -5,35 +5,89 @@ so is who was in control of the host. The walk itself goes from stretch to stret
 of device events to a launch, on the host back to a call that waited, and so on.
 """
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.blocking import waits
-from lightning_gpuprof.analysis.device_starts import device_starts
+from lightning_gpuprof.analysis.device_starts import DeviceStarts, device_starts
 from lightning_gpuprof.analysis.host_activity import activities
 from lightning_gpuprof.analysis.host_control import HostControl, Lane
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.analysis.path_rows import (
-    PathKind,
-    PathRows,
-    device_rows,
-    host_rows,
-    joined,
-)
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
+from lightning_gpuprof.analysis.path_rows import PathKind, PathRows, device_rows, host_rows
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
-_NEVER = 2**62
+_BLOCK = 1 << 16
+"""Segments that are made at a time: all of a path's take more memory than the trace."""
+
+
+class Stretches(Struct, frozen=True):
+    """What of a lane of the host is on the path.
+
+    Args:
+        lane: The lane.
+        taken: First and last position, until when, and how far the lane's times are moved.
+    """
+
+    lane: Lane
+    taken: Int64
+
+    def blocks(self) -> Iterator[tuple[Int64, Int64, Int64]]:
+        """Yield row, start and end of everything on the way, some of it at a time."""
+        first, last, until, shift = self.taken.T
+        stop = np.cumsum(last - first + 1)
+        at = self.lane.at
+        for low in range(0, int(stop[-1]) if len(stop) else 0, _BLOCK):
+            high = min(low + _BLOCK, int(stop[-1]))
+            number = np.arange(
+                np.searchsorted(stop, low, side="right"), np.searchsorted(stop, high) + 1
+            )
+            inside = np.minimum(stop[number], high)
+            one = np.repeat(number, np.diff(inside, prepend=low))
+            place = np.arange(low, high)
+            position = place + (last + 1 - stop)[one]
+            end = at[np.minimum(position + 1, len(at) - 1)] - shift[one]
+            ends = place + 1 == stop[one]
+            end[ends] = until[one[ends]]
+            yield self.lane.row[position].astype(np.int64), at[position] - shift[one], end
 
 
 class Path(Struct, frozen=True):
-    """A walked path: its ends and its segments, in order of time."""
+    """A walked path.
+
+    Args:
+        start_ns: Where it begins.
+        end_ns: Where it ends.
+        timeline: The trace.
+        activity: Of its host events.
+        began: Its device events.
+        on_host: What it went through on the host.
+        in_waits: Host row, start and end of what it waited for returns of.
+        on_device: Rows of the device events on it.
+    """
 
     start_ns: int
     end_ns: int
-    rows: PathRows
+    timeline: Timeline
+    activity: Int8
+    began: DeviceStarts
+    on_host: tuple[Stretches, Stretches]
+    in_waits: Int64
+    on_device: Int64
+
+    def blocks(self) -> Iterator[PathRows]:
+        """Yield its segments, in no order."""
+        for stretches in self.on_host:
+            for block in stretches.blocks():
+                yield host_rows(self.timeline, self.activity, *block)
+        row, start, end = self.in_waits.T
+        yield host_rows(self.timeline, self.activity, row, start, end, PathKind.SYNC)
+        for low in range(0, len(self.on_device), _BLOCK):
+            yield from device_rows(self.timeline, self.began, self.on_device[low : low + _BLOCK])
 
 
 def walk(timeline: Timeline, nesting: Nesting, launches: Launches) -> Path | None:
@@ -42,7 +96,7 @@ def walk(timeline: Timeline, nesting: Nesting, launches: Launches) -> Path | Non
     if steps.end < 0:
         return None
     steps.run()
-    return Path(steps.begin, steps.end, steps.rows())
+    return steps.path()
 
 
 class _Walk:
@@ -53,32 +107,29 @@ class _Walk:
 
     def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
         host, device = timeline.host, timeline.device
-        recorded = host.start_ns[host.category != CATEGORY_ID["python_function"]]
-        starts = [int(column[0]) for column in (recorded, device.start_ns) if len(column)]
-        self.begin = min(starts, default=0)
+        recorded = host.category != CATEGORY_ID["python_function"]
+        starts = [int(host.start_ns[recorded.argmax()])] if recorded.any() else []
+        self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
         self._timeline = timeline
         self._activity = activities(timeline, nesting)
+        self._began = device_starts(timeline, nesting, launches)
+        found = waits(timeline, nesting, launches)
         control = HostControl(timeline, nesting, launches, self._activity, begin=self.begin)
         device_end = int(device.end_ns.max(initial=-1))
         self.end = max(control.end, device_end)
         # Of several that end last, the last one.
         last = int(np.flatnonzero(device.end_ns == device_end)[-1]) if len(device) else -1
         self._last = last if device_end >= control.end else -1
-        self._began = device_starts(timeline, nesting, launches)
-        found = waits(timeline, nesting, launches)
         thread = np.append(host.thread, np.int32(-1))
-        waits_for = np.full(len(host) + 1, -1, dtype=np.int64)
-        waits_for[found.row] = found.device_row
-        done = np.full(len(host) + 1, _NEVER, dtype=np.int64)
-        done[found.row] = device.end_ns[found.device_row]
-        no_shift = np.zeros(1, dtype=np.int64)
-        self._main = _Stretches(control.main, done, np.broadcast_to(no_shift, len(done)))
-        self._own = _Stretches(control.own, done, control.shift[thread])
+        by_row = np.argsort(found.row)
+        wait_row, waits_for = found.row[by_row], found.device_row[by_row]
+        done = device.end_ns[waits_for]
+        self._main = _Walked(control.main, wait_row, done, thread, np.zeros_like(control.shift))
+        self._own = _Walked(control.own, wait_row, done, thread, control.shift)
         self._shift: list[int] = control.shift.tolist()
-        self._on_device: list[int] = []
-        self._in_waits: list[tuple[int, int, int]] = []
+        self._on_device, self._in_waits = array("q"), array("q")
         # These read like lists, without the memory of one.
-        self._waits_for, self._done = waits_for.data, done.data
+        self._wait_row, self._waits_for, self._done = wait_row.data, waits_for.data, done.data
         self._before, self._since = self._began.before.data, self._began.since.data
         self._thread = thread.data
         call = np.where(self._began.by_launch, launches.call, -1)
@@ -94,17 +145,18 @@ class _Walk:
                 time, row = self._to_wait(time, thread)
                 thread = -1
 
-    def rows(self) -> PathRows:
-        """Return the segments of all that was walked through."""
-        timeline, activity = self._timeline, self._activity
-        row, start, end = np.array(self._in_waits, dtype=np.int64).reshape(-1, 3).T
-        found = joined(
-            host_rows(timeline, activity, *self._main.spread()),
-            host_rows(timeline, activity, *self._own.spread()),
-            host_rows(timeline, activity, row, start, end, PathKind.SYNC),
-            *device_rows(timeline, self._began, np.array(self._on_device, dtype=np.int64)),
+    def path(self) -> Path:
+        """Return all that was walked through."""
+        return Path(
+            self.begin,
+            self.end,
+            self._timeline,
+            self._activity,
+            self._began,
+            (self._main.stretches(), self._own.stretches()),
+            np.array(self._in_waits, dtype=np.int64).reshape(-1, 3),
+            np.array(self._on_device, dtype=np.int64),
         )
-        return found.cut(self.begin, self.end)
 
     def _to_launch(self, row: int) -> tuple[int, int]:
         """Go along device events to one that began when it was launched; when, and by whom."""
@@ -129,35 +181,49 @@ class _Walk:
                 lane, shift, position = self._own, self._shift[thread], moved
         # The walk may come into a call that waited from its middle, by another thread's launch.
         waiting = position
-        if not self._done[lane.row[position]] < time:
+        wait = self._wait(lane.row[position])
+        if wait < 0 or self._done[wait] >= time:
             waiting = lane.last_wait(position)
         if waiting < position:
             time = lane.take(waiting + 1, position, time, shift)
         if waiting < 0:
             return time, -1
         row = lane.row[waiting]
-        done = self._done[row]
-        self._in_waits.append((row, done, time))
-        return done, self._waits_for[row]
+        wait = self._wait(row)
+        done = self._done[wait]
+        self._in_waits.extend((row, done, time))
+        return done, self._waits_for[wait]
+
+    def _wait(self, row: int) -> int:
+        """Return the index of a host row's wait; -1 where it did not wait."""
+        index = bisect_left(self._wait_row, row)
+        return index if index < len(self._wait_row) and self._wait_row[index] == row else -1
 
 
-class _Stretches:
+class _Walked:
     """A lane of the host, and the stretches of it that a walk went along.
 
     Args:
         lane: The lane.
-        done_ns: By host row, when what its call waited for had ended; `_NEVER` for no wait.
-        shift: By host row, how far the lane's times are moved.
+        wait_row: Host rows of calls that waited, rising.
+        done_ns: When what each of them waited for had ended.
+        thread: By host row.
+        shift: By thread, how far the lane's times are moved.
     """
 
-    def __init__(self, lane: Lane, done_ns: Int64, shift: Int64) -> None:
+    def __init__(
+        self, lane: Lane, wait_row: Int64, done_ns: Int64, thread: Int32, shift: Int64
+    ) -> None:
         self._lane = lane
-        self._at, self.row, self._run = lane.at.data, lane.row.data, lane.run.data
-        position = np.flatnonzero(done_ns[lane.row] != _NEVER)
+        self._at, self.row, self._runs = lane.at.data, lane.row.data, lane.runs.data
+        waited = np.zeros(len(thread), dtype=np.bool_)
+        waited[wait_row] = True
+        position = np.flatnonzero(waited[lane.row])
         row = lane.row[position]
-        left = np.append(lane.at, 0)[position + 1] - shift[row]
-        self._waits = position[done_ns[row] < left].data
-        self._taken: list[tuple[int, int, int, int]] = []
+        following = np.minimum(position + 1, len(lane.at) - 1)
+        left = np.where(following > position, lane.at[following], 0) - shift[thread[row]]
+        self._waits = position[done_ns[np.searchsorted(wait_row, row)] < left].data
+        self._taken = array("q")
 
     def before(self, time: int) -> int:
         """Return the position of what was innermost just before a time."""
@@ -167,22 +233,20 @@ class _Stretches:
         """Return the last position before this one, of the same run, at which a call waits."""
         index = bisect_left(self._waits, position) - 1
         found: int = self._waits[index] if index >= 0 else -1
-        return found if found >= self._run[position] else -1
+        return found if found >= self._run(position) else -1
 
     def take(self, first: int, last: int, until: int, shift: int) -> int:
         """Go along positions of a run, and return the time that this leads to."""
-        first = max(first, self._run[last])
-        self._taken.append((first, last, until, shift))
+        first = max(first, self._run(last))
+        self._taken.extend((first, last, until, shift))
         reached: int = self._at[first] - shift
         return reached
 
-    def spread(self) -> tuple[Int64, Int64, Int64]:
-        """Return row, start and end of everything on the way."""
-        first, last, until, shift = np.array(self._taken, dtype=np.int64).reshape(-1, 4).T
-        count = last - first + 1
-        stop = np.cumsum(count)
-        position = np.arange(int(count.sum())) + np.repeat(last + 1 - stop, count)
-        shift = np.repeat(shift, count)
-        end = np.append(self._lane.at, 0)[position + 1] - shift
-        end[stop - 1] = until
-        return self._lane.row[position], self._lane.at[position] - shift, end
+    def _run(self, position: int) -> int:
+        """Return where the work begins that a position is a part of."""
+        begin: int = self._runs[bisect_right(self._runs, position) - 1]
+        return begin
+
+    def stretches(self) -> Stretches:
+        """Return what was gone along."""
+        return Stretches(self._lane, np.array(self._taken, dtype=np.int64).reshape(-1, 4))

@@ -57,14 +57,21 @@ class TraceAnalysis(Struct, frozen=True):
     roofline: "Roofline | None"
 
 
-def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceAnalysis:
+def analyze_timeline(
+    timeline: Timeline,
+    window: Window | None = None,
+    *,
+    nesting: Nesting | None = None,
+    launches: Launches | None = None,
+) -> TraceAnalysis:
     """Run every analysis, on the whole trace or on what was launched in a window of it.
 
     A window's time split cuts device events at its borders; its tables count what the host
-    began in it, and the device events launched by that.
+    began in it, and the device events launched by that. `nesting` and `launches` are those of the
+    whole trace, where a caller has them.
     """
-    nesting = nest(timeline.host)
-    launches = join_launches(timeline)
+    nesting = nesting or nest(timeline.host)
+    launches = launches or join_launches(timeline)
     places = code_places(timeline)
     spans = device_spans(timeline)
     quality = trace_quality(timeline, launches)

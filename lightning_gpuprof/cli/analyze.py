@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
+from lightning_gpuprof.heap import give_back_large_blocks
 
 if TYPE_CHECKING:
     from lightning_gpuprof.traces import ReadOptions
@@ -57,6 +58,7 @@ def _run(args: argparse.Namespace) -> int:
     if "numpy" not in sys.modules:
         # Its threads would only be in the way of a fork: nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    give_back_large_blocks()
     # Imported here, with the collector off.
     from lightning_gpuprof.traces import ReadOptions
 

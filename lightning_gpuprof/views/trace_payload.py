@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
+from lightning_gpuprof.analysis.launch_join import join_launches
+from lightning_gpuprof.analysis.nesting import nest
 from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
 from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
@@ -50,15 +52,18 @@ def whole_payload(
     path: str, timeline: Timeline, window: Window | None = None, *, second_core: bool = False
 ) -> dict[str, Any]:
     """Return the document of a trace that has been read."""
+    # Before the process is forked, so that both have the same in memory.
+    nesting, launches = nest(timeline.host), join_launches(timeline)
 
     def find_paths() -> dict[str, Any]:
         # Imported here: it may be another process that needs it.
         from lightning_gpuprof.views.trace_paths import paths_payload
 
-        return paths_payload(timeline, window)
+        return paths_payload(timeline, nesting, launches, window)
 
     paths = aside(find_paths) if second_core else find_paths
-    document = trace_payload(path, timeline, analyze_timeline(timeline, window))
+    found = analyze_timeline(timeline, window, nesting=nesting, launches=launches)
+    document = trace_payload(path, timeline, found)
     document.update(paths())
     return document
 
