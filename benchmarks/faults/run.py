@@ -176,14 +176,26 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(args.folder, rounds=QUICK_ROUNDS if args.quick else ROUNDS)
     controls = run_controls(suite, args)
-    verdicts = list(run_cases(suite, args))
+    verdicts: list[Verdict] = []
+    complete = True
+    try:
+        for verdict in run_cases(suite, args):
+            verdicts.append(verdict)
+    except KeyboardInterrupt:
+        complete = False
+        _say("stopped: the results hold the cases that were measured, and say so")
     totals = summary(verdicts, controls)
     text = markdown(verdicts, controls, totals)
     print(text)
     if args.only or args.quick:
         _say("nothing written: only whole runs become results")
         return
-    payload = {"summary": totals, "cases": [v.as_dict() for v in verdicts], "controls": controls}
+    payload = {
+        "summary": totals,
+        "complete": complete,
+        "cases": [v.as_dict() for v in verdicts],
+        "controls": controls,
+    }
     path = write_results("faults", payload, folder=args.results)
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     _say(f"written: {path} and {path.with_suffix('.md').name}")
