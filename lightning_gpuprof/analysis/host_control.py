@@ -7,6 +7,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, in_order
+from lightning_gpuprof.analysis.lanes import Lane, Relay
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting, rows_by_thread
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
@@ -17,20 +18,6 @@ _BLOCK = 1 << 16
 _FOREVER = 2**63 - 1
 _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
 """In these a thread may as well be waiting for another: autograd's, say."""
-
-
-class Lane(Struct, frozen=True):
-    """What was innermost on the host, from each of some times on.
-
-    Args:
-        at: Times, rising.
-        row: Host row from then until the next time, -1 where nothing was recorded.
-        runs: Positions at which a thread's uninterrupted work begins, or a time without any.
-    """
-
-    at: Int64
-    row: Int32
-    runs: Int64
 
 
 class HostControl:
@@ -80,7 +67,7 @@ class HostControl:
         del lanes, threads
         self.main = self._main_lane(host.thread, activity)
 
-    def _main_lane(self, thread: Int32, activity: Int8) -> Lane:
+    def _main_lane(self, thread: Int32, activity: Int8) -> Relay:
         own = self.own
         in_control = _Shared.of(self, _works(own.row, activity), thread)
         recorded = _Shared.of(self, own.row >= 0, thread)
@@ -89,30 +76,25 @@ class HostControl:
         at = at[np.append(at[1:] != at[:-1], True)]
         by = in_control.thread_at(at)
         by = np.where(by >= 0, by, recorded.thread_at(at))
+        del in_control, recorded, borders
         # What that thread was doing from each border to the next.
+        known, shift = by >= 0, self.shift[by]
         end = np.append(at[1:], max(self.end, self.begin))
-        low = np.searchsorted(own.at, at + self.shift[by], side="right") - 1
-        high = np.maximum(np.searchsorted(own.at, end + self.shift[by], side="left"), low + 1)
-        low, high = np.where(by >= 0, low, 0), np.where(by >= 0, high, 1)
-        stop = np.cumsum(high - low)
-        lane, latest = _Growing(int(stop[-1])), np.int32(-2)
-        cuts = np.searchsorted(stop, np.arange(_BLOCK, stop[-1], _BLOCK)) + 1
-        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(at)], strict=True):
-            if first == last:  # one border had more than enough behind it
-                continue
-            pieces = (high - low)[first:last]
-            piece = np.repeat(np.arange(first, last), pieces)
-            entry = np.arange(len(piece)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-            entry += low[piece]
-            start, row = at[piece], np.full(len(piece), -1, dtype=np.int32)
-            known = by[piece] >= 0
-            piece, entry = piece[known], entry[known]
-            row[known] = own.row[entry]
-            start[known] = np.maximum(at[piece], own.at[entry] - self.shift[by[piece]])
-            changes = row != np.append(latest, row[:-1])
-            lane.add(start[changes], row[changes])
-            latest = row[-1]
-        return Lane(lane.at, lane.row, np.zeros(1, dtype=np.int64))
+        first = np.searchsorted(own.at, at + shift, side="right") - 1
+        stop = np.maximum(np.searchsorted(own.at, end + shift, side="left"), first + 1)
+        del by, end
+        places = np.where(known, stop - first, 1)
+        # Where nothing changes at a border, there is none.
+        rows = np.append(own.row, np.int32(-1))
+        begins, ends = rows[np.where(known, first, -1)], rows[np.where(known, stop - 1, -1)]
+        del rows, stop
+        same = np.append(False, begins[1:] == ends[:-1])
+        first, places = first + same, places - same
+        moved = same & (places > 0)
+        at[moved] = own.at[first[moved]] - shift[moved]
+        first[~known] = -1
+        left = places > 0
+        return Relay(own, at[left], first[left], places[left], shift[left])
 
 
 class _Growing:

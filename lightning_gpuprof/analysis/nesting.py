@@ -13,7 +13,7 @@ from msgspec import Struct
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int8, Int32, Int64
 
 _CHUNK = 1 << 14
-Index = TypeVar("Index", Int8, Int64)
+_Index = TypeVar("_Index", Int64, Int8)
 _FOREVER = 1 << 63
 
 
@@ -45,9 +45,9 @@ class Nesting(Struct, frozen=True):
             np.add.at(total, self.parent[rows], total[rows])
         return total
 
-    def inherited(self, own: Index) -> Index:
+    def inherited(self, own: _Index) -> _Index:
         """Give each event its own value, or the nearest one around it where its own is -1."""
-        result = own.copy()
+        result: _Index = own.copy()
         for low in range(0, len(own), _CHUNK):
             rows = low + np.flatnonzero(result[low : low + _CHUNK] < 0)
             above = self.parent[rows]
