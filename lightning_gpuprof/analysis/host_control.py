@@ -73,28 +73,32 @@ class HostControl:
         recorded = _Shared.of(self, own.row >= 0, thread)
         borders = (in_control.start, in_control.end, recorded.start, recorded.end)
         at = np.sort(np.concatenate(([self.begin], *borders)))
+        del borders
         at = at[np.append(at[1:] != at[:-1], True)]
-        by = in_control.thread_at(at)
-        by = np.where(by >= 0, by, recorded.thread_at(at))
-        del in_control, recorded, borders
-        # What that thread was doing from each border to the next.
-        known, shift = by >= 0, self.shift[by]
-        end = np.append(at[1:], max(self.end, self.begin))
-        first = np.searchsorted(own.at, at + shift, side="right") - 1
-        stop = np.maximum(np.searchsorted(own.at, end + shift, side="left"), first + 1)
-        del by, end
-        places = np.where(known, stop - first, 1)
-        # Where nothing changes at a border, there is none.
-        rows = np.append(own.row, np.int32(-1))
-        begins, ends = rows[np.where(known, first, -1)], rows[np.where(known, stop - 1, -1)]
-        del rows, stop
-        same = np.append(False, begins[1:] == ends[:-1])
-        first, places = first + same, places - same
-        moved = same & (places > 0)
-        at[moved] = own.at[first[moved]] - shift[moved]
-        first[~known] = -1
-        left = places > 0
-        return Relay(own, at[left], first[left], places[left], shift[left])
+        finish, latest = max(self.end, self.begin), np.int32(-2)
+        pieces = []
+        for low in range(0, len(at), _BLOCK):
+            # What the thread in control was doing from each border to the next.
+            begin = at[low : low + _BLOCK]
+            end = np.append(at[low + 1 : low + 1 + _BLOCK], finish)[: len(begin)]
+            by = in_control.thread_at(begin)
+            by = np.where(by >= 0, by, recorded.thread_at(begin))
+            known, shift = by >= 0, self.shift[by]
+            first = np.searchsorted(own.at, begin + shift, side="right") - 1
+            stop = np.maximum(np.searchsorted(own.at, end + shift, side="left"), first + 1)
+            rows = np.full((2, len(begin)), -1, dtype=np.int32)
+            rows[:, known] = own.row[first[known]], own.row[stop[known] - 1]
+            # Where nothing changes at a border, there is none.
+            same = rows[0] == np.append(latest, rows[1, :-1])
+            latest = rows[1, -1]
+            first[~known], stop[~known] = -1, 0
+            first += same
+            some = stop > first
+            moved = same & some
+            begin[moved] = own.at[first[moved]] - shift[moved]
+            pieces.append((begin[some], *np.array((first, stop - first, by), np.int32)[:, some]))
+        start, first, places, by = map(np.concatenate, zip(*pieces, strict=True))
+        return Relay(own, start, first, places, by, self.shift)
 
 
 class _Growing:
@@ -125,7 +129,7 @@ class _Shared(Struct, frozen=True):
 
     start: Int64
     end: Int64
-    thread: Int64
+    thread: Int32
 
     @classmethod
     def of(cls, control: HostControl, does: Bool, thread: Int32) -> "_Shared":
@@ -137,7 +141,7 @@ class _Shared(Struct, frozen=True):
         own = control.own
         edge = np.diff(does.astype(np.int8), prepend=np.int8(0))
         first, last = np.flatnonzero(edge > 0), np.flatnonzero(edge < 0)
-        by = thread[own.row[first]].astype(np.int64)
+        by = thread[own.row[first]]
         start, end = own.at[first] - control.shift[by], own.at[last] - control.shift[by]
         order = np.argsort(start, kind="stable")
         start, end, by = start[order], end[order], by[order]
@@ -146,11 +150,14 @@ class _Shared(Struct, frozen=True):
         start, end, by = start[leads], end[leads], by[leads]
         return cls(start, np.minimum(end, np.append(start[1:], end[-1:])), by)
 
-    def thread_at(self, time: Int64) -> Int64:
+    def thread_at(self, time: Int64) -> Int32:
         """Return the thread that has each moment, -1 for none."""
         at = np.searchsorted(self.start, time, side="right") - 1
-        inside = (at >= 0) & (time < np.append(self.end, 0)[at])
-        return np.where(inside, np.append(self.thread, -1)[at], -1)
+        inside = np.flatnonzero(at >= 0)
+        inside = inside[time[inside] < self.end[at[inside]]]
+        found = np.full(len(time), -1, dtype=np.int32)
+        found[inside] = self.thread[at[inside]]
+        return found
 
 
 def _works(row: Int32, activity: Int8) -> Bool:

@@ -60,15 +60,18 @@ class Relay:
         at: When each piece begins, rising.
         first: Its first position in the lane; -1 for one place at which nothing was recorded.
         places: How many positions it has.
-        shift: How far the lane's times are moved there.
+        by: The thread whose piece it is.
+        shift: By thread, how far the lane's times are moved.
     """
 
-    def __init__(self, lane: Lane, at: Int64, first: Int64, places: Int64, shift: Int64) -> None:
-        self._lane, self._columns = lane, (at, first, shift)
-        self._stop = np.cumsum(places)
+    def __init__(
+        self, lane: Lane, at: Int64, first: Int32, places: Int32, by: Int32, shift: Int64
+    ) -> None:
+        self._lane, self._columns = lane, (at, first, by, shift)
+        self._stop = np.cumsum(places, dtype=np.int64)
         self._length = int(self._stop[-1])
-        self._at, self._first, self._shift = at.data, first.data, shift.data
-        self._stops = self._stop.data
+        self._at, self._first, self._by = at.data, first.data, by.data
+        self._shift, self._stops = shift.data, self._stop.data
 
     def __len__(self) -> int:
         return self._length
@@ -82,7 +85,7 @@ class Relay:
         if first < 0:
             return begin
         places = self._stops[piece] - begin
-        found = self._lane.between(time + self._shift[piece], first, first + places)
+        found = self._lane.between(time + self._shift[self._by[piece]], first, first + places)
         return begin + found - first
 
     def time_of(self, position: int) -> int:
@@ -92,7 +95,7 @@ class Relay:
         if not inside:
             time: int = self._at[piece]
             return time
-        shift: int = self._shift[piece]
+        shift: int = self._shift[self._by[piece]]
         return self._lane.time_of(self._first[piece] + inside) - shift
 
     def row_of(self, position: int) -> int:
@@ -107,13 +110,13 @@ class Relay:
 
     def look_up(self, position: Int64) -> tuple[Int64, Int32]:
         """Return times and rows of positions."""
-        at, first, shift = self._columns
+        at, first, by, shift = self._columns
         piece = np.searchsorted(self._stop, position, side="right")
         inside = position - np.append(0, self._stop)[piece]
         time, row = at[piece], np.full(len(position), -1, dtype=np.int32)
         known = first[piece] >= 0
         moved, row[known] = self._lane.look_up((first[piece] + inside)[known])
-        time[known] = np.where(inside[known] > 0, moved - shift[piece[known]], time[known])
+        time[known] = np.where(inside[known] > 0, moved - shift[by[piece[known]]], time[known])
         return time, row
 
     def _begin(self, piece: int) -> int:

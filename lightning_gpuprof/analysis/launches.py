@@ -160,10 +160,11 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
     if not len(called):
         return None
     at = np.concatenate((started, called))  # at one moment, starts leave before launches enter
-    change = np.concatenate((np.full(len(started), -1), np.full(len(called), 1)))
     order = np.argsort(at, kind="stable")
     at = at[order]
-    depth = np.maximum(np.cumsum(change[order]), 0)
+    change = np.where(order < len(started), np.int8(-1), np.int8(1))
+    del order
+    depth = np.maximum(np.cumsum(change, dtype=np.int32), 0)
     span = int(at[-1] - at[0])
     mean = float((depth[:-1] * np.diff(at)).sum() / span) if span else None
     width = max(1, -(-(span + 1) // SERIES_POINTS))
