@@ -58,25 +58,31 @@ class HostControl:
         # Laid end to end, all threads' times are one axis.
         width = self.end - self.begin + 1
         self.shift = (np.cumsum(takes_part) - 1) * width
-        lanes = _Growing(2 * int(counts.sum()))
+        self.own = own = Lane(host, nesting, self.shift, 2 * int(counts.sum()))
         threads = [(int(self.shift[host.thread[part[0]]]), part) for part in rows_by_thread(host)]
         for shift, part in sorted(threads, key=lambda pair: pair[0]):
-            for at, row in _changes(host.start_ns, nesting, part[counts[part]]):
-                lanes.add(at + shift, row)
-        self.own = Lane(lanes.at, lanes.row, _runs(_works(lanes.row, activity)))
-        del lanes, threads
-        self.main = self._main_lane(host.thread, activity)
+            for at, change in _changes(host.start_ns, nesting, part[counts[part]]):
+                own.add(at + shift, change)
+        del threads, counts
+        works, recorded = np.zeros((2, len(own)), dtype=np.bool_)
+        in_work = np.append(np.isin(activity, _IDLE, invert=True), False)  # not perhaps a wait
+        for low in range(0, len(own), _BLOCK):
+            some = slice(low, min(low + _BLOCK, len(own)))
+            row = own.rows(some)
+            works[some], recorded[some] = in_work[row], row >= 0
+        own.close(_runs(works))
+        self.main = self._main_lane(works, recorded, host.thread)
 
-    def _main_lane(self, thread: Int32, activity: Int8) -> Relay:
+    def _main_lane(self, works: Bool, does_any: Bool, thread: Int32) -> Relay:
         own = self.own
-        in_control = _Shared.of(self, _works(own.row, activity), thread)
-        recorded = _Shared.of(self, own.row >= 0, thread)
+        in_control = _Shared.of(self, works, thread)
+        recorded = _Shared.of(self, does_any, thread)
         borders = (in_control.start, in_control.end, recorded.start, recorded.end)
         at = np.sort(np.concatenate(([self.begin], *borders)))
         del borders
         at = at[np.append(at[1:] != at[:-1], True)]
         finish, latest = max(self.end, self.begin), np.int32(-2)
-        pieces = []
+        starts, columns = [], []
         for low in range(0, len(at), _BLOCK):
             # What the thread in control was doing from each border to the next.
             begin = at[low : low + _BLOCK]
@@ -84,10 +90,10 @@ class HostControl:
             by = in_control.thread_at(begin)
             by = np.where(by >= 0, by, recorded.thread_at(begin))
             known, shift = by >= 0, self.shift[by]
-            first = np.searchsorted(own.at, begin + shift, side="right") - 1
-            stop = np.maximum(np.searchsorted(own.at, end + shift, side="left"), first + 1)
+            first = own.last(begin + shift, before=False)
+            stop = np.maximum(own.last(end + shift, before=True), first) + 1
             rows = np.full((2, len(begin)), -1, dtype=np.int32)
-            rows[:, known] = own.row[first[known]], own.row[stop[known] - 1]
+            rows[:, known] = own.rows(first[known]), own.rows(stop[known] - 1)
             # Where nothing changes at a border, there is none.
             same = rows[0] == np.append(latest, rows[1, :-1])
             latest = rows[1, -1]
@@ -95,33 +101,11 @@ class HostControl:
             first += same
             some = stop > first
             moved = same & some
-            begin[moved] = own.at[first[moved]] - shift[moved]
-            pieces.append((begin[some], *np.array((first, stop - first, by), np.int32)[:, some]))
-        start, first, places, by = map(np.concatenate, zip(*pieces, strict=True))
-        return Relay(own, start, first, places, by, self.shift)
-
-
-class _Growing:
-    """Times and rows of a lane in the making; room that is not used takes no memory."""
-
-    def __init__(self, room: int) -> None:
-        self._at = np.empty(room, dtype=np.int64)
-        self._row = np.empty(room, dtype=np.int32)
-        self._filled = 0
-
-    def add(self, at: Int64, row: Int32) -> None:
-        filled = self._filled + len(at)
-        self._at[self._filled : filled] = at
-        self._row[self._filled : filled] = row
-        self._filled = filled
-
-    @property
-    def at(self) -> Int64:
-        return self._at[: self._filled]
-
-    @property
-    def row(self) -> Int32:
-        return self._row[: self._filled]
+            begin[moved] = own.times(first[moved]) - shift[moved]
+            starts.append(begin[some])
+            columns.append(np.array((first, stop - first, by), dtype=np.int32)[:, some])
+        first, places, by = np.concatenate(columns, axis=1)
+        return Relay(own, np.concatenate(starts), first, places, by, self.shift)
 
 
 class _Shared(Struct, frozen=True):
@@ -141,8 +125,8 @@ class _Shared(Struct, frozen=True):
         own = control.own
         edge = np.diff(does.astype(np.int8), prepend=np.int8(0))
         first, last = np.flatnonzero(edge > 0), np.flatnonzero(edge < 0)
-        by = thread[own.row[first]]
-        start, end = own.at[first] - control.shift[by], own.at[last] - control.shift[by]
+        by = thread[own.rows(first)]
+        start, end = own.times(first) - control.shift[by], own.times(last) - control.shift[by]
         order = np.argsort(start, kind="stable")
         start, end, by = start[order], end[order], by[order]
         reach = np.maximum.accumulate(end)
@@ -160,18 +144,14 @@ class _Shared(Struct, frozen=True):
         return found
 
 
-def _works(row: Int32, activity: Int8) -> Bool:
-    """Tell whether innermost events are work of their thread, not perhaps a wait."""
-    works = np.append(np.isin(activity, _IDLE, invert=True), False)
-    return works[row]
-
-
 def _runs(works: Bool) -> Int64:
     return np.flatnonzero(~(works & np.append(False, works[:-1])[: len(works)]))
 
 
 def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[Int64, Int32]]:
-    """Yield when the innermost of a thread's events changes, and to which row, block by block.
+    """Yield when the innermost of a thread's events changes, block by block.
+
+    With each time comes the row that begins then, or `~row` of the one that ends.
 
     Args:
         start_ns: Of all host events.
@@ -190,7 +170,7 @@ def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[I
         ends = nesting.end_ns[opened] < until
         ended, opened = opened[ends], opened[~ends]
         at = np.concatenate((nesting.end_ns[ended], start_ns[begun]))
-        inner = np.concatenate((nesting.parent[ended], begun.astype(np.int32)))
+        inner = np.concatenate((~ended, begun)).astype(np.int32)
         # At one moment: inner events end before outer ones, then outer ones start before inner.
         order = in_order(at, np.concatenate((-nesting.depth[ended] - 1, nesting.depth[begun] + 1)))
         at, inner = at[order], inner[order]

@@ -4,52 +4,115 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
-from lightning_gpuprof.traces.timeline import Int32, Int64
+from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.traces.timeline import HostEvents, Int32, Int64
+
+_EVERY = 16
+_STEPS = (8, 4, 2, 1)
 
 
 class Lane:
     """Every thread's, one after the other; each thread's times are moved.
 
+    A trace has two changes for each host event, so only what changed is kept of each: times and
+    rows are those of the event.
+
     Args:
-        at: Times, rising.
-        row: Host row from then until the next time, -1 where nothing was recorded.
-        runs: Positions at which a thread's uninterrupted work begins, or a time without any.
+        host: Host events.
+        nesting: Of them.
+        shift: By thread, how far its times are moved.
+        room: The most changes that will be added.
     """
 
-    def __init__(self, at: Int64, row: Int32, runs: Int64) -> None:
-        self.at, self.row, self.runs = at, row, runs
+    def __init__(self, host: HostEvents, nesting: Nesting, shift: Int64, room: int) -> None:
+        self._change = np.empty(room, dtype=np.int32)  # room that is not used takes no memory
+        self._length = 0
+        self._samples: list[Int64] = []
+        self._columns = (host.start_ns, nesting.end_ns, host.thread, nesting.parent, shift)
         # These read like lists, without the memory of one.
-        self._at, self._row, self._runs = at.data, row.data, runs.data
+        self._start, self._end, self._thread, self._parent, self._shift = (
+            column.data for column in self._columns
+        )
+
+    def add(self, at: Int64, change: Int32) -> None:
+        """Add changes: the row that begins at a time, or `~row` of the one that ends."""
+        self._samples.append(at[-self._length % _EVERY :: _EVERY].copy())
+        self._change[self._length : self._length + len(at)] = change
+        self._length += len(at)
+
+    def close(self, runs: Int64) -> None:
+        """Say that all changes were added.
+
+        Args:
+            runs: Positions at which a thread's uninterrupted work begins, or a time without any.
+        """
+        self._change = self._change[: self._length]
+        self._sampled = np.concatenate([np.zeros(0, dtype=np.int64), *self._samples])
+        self._samples.clear()
+        self._runs, self._at, self._changed = runs.data, self._sampled.data, self._change.data
 
     def __len__(self) -> int:
-        return len(self.at)
+        return self._length
 
     def before(self, time: int) -> int:
         """Return the position of what was innermost just before a time."""
-        return bisect_left(self._at, time) - 1
-
-    def between(self, time: int, low: int, high: int) -> int:
-        """Return the position just before a time, of some positions; the first at least."""
-        return bisect_left(self._at, time, low + 1, high) - 1
+        sample = bisect_left(self._at, time) - 1
+        if sample < 0:
+            return -1
+        low = sample * _EVERY
+        near = range(low + 1, min(low + _EVERY, self._length))
+        return low + bisect_left(near, time, key=self.time_of)
 
     def time_of(self, position: int) -> int:
         """Return since when something was innermost."""
-        time: int = self._at[position]
-        return time
+        change = self._changed[position]
+        event = change if change >= 0 else ~change
+        time: int = self._start[event] if change >= 0 else self._end[event]
+        shift: int = self._shift[self._thread[event]]
+        return time + shift
 
     def row_of(self, position: int) -> int:
-        """Return what was innermost."""
-        row: int = self._row[position]
-        return row
+        """Return what was innermost; -1 where nothing was recorded."""
+        change: int = self._changed[position]
+        if change >= 0:
+            return change
+        around: int = self._parent[~change]
+        return around
 
     def run(self, position: int) -> int:
         """Return where the work begins that a position is a part of."""
         begin: int = self._runs[bisect_right(self._runs, position) - 1]
         return begin
 
-    def look_up(self, position: Int64) -> tuple[Int64, Int32]:
-        """Return times and rows of positions."""
-        return self.at[position], self.row[position]
+    def times(self, position: Int64) -> Int64:
+        """Return since when something was innermost, of many positions."""
+        start, end, thread, _, shift = self._columns
+        change = self._change[position]
+        event = np.where(change < 0, ~change, change)
+        time: Int64 = np.where(change < 0, end[event], start[event])
+        time += shift[thread[event]]
+        return time
+
+    def rows(self, position: Int64 | slice) -> Int32:
+        """Return what was innermost, of many positions."""
+        change = self._change[position]
+        parent = self._columns[3]
+        ended = np.flatnonzero(change < 0)
+        row: Int32 = change.copy()
+        row[ended] = parent[~change[ended]]
+        return row
+
+    def last(self, time: Int64, *, before: bool) -> Int64:
+        """Return the last positions until some times, or before them; -1 for none."""
+        side = "left" if before else "right"
+        sample = np.searchsorted(self._sampled, time, side=side) - 1  # type: ignore[call-overload]
+        found: Int64 = np.maximum(sample, 0) * _EVERY
+        if self._length:
+            for step in _STEPS:
+                probe = np.minimum(found + step, self._length - 1)
+                at = self.times(probe)
+                found = np.where((at < time) | ((at == time) & (not before)), probe, found)
+        return np.where(sample < 0, -1, found)
 
 
 class Relay:
@@ -85,8 +148,8 @@ class Relay:
         if first < 0:
             return begin
         places = self._stops[piece] - begin
-        found = self._lane.between(time + self._shift[self._by[piece]], first, first + places)
-        return begin + found - first
+        found = self._lane.before(time + self._shift[self._by[piece]])
+        return begin + min(max(found - first, 0), places - 1)
 
     def time_of(self, position: int) -> int:
         """Return since when something was innermost."""
@@ -108,16 +171,30 @@ class Relay:
         """Return where what a position is a part of begins: nothing interrupts it."""
         return 0
 
-    def look_up(self, position: Int64) -> tuple[Int64, Int32]:
-        """Return times and rows of positions."""
+    def times(self, position: Int64) -> Int64:
+        """Return since when something was innermost, of many positions."""
         at, first, by, shift = self._columns
+        piece, inside = self._places(position)
+        time: Int64 = at[piece]
+        moved = np.flatnonzero(inside > 0)
+        piece = piece[moved]
+        time[moved] = self._lane.times(first[piece] + inside[moved]) - shift[by[piece]]
+        return time
+
+    def rows(self, position: Int64) -> Int32:
+        """Return what was innermost, of many positions."""
+        first = self._columns[1]
+        piece, inside = self._places(position)
+        row = np.full(len(position), -1, dtype=np.int32)
+        known = np.flatnonzero(first[piece] >= 0)
+        row[known] = self._lane.rows(first[piece[known]] + inside[known])
+        return row
+
+    def _places(self, position: Int64) -> tuple[Int64, Int64]:
+        """Return the piece of each position, and which of the piece's it is."""
         piece = np.searchsorted(self._stop, position, side="right")
-        inside = position - np.append(0, self._stop)[piece]
-        time, row = at[piece], np.full(len(position), -1, dtype=np.int32)
-        known = first[piece] >= 0
-        moved, row[known] = self._lane.look_up((first[piece] + inside)[known])
-        time[known] = np.where(inside[known] > 0, moved - shift[by[piece[known]]], time[known])
-        return time, row
+        begin = np.where(piece > 0, self._stop[piece - 1], 0)
+        return piece, position - begin
 
     def _begin(self, piece: int) -> int:
         return self._stops[piece - 1] if piece else 0

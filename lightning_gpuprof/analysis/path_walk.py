@@ -51,11 +51,11 @@ class Stretches(Struct, frozen=True):
             place = np.arange(low, high)
             position = place + (last + 1 - stop)[one]
             following = min(int(position[-1]) + 1, len(self.lane) - 1)
-            at, row = self.lane.look_up(np.append(position, following))
+            at = self.lane.times(np.append(position, following))
             end = at[1:] - shift[one]
             ends = place + 1 == stop[one]
             end[ends] = until[one[ends]]
-            yield row[:-1].astype(np.int64), at[:-1] - shift[one], end
+            yield self.lane.rows(position).astype(np.int64), at[:-1] - shift[one], end
 
 
 class Path(Struct, frozen=True):
@@ -228,13 +228,14 @@ class _Walked:
         self._waits, self._taken = array("q"), array("q")
         for low in range(0, len(lane), _BLOCK):
             high = min(low + _BLOCK, len(lane))
-            # With the one after it, that tells until when the last is innermost.
-            at, row = lane.look_up(np.arange(low, min(high + 1, len(lane))))
-            position = np.flatnonzero(waited[row[: high - low]])
-            row = row[position]
-            left = np.append(at, 0)[position + 1] - shift[thread[row]]
-            waits = position[done_ns[np.searchsorted(wait_row, row)] < left]
-            self._waits.extend((low + waits).tolist())
+            position = np.arange(low, high)
+            row = lane.rows(position)
+            waits = waited[row]
+            position, row = position[waits], row[waits]
+            following = np.minimum(position + 1, len(lane) - 1)
+            left = np.where(following > position, lane.times(following), 0) - shift[thread[row]]
+            waits = done_ns[np.searchsorted(wait_row, row)] < left
+            self._waits.extend(position[waits].tolist())
 
     def last_wait(self, position: int) -> int:
         """Return the last position before this one, of the same run, at which a call waits."""
