@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.nesting import Nesting, rows_by_thread
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
 Bool = npt.NDArray[np.bool_]
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 """Events that are gone through at a time: all at once would take ten times the lanes' memory."""
 _FOREVER = 2**63 - 1
 _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
@@ -64,19 +64,21 @@ class HostControl:
             for at, change in _changes(host.start_ns, nesting, part[counts[part]]):
                 own.add(at + shift, change)
         del threads, counts
-        works, recorded = np.zeros((2, len(own)), dtype=np.bool_)
+        works, recorded = _Stretches(), _Stretches()
         in_work = np.append(np.isin(activity, _IDLE, invert=True), False)  # not perhaps a wait
         for low in range(0, len(own), _BLOCK):
-            some = slice(low, min(low + _BLOCK, len(own)))
-            row = own.rows(some)
-            works[some], recorded[some] = in_work[row], row >= 0
-        own.close(_runs(works))
-        self.main = self._main_lane(works, recorded, host.thread)
+            row = own.rows(slice(low, min(low + _BLOCK, len(own))))
+            works.add(in_work[row])
+            recorded.add(row >= 0)
+        first, last = works.borders()
+        own.close(first, last)
+        self.main = self._main_lane(
+            _Shared.of(self, first, last, host.thread),
+            _Shared.of(self, *recorded.borders(), host.thread),
+        )
 
-    def _main_lane(self, works: Bool, does_any: Bool, thread: Int32) -> Relay:
+    def _main_lane(self, in_control: "_Shared", recorded: "_Shared") -> Relay:
         own = self.own
-        in_control = _Shared.of(self, works, thread)
-        recorded = _Shared.of(self, does_any, thread)
         borders = (in_control.start, in_control.end, recorded.start, recorded.end)
         at = np.sort(np.concatenate(([self.begin], *borders)))
         del borders
@@ -108,6 +110,27 @@ class HostControl:
         return Relay(own, np.concatenate(starts), first, places, by, self.shift)
 
 
+class _Stretches:
+    """Positions from which, and until which, something holds; told some at a time."""
+
+    def __init__(self) -> None:
+        none = np.zeros(0, dtype=np.int64)
+        self._first, self._last = [none], [none]
+        self._told, self._latest = 0, np.int8(0)
+
+    def add(self, holds: Bool) -> None:
+        """Tell of some more positions whether it holds."""
+        edge = np.diff(holds.astype(np.int8), prepend=self._latest)
+        self._first.append(self._told + np.flatnonzero(edge > 0))
+        self._last.append(self._told + np.flatnonzero(edge < 0))
+        self._told += len(holds)
+        self._latest = np.int8(holds[-1])
+
+    def borders(self) -> tuple[Int64, Int64]:
+        """Return the first position of each stretch, and the first behind it."""
+        return np.concatenate(self._first), np.concatenate(self._last)
+
+
 class _Shared(Struct, frozen=True):
     """Intervals that share out the time in which any thread does something; disjoint, rising."""
 
@@ -116,15 +139,15 @@ class _Shared(Struct, frozen=True):
     thread: Int32
 
     @classmethod
-    def of(cls, control: HostControl, does: Bool, thread: Int32) -> "_Shared":
+    def of(cls, control: HostControl, first: Int64, last: Int64, thread: Int32) -> "_Shared":
         """Give each moment to the thread that goes on longest, of those that do something then.
+
+        That is from each `first` to the `last` beside it, positions in the threads' lane.
 
         That is whom a walk back in time would be with: it stays with a thread until its work
         began, then goes on with another that works.
         """
         own = control.own
-        edge = np.diff(does.astype(np.int8), prepend=np.int8(0))
-        first, last = np.flatnonzero(edge > 0), np.flatnonzero(edge < 0)
         by = thread[own.rows(first)]
         start, end = own.times(first) - control.shift[by], own.times(last) - control.shift[by]
         order = np.argsort(start, kind="stable")
@@ -142,10 +165,6 @@ class _Shared(Struct, frozen=True):
         found = np.full(len(time), -1, dtype=np.int32)
         found[inside] = self.thread[at[inside]]
         return found
-
-
-def _runs(works: Bool) -> Int64:
-    return np.flatnonzero(~(works & np.append(False, works[:-1])[: len(works)]))
 
 
 def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[Int64, Int32]]:

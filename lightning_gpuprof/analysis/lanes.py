@@ -40,16 +40,18 @@ class Lane:
         self._change[self._length : self._length + len(at)] = change
         self._length += len(at)
 
-    def close(self, runs: Int64) -> None:
+    def close(self, first: Int64, last: Int64) -> None:
         """Say that all changes were added.
 
         Args:
-            runs: Positions at which a thread's uninterrupted work begins, or a time without any.
+            first: Positions at which a thread's uninterrupted work begins.
+            last: The first position behind each.
         """
         self._change = self._change[: self._length]
         self._sampled = np.concatenate([np.zeros(0, dtype=np.int64), *self._samples])
         self._samples.clear()
-        self._runs, self._at, self._changed = runs.data, self._sampled.data, self._change.data
+        self._first, self._last = first.data, last.data
+        self._at, self._changed = self._sampled.data, self._change.data
 
     def __len__(self) -> int:
         return self._length
@@ -80,8 +82,11 @@ class Lane:
         return around
 
     def run(self, position: int) -> int:
-        """Return where the work begins that a position is a part of."""
-        begin: int = self._runs[bisect_right(self._runs, position) - 1]
+        """Return where the work begins that a position is a part of, itself if of none."""
+        index = bisect_right(self._first, position) - 1
+        if index < 0 or position >= self._last[index]:
+            return position
+        begin: int = self._first[index]
         return begin
 
     def times(self, position: Int64) -> Int64:

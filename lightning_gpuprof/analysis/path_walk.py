@@ -22,7 +22,7 @@ from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.path_rows import PathKind, PathRows, device_rows, host_rows
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 """Segments that are made at a time: all of a path's take more memory than the trace."""
 
 
