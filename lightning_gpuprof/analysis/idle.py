@@ -14,12 +14,7 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.grouping import used
-from lightning_gpuprof.analysis.host_activity import (
-    ACTIVITIES,
-    BATCH_EVENTS,
-    activities,
-    activity_within,
-)
+from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.intervals import Spans, complement
 from lightning_gpuprof.analysis.kernels import THIN_NS
 from lightning_gpuprof.analysis.launch_join import Launches
@@ -32,6 +27,7 @@ CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
+_BATCH_GAPS = 1 << 13
 _NO_STREAM = -(2**62)
 SLOW_CALL_NS = 100_000
 """A launch takes 2 to 20 us. One that takes longer than this does something else as well, such as
@@ -158,8 +154,8 @@ class _Gaps:
         if not len(between):
             return
         stream, own = _previous_streams(timeline, rows, between), activities(timeline, nesting)
-        for low in range(0, len(between), BATCH_EVENTS):
-            some = slice(low, low + BATCH_EVENTS)
+        for low in range(0, len(between), _BATCH_GAPS):
+            some = slice(low, low + _BATCH_GAPS)
             launched = _Launched(timeline, launches, self.following[some], stream[some])
             batch = Spans(between.start[some], between.end[some])
             parts = _parts(timeline, batch, launched, nesting, own)
