@@ -98,6 +98,10 @@ class Lane:
         time += shift[thread[event]]
         return time
 
+    def look_up(self, position: Int64) -> tuple[Int64, Int32]:
+        """Return since when what was innermost, of many positions."""
+        return self.times(position), self.rows(position)
+
     def rows(self, position: Int64 | slice) -> Int32:
         """Return what was innermost, of many positions."""
         change = self._change[position]
@@ -176,15 +180,18 @@ class Relay:
         """Return where what a position is a part of begins: nothing interrupts it."""
         return 0
 
-    def times(self, position: Int64) -> Int64:
-        """Return since when something was innermost, of many positions."""
+    def look_up(self, position: Int64) -> tuple[Int64, Int32]:
+        """Return since when what was innermost, of many positions."""
         at, first, by, shift = self._columns
         piece, inside = self._places(position)
         time: Int64 = at[piece]
         moved = np.flatnonzero(inside > 0)
-        piece = piece[moved]
-        time[moved] = self._lane.times(first[piece] + inside[moved]) - shift[by[piece]]
-        return time
+        start = first[piece]
+        time[moved] = self._lane.times(start[moved] + inside[moved]) - shift[by[piece[moved]]]
+        row = np.full(len(position), -1, dtype=np.int32)
+        known = np.flatnonzero(start >= 0)
+        row[known] = self._lane.rows(start[known] + inside[known])
+        return time, row
 
     def rows(self, position: Int64) -> Int32:
         """Return what was innermost, of many positions."""

@@ -51,11 +51,11 @@ class Stretches(Struct, frozen=True):
             place = np.arange(low, high)
             position = place + (last + 1 - stop)[one]
             following = min(int(position[-1]) + 1, len(self.lane) - 1)
-            at = self.lane.times(np.append(position, following))
+            at, row = self.lane.look_up(np.append(position, following))
             end = at[1:] - shift[one]
             ends = place + 1 == stop[one]
             end[ends] = until[one[ends]]
-            yield self.lane.rows(position).astype(np.int64), at[:-1] - shift[one], end
+            yield row[:-1].astype(np.int64), at[:-1] - shift[one], end
 
 
 class Path(Struct, frozen=True):
@@ -233,7 +233,9 @@ class _Walked:
             waits = waited[row]
             position, row = position[waits], row[waits]
             following = np.minimum(position + 1, len(lane) - 1)
-            left = np.where(following > position, lane.times(following), 0) - shift[thread[row]]
+            left = (
+                np.where(following > position, lane.look_up(following)[0], 0) - shift[thread[row]]
+            )
             waits = done_ns[np.searchsorted(wait_row, row)] < left
             self._waits.extend(position[waits].tolist())
 
