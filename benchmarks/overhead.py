@@ -21,7 +21,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from _harness import RESULTS, Children, Spread, forked, one_thread, write_results
+from _harness import RESULTS, Children, Spread, forked, keep_memory, one_thread, write_results
 from overhead_dispatch import dispatch_ns
 from overhead_memory import memory_growth
 from overhead_variants import AGAIN, BARE, KINDS, LEFT_OUT, VARIANTS, step_time
@@ -130,6 +130,7 @@ def main() -> None:
     """Run everything and write the results."""
     args = _arguments()
     one_thread()
+    keep_memory()
     begin = time.monotonic()
     with tempfile.NamedTemporaryFile(suffix=".log", delete=False) as log:
         children = Children("torch", "lightning.pytorch", log=Path(log.name))
@@ -151,7 +152,8 @@ def main() -> None:
     print(text)
     for key in ("dispatch_ns_per_step", "memory"):
         print(key, json.dumps(payload.get(key), indent=1))
-    path = write_results("overhead", payload, folder=args.results)
+    one = args.step[0].replace(" ", "-") if len(args.step) == 1 else None
+    path = write_results(f"overhead-{one}" if one else "overhead", payload, folder=args.results)
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     _say(f"{path} after {time.monotonic() - begin:.0f} s")
 

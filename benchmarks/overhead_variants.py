@@ -32,7 +32,7 @@ class StepKind:
 
 KINDS = {
     "tiny": StepKind(width=32, layers=1, batch=4, block=50, skipped=100),
-    "30 ms": StepKind(width=1_024, layers=9, batch=128, block=10, skipped=10),
+    "30 ms": StepKind(width=1_024, layers=3, batch=128, block=10, skipped=10),
 }
 """About 0.45 and 30 ms on one thread of a processor."""
 

@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.host_calls import call_kind
 from lightning_gpuprof.analysis.intervals import Spans
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.trace_steps import is_step
-from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int64, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Int8, Int64, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,
@@ -36,23 +36,37 @@ def activity_within(
         windows: Disjoint and sorted; some may be empty.
     """
     host = timeline.host
-    rows = np.flatnonzero((host.thread == thread) & (host.category != _PYTHON_CALL))
-    starts = host.start_ns[rows]
     # In batches, for the memory's sake: a batch holds about so many events.
-    low = np.searchsorted(starts, windows.start)
-    high = np.searchsorted(starts, windows.end)
+    low = np.searchsorted(host.start_ns, windows.start)
+    high = np.searchsorted(host.start_ns, windows.end)
     result = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int64)
     first = 0
     while first < len(windows):
         last = int(np.searchsorted(high, low[first] + BATCH_EVENTS))
         last = min(max(last, first + 1), len(windows))
         batch = Spans(windows.start[first:last], windows.end[first:last])
-        inside = rows[low[first] : high[last - 1]]
-        before = _ancestry(nesting, rows[low[first] - 1]) if low[first] else []
+        inside = _of_thread(host, thread, int(low[first]), int(high[last - 1]))
+        before = _ancestry(nesting, _latest(host, thread, int(low[first])))
         near = np.concatenate((np.array(before[::-1], dtype=np.int64), inside))
         result[:, first:last] = _spent(*_boundaries(timeline, nesting, own, near), batch)
         first = last
     return result
+
+
+def _of_thread(host: HostEvents, thread: int, low: int, high: int) -> Int64:
+    """Return a thread's rows of some of the table, without Python calls."""
+    part = slice(low, high)
+    mine = (host.thread[part] == thread) & (host.category[part] != _PYTHON_CALL)
+    return low + np.flatnonzero(mine)
+
+
+def _latest(host: HostEvents, thread: int, before: int) -> int:
+    """Return a thread's last row before one; -1 for none."""
+    for high in range(before, 0, -BATCH_EVENTS):
+        rows = _of_thread(host, thread, max(0, high - BATCH_EVENTS), high)
+        if len(rows):
+            return int(rows[-1])
+    return -1
 
 
 def _ancestry(nesting: Nesting, row: int) -> list[int]:
@@ -126,8 +140,8 @@ def activities(timeline: Timeline, nesting: Nesting) -> Int8:
     named: Int8 = by_name[host.name]
     own = np.where(named >= 0, named, own)
     if (own == _DATA).any():
-        inside = nesting.inherited(np.where(own == _DATA, _DATA, -1))
-        own = np.where(inside == _DATA, _DATA, own).astype(np.int8)
+        inside = nesting.inherited(np.where(own == _DATA, np.int8(_DATA), np.int8(-1)))
+        own[inside == _DATA] = _DATA
     return own
 
 

@@ -11,6 +11,8 @@ from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.traces.timeline import Int64, Timeline
 
+_BATCH_WINDOWS = 1 << 14
+
 
 class HostChain:
     """The moments of the host's chain, in order of time: launches, and returns from waits.
@@ -69,14 +71,19 @@ class HostChain:
 
 def _work(
     timeline: Timeline, nesting: Nesting, windows: Spans, thread: npt.NDArray[np.signedinteger]
-) -> Int64:
+) -> npt.NDArray[np.signedinteger]:
     """Return the work in each window (columns), on the thread given for it, by activity (rows)."""
-    work = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int64)
+    # No window holds more work than it is long.
+    longest = int((windows.end - windows.start).max(initial=0))
+    small = longest <= np.iinfo(np.int32).max
+    work = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int32 if small else np.int64)
     if not len(timeline.host):
         return work
     own = activities(timeline, nesting)
     for one in used(thread):
         mine = np.flatnonzero(thread == one)
-        spans = Spans(windows.start[mine], windows.end[mine])
-        work[:, mine] = activity_within(timeline, nesting, own, one, spans)
+        for low in range(0, len(mine), _BATCH_WINDOWS):
+            some = mine[low : low + _BATCH_WINDOWS]
+            spans = Spans(windows.start[some], windows.end[some])
+            work[:, some] = activity_within(timeline, nesting, own, one, spans)
     return work

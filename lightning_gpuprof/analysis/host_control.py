@@ -7,30 +7,17 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, in_order
+from lightning_gpuprof.analysis.lanes import Lane, Relay
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting, rows_by_thread
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
 Bool = npt.NDArray[np.bool_]
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 """Events that are gone through at a time: all at once would take ten times the lanes' memory."""
 _FOREVER = 2**63 - 1
 _IDLE = (ACTIVITIES.index("region"), ACTIVITIES.index("python"))
 """In these a thread may as well be waiting for another: autograd's, say."""
-
-
-class Lane(Struct, frozen=True):
-    """What was innermost on the host, from each of some times on.
-
-    Args:
-        at: Times, rising.
-        row: Host row from then until the next time, -1 where nothing was recorded.
-        runs: Positions at which a thread's uninterrupted work begins, or a time without any.
-    """
-
-    at: Int64
-    row: Int32
-    runs: Int64
 
 
 class HostControl:
@@ -71,71 +58,77 @@ class HostControl:
         # Laid end to end, all threads' times are one axis.
         width = self.end - self.begin + 1
         self.shift = (np.cumsum(takes_part) - 1) * width
-        lanes = _Growing(2 * int(counts.sum()))
+        self.own = own = Lane(host, nesting, self.shift, 2 * int(counts.sum()))
         threads = [(int(self.shift[host.thread[part[0]]]), part) for part in rows_by_thread(host)]
         for shift, part in sorted(threads, key=lambda pair: pair[0]):
-            for at, row in _changes(host.start_ns, nesting, part[counts[part]]):
-                lanes.add(at + shift, row)
-        self.own = Lane(lanes.at, lanes.row, _runs(_works(lanes.row, activity)))
-        del lanes, threads
-        self.main = self._main_lane(host.thread, activity)
+            for at, change in _changes(host.start_ns, nesting, part[counts[part]]):
+                own.add(at + shift, change)
+        del threads, counts
+        works, recorded = _Stretches(), _Stretches()
+        in_work = np.append(np.isin(activity, _IDLE, invert=True), False)  # not perhaps a wait
+        for low in range(0, len(own), _BLOCK):
+            row = own.rows(slice(low, min(low + _BLOCK, len(own))))
+            works.add(in_work[row])
+            recorded.add(row >= 0)
+        first, last = works.borders()
+        own.close(first, last)
+        self.main = self._main_lane(
+            _Shared.of(self, first, last, host.thread),
+            _Shared.of(self, *recorded.borders(), host.thread),
+        )
 
-    def _main_lane(self, thread: Int32, activity: Int8) -> Lane:
+    def _main_lane(self, in_control: "_Shared", recorded: "_Shared") -> Relay:
         own = self.own
-        in_control = _Shared.of(self, _works(own.row, activity), thread)
-        recorded = _Shared.of(self, own.row >= 0, thread)
         borders = (in_control.start, in_control.end, recorded.start, recorded.end)
         at = np.sort(np.concatenate(([self.begin], *borders)))
+        del borders
         at = at[np.append(at[1:] != at[:-1], True)]
-        by = in_control.thread_at(at)
-        by = np.where(by >= 0, by, recorded.thread_at(at))
-        # What that thread was doing from each border to the next.
-        end = np.append(at[1:], max(self.end, self.begin))
-        low = np.searchsorted(own.at, at + self.shift[by], side="right") - 1
-        high = np.maximum(np.searchsorted(own.at, end + self.shift[by], side="left"), low + 1)
-        low, high = np.where(by >= 0, low, 0), np.where(by >= 0, high, 1)
-        stop = np.cumsum(high - low)
-        lane, latest = _Growing(int(stop[-1])), np.int32(-2)
-        cuts = np.searchsorted(stop, np.arange(_BLOCK, stop[-1], _BLOCK)) + 1
-        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(at)], strict=True):
-            if first == last:  # one border had more than enough behind it
-                continue
-            pieces = (high - low)[first:last]
-            piece = np.repeat(np.arange(first, last), pieces)
-            entry = np.arange(len(piece)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-            entry += low[piece]
-            start, row = at[piece], np.full(len(piece), -1, dtype=np.int32)
-            known = by[piece] >= 0
-            piece, entry = piece[known], entry[known]
-            row[known] = own.row[entry]
-            start[known] = np.maximum(at[piece], own.at[entry] - self.shift[by[piece]])
-            changes = row != np.append(latest, row[:-1])
-            lane.add(start[changes], row[changes])
-            latest = row[-1]
-        return Lane(lane.at, lane.row, np.zeros(1, dtype=np.int64))
+        finish, latest = max(self.end, self.begin), np.int32(-2)
+        starts, columns = [], []
+        for low in range(0, len(at), _BLOCK):
+            # What the thread in control was doing from each border to the next.
+            begin = at[low : low + _BLOCK]
+            end = np.append(at[low + 1 : low + 1 + _BLOCK], finish)[: len(begin)]
+            by = in_control.thread_at(begin)
+            by = np.where(by >= 0, by, recorded.thread_at(begin))
+            known, shift = by >= 0, self.shift[by]
+            first = own.last(begin + shift, before=False)
+            stop = np.maximum(own.last(end + shift, before=True), first) + 1
+            rows = np.full((2, len(begin)), -1, dtype=np.int32)
+            rows[:, known] = own.rows(first[known]), own.rows(stop[known] - 1)
+            # Where nothing changes at a border, there is none.
+            same = rows[0] == np.append(latest, rows[1, :-1])
+            latest = rows[1, -1]
+            first[~known], stop[~known] = -1, 0
+            first += same
+            some = stop > first
+            moved = same & some
+            begin[moved] = own.times(first[moved]) - shift[moved]
+            starts.append(begin[some])
+            columns.append(np.array((first, stop - first, by), dtype=np.int32)[:, some])
+        first, places, by = np.concatenate(columns, axis=1)
+        return Relay(own, np.concatenate(starts), first, places, by, self.shift)
 
 
-class _Growing:
-    """Times and rows of a lane in the making; room that is not used takes no memory."""
+class _Stretches:
+    """Positions from which, and until which, something holds; told some at a time."""
 
-    def __init__(self, room: int) -> None:
-        self._at = np.empty(room, dtype=np.int64)
-        self._row = np.empty(room, dtype=np.int32)
-        self._filled = 0
+    def __init__(self) -> None:
+        none = np.zeros(0, dtype=np.int64)
+        self._first, self._last = [none], [none]
+        self._told, self._latest = 0, np.int8(0)
 
-    def add(self, at: Int64, row: Int32) -> None:
-        filled = self._filled + len(at)
-        self._at[self._filled : filled] = at
-        self._row[self._filled : filled] = row
-        self._filled = filled
+    def add(self, holds: Bool) -> None:
+        """Tell of some more positions whether it holds."""
+        edge = np.diff(holds.astype(np.int8), prepend=self._latest)
+        self._first.append(self._told + np.flatnonzero(edge > 0))
+        self._last.append(self._told + np.flatnonzero(edge < 0))
+        self._told += len(holds)
+        self._latest = np.int8(holds[-1])
 
-    @property
-    def at(self) -> Int64:
-        return self._at[: self._filled]
-
-    @property
-    def row(self) -> Int32:
-        return self._row[: self._filled]
+    def borders(self) -> tuple[Int64, Int64]:
+        """Return the first position of each stretch, and the first behind it."""
+        return np.concatenate(self._first), np.concatenate(self._last)
 
 
 class _Shared(Struct, frozen=True):
@@ -143,20 +136,20 @@ class _Shared(Struct, frozen=True):
 
     start: Int64
     end: Int64
-    thread: Int64
+    thread: Int32
 
     @classmethod
-    def of(cls, control: HostControl, does: Bool, thread: Int32) -> "_Shared":
+    def of(cls, control: HostControl, first: Int64, last: Int64, thread: Int32) -> "_Shared":
         """Give each moment to the thread that goes on longest, of those that do something then.
+
+        That is from each `first` to the `last` beside it, positions in the threads' lane.
 
         That is whom a walk back in time would be with: it stays with a thread until its work
         began, then goes on with another that works.
         """
         own = control.own
-        edge = np.diff(does.astype(np.int8), prepend=np.int8(0))
-        first, last = np.flatnonzero(edge > 0), np.flatnonzero(edge < 0)
-        by = thread[own.row[first]].astype(np.int64)
-        start, end = own.at[first] - control.shift[by], own.at[last] - control.shift[by]
+        by = thread[own.rows(first)]
+        start, end = own.times(first) - control.shift[by], own.times(last) - control.shift[by]
         order = np.argsort(start, kind="stable")
         start, end, by = start[order], end[order], by[order]
         reach = np.maximum.accumulate(end)
@@ -164,25 +157,20 @@ class _Shared(Struct, frozen=True):
         start, end, by = start[leads], end[leads], by[leads]
         return cls(start, np.minimum(end, np.append(start[1:], end[-1:])), by)
 
-    def thread_at(self, time: Int64) -> Int64:
+    def thread_at(self, time: Int64) -> Int32:
         """Return the thread that has each moment, -1 for none."""
         at = np.searchsorted(self.start, time, side="right") - 1
-        inside = (at >= 0) & (time < np.append(self.end, 0)[at])
-        return np.where(inside, np.append(self.thread, -1)[at], -1)
-
-
-def _works(row: Int32, activity: Int8) -> Bool:
-    """Tell whether innermost events are work of their thread, not perhaps a wait."""
-    works = np.append(np.isin(activity, _IDLE, invert=True), False)
-    return works[row]
-
-
-def _runs(works: Bool) -> Int64:
-    return np.flatnonzero(~(works & np.append(False, works[:-1])[: len(works)]))
+        inside = np.flatnonzero(at >= 0)
+        inside = inside[time[inside] < self.end[at[inside]]]
+        found = np.full(len(time), -1, dtype=np.int32)
+        found[inside] = self.thread[at[inside]]
+        return found
 
 
 def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[Int64, Int32]]:
-    """Yield when the innermost of a thread's events changes, and to which row, block by block.
+    """Yield when the innermost of a thread's events changes, block by block.
+
+    With each time comes the row that begins then, or `~row` of the one that ends.
 
     Args:
         start_ns: Of all host events.
@@ -201,7 +189,7 @@ def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[I
         ends = nesting.end_ns[opened] < until
         ended, opened = opened[ends], opened[~ends]
         at = np.concatenate((nesting.end_ns[ended], start_ns[begun]))
-        inner = np.concatenate((nesting.parent[ended], begun.astype(np.int32)))
+        inner = np.concatenate((~ended, begun)).astype(np.int32)
         # At one moment: inner events end before outer ones, then outer ones start before inner.
         order = in_order(at, np.concatenate((-nesting.depth[ended] - 1, nesting.depth[begun] + 1)))
         at, inner = at[order], inner[order]

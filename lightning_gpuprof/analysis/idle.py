@@ -20,13 +20,14 @@ from lightning_gpuprof.analysis.kernels import THIN_NS
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.time_split import DeviceSpans, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int64, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
+_BATCH_GAPS = 1 << 13
 _NO_STREAM = -(2**62)
 SLOW_CALL_NS = 100_000
 """A launch takes 2 to 20 us. One that takes longer than this does something else as well, such as
@@ -92,17 +93,13 @@ def idle_causes(
     places: CodePlaces | None = None,
 ) -> IdleReport:
     """Attribute each gap of a device between the borders of its spans."""
-    between = complement(spans.busy, spans.start_ns, spans.end_ns)
+    gaps = _Gaps(timeline, spans, nesting, launches)
+    between, following = gaps.between, gaps.following
     if not len(between):
         return IdleReport((), (), 0, 0)
-    device = timeline.device
-    rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
-    # The table is sorted by start, and a gap ends where some event starts, or with the window.
-    following = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], between.end)]
-    parts = _parts(timeline, between, _Launched(timeline, launches, rows, following), nesting)
     return IdleReport(
-        causes=_totals(parts),
-        longest=_longest(timeline, between, following, parts, nesting, launches, places),
+        causes=_totals(gaps.total_ns, gaps.count),
+        longest=_longest(timeline, gaps, nesting, launches, places),
         gap_count=len(between),
         before_thin_ns=int((between.end - between.start)[_thin(timeline, following)].sum()),
     )
@@ -128,28 +125,62 @@ def caused_gaps(
     timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
 ) -> CausedGaps:
     """Return each gap of a device with its largest cause, to be drawn one by one."""
-    between = complement(spans.busy, spans.start_ns, spans.end_ns)
-    if not len(between):
-        none = np.zeros(0, dtype=np.int64)
-        return CausedGaps(between, none, none)
-    device = timeline.device
-    rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
-    following = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], between.end)]
-    parts = _parts(timeline, between, _Launched(timeline, launches, rows, following), nesting)
-    return CausedGaps(between, parts.argmax(axis=0), following)
+    gaps = _Gaps(timeline, spans, nesting, launches)
+    return CausedGaps(gaps.between, gaps.cause.astype(np.int64), gaps.following)
+
+
+class _Gaps:
+    """A device's gaps, divided among the causes some at a time.
+
+    Attributes:
+        between: The gaps.
+        following: The device row that ends each; -1 where the window does.
+        cause: The cause with the largest part of each.
+        total_ns: By cause.
+        count: Gaps that a cause has a part in.
+    """
+
+    def __init__(
+        self, timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
+    ) -> None:
+        device = timeline.device
+        self.between = between = complement(spans.busy, spans.start_ns, spans.end_ns)
+        rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
+        # The table is sorted by start, and a gap ends where some event starts, or with the window.
+        at = np.searchsorted(device.start_ns[rows], between.end)
+        self.following = np.append(rows, -1)[at]
+        self.cause = np.zeros(len(between), dtype=np.int8)
+        self.total_ns, self.count = np.zeros((2, len(CAUSES)), dtype=np.int64)
+        if not len(between):
+            return
+        stream, own = _previous_streams(timeline, rows, between), activities(timeline, nesting)
+        for low in range(0, len(between), _BATCH_GAPS):
+            some = slice(low, low + _BATCH_GAPS)
+            launched = _Launched(timeline, launches, self.following[some], stream[some])
+            batch = Spans(between.start[some], between.end[some])
+            parts = _parts(timeline, batch, launched, nesting, own)
+            self.cause[some] = parts.argmax(axis=0)
+            self.total_ns += parts.sum(axis=1)
+            self.count += (parts > 0).sum(axis=1)
 
 
 class _Launched:
-    """For each gap, the launching call of the event that ends it."""
+    """For each gap, the launching call of the event that ends it.
+
+    Args:
+        timeline: The trace.
+        launches: Joined to its device events.
+        following: The row that ends each gap.
+        before: Stream of the event before it.
+    """
 
     def __init__(
-        self, timeline: Timeline, launches: Launches, rows: Int64, following: Int64
+        self, timeline: Timeline, launches: Launches, following: Int64, before: Int64
     ) -> None:
         host, device = timeline.host, timeline.device
-        self.device_rows = rows
         self.call = np.where(following >= 0, launches.call[following], -1)
         self.known = self.call >= 0
-        self.stream = device.stream[following]
+        self.same_stream = device.stream[following] == before
         at = np.maximum(self.call, 0)
         nothing = np.zeros_like(self.call)
         self.start = host.start_ns[at] if len(host) else nothing
@@ -157,7 +188,9 @@ class _Launched:
         self.thread = host.thread[at] if len(host) else nothing
 
 
-def _parts(timeline: Timeline, between: Spans, launched: _Launched, nesting: Nesting) -> Int64:
+def _parts(
+    timeline: Timeline, between: Spans, launched: _Launched, nesting: Nesting, own: Int8
+) -> Int64:
     """Divide each gap (columns) among the causes (rows)."""
     parts = np.zeros((len(CAUSES), len(between)), dtype=np.int64)
     length = between.end - between.start
@@ -172,14 +205,11 @@ def _parts(timeline: Timeline, between: Spans, launched: _Launched, nesting: Nes
     in_call = np.where(slow, np.minimum(launched.end, between.end) - since, 0)
     in_call = np.maximum(in_call, 0)
     rest = between.end - since - in_call
-    short = (launched.stream == _previous_streams(timeline, launched, between)) & (
-        length < KERNEL_GAP_NS
-    )
+    short = launched.same_stream & (length < KERNEL_GAP_NS)
     parts[_CALL] = in_call
     parts[_LATENCY, late] = rest[late]
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]
     parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
-    own = activities(timeline, nesting)
     for thread in used(launched.thread[late]):
         mine = late & (launched.thread == thread)
         windows = Spans(between.start[mine], until[mine])
@@ -187,9 +217,9 @@ def _parts(timeline: Timeline, between: Spans, launched: _Launched, nesting: Nes
     return parts
 
 
-def _previous_streams(timeline: Timeline, launched: _Launched, between: Spans) -> Int64:
+def _previous_streams(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
     """Return the stream of the event that ended last before each gap; none is a number below 0."""
-    device, rows = timeline.device, launched.device_rows
+    device = timeline.device
     ends = device.end_ns[rows]
     order = np.argsort(ends, kind="stable")
     last = np.searchsorted(ends[order], between.start, side="right") - 1
@@ -197,24 +227,20 @@ def _previous_streams(timeline: Timeline, launched: _Launched, between: Spans) -
     return streams
 
 
-def _totals(parts: Int64) -> tuple[IdleCause, ...]:
-    rows = [
-        IdleCause(cause, int(parts[i].sum()), int((parts[i] > 0).sum()))
-        for i, cause in enumerate(CAUSES)
-    ]
+def _totals(total_ns: Int64, count: Int64) -> tuple[IdleCause, ...]:
+    rows = list(map(IdleCause, CAUSES, total_ns.tolist(), count.tolist()))
     present = [row for row in rows if row.total_ns]
     return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
 
 
 def _longest(
     timeline: Timeline,
-    between: Spans,
-    next_row: Int64,
-    parts: Int64,
+    gaps: _Gaps,
     nesting: Nesting,
     launches: Launches,
     places: CodePlaces | None,
 ) -> tuple[Gap, ...]:
+    between, next_row = gaps.between, gaps.following
     length = between.end - between.start
     found = []
     for i in np.lexsort((between.start, -length))[:LONGEST].tolist():
@@ -224,7 +250,7 @@ def _longest(
             Gap(
                 start_ns=int(between.start[i]),
                 dur_ns=int(length[i]),
-                cause=CAUSES[int(parts[:, i].argmax())],
+                cause=CAUSES[int(gaps.cause[i])],
                 next_name=timeline.names[timeline.device.name[event]] if event >= 0 else None,
                 operator=enclosing(timeline, nesting, row, "cpu_op"),
                 region=enclosing(timeline, nesting, row, "user_annotation"),

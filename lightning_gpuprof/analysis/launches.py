@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.trace_steps import step_events
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
 
 SERIES_POINTS = 200
+_BLOCK = 1 << 16
 
 
 class CallStats(Struct, frozen=True):
@@ -107,12 +108,14 @@ def _first_events(launches: Launches) -> Int64:
 
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
     host = timeline.host
-    rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    group, dur, names = host.name[rows], host.dur_ns[rows], timeline.names
-    count = np.bincount(group, minlength=len(names))
-    total = summed(group, dur, len(names))
-    longest = np.zeros(len(names), dtype=np.int64)
-    np.maximum.at(longest, group, dur)
+    is_call, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
+    count, total, longest = np.zeros((3, len(names)), dtype=np.int64)
+    for low in range(0, len(host), _BLOCK):
+        rows = low + np.flatnonzero(is_call[low : low + _BLOCK])
+        group, dur = host.name[rows], host.dur_ns[rows]
+        count += np.bincount(group, minlength=len(names))
+        total += summed(group, dur, len(names))
+        np.maximum.at(longest, group, dur)
     table = [
         CallStats(
             names[i],
@@ -157,10 +160,11 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
     if not len(called):
         return None
     at = np.concatenate((started, called))  # at one moment, starts leave before launches enter
-    change = np.concatenate((np.full(len(started), -1), np.full(len(called), 1)))
     order = np.argsort(at, kind="stable")
     at = at[order]
-    depth = np.maximum(np.cumsum(change[order]), 0)
+    change = np.where(order < len(started), np.int8(-1), np.int8(1))
+    del order
+    depth = np.maximum(np.cumsum(change, dtype=np.int32), 0)
     span = int(at[-1] - at[0])
     mean = float((depth[:-1] * np.diff(at)).sum() / span) if span else None
     width = max(1, -(-(span + 1) // SERIES_POINTS))

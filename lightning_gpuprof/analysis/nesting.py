@@ -5,12 +5,15 @@ and so do annotations that begin inside one call and end inside another, as prof
 an end is cut to the end of what was open when the event began.
 """
 
+from typing import TypeVar
+
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int32, Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int8, Int32, Int64
 
 _CHUNK = 1 << 14
+_Index = TypeVar("_Index", Int64, Int8)
 _FOREVER = 1 << 63
 
 
@@ -42,12 +45,19 @@ class Nesting(Struct, frozen=True):
             np.add.at(total, self.parent[rows], total[rows])
         return total
 
-    def inherited(self, own: Int64) -> Int64:
+    def inherited(self, own: _Index) -> _Index:
         """Give each event its own value, or the nearest one around it where its own is -1."""
-        result: Int64 = own.copy()
-        for level in self.by_depth()[1:]:
-            rows = level[result[level] < 0]
-            result[rows] = result[self.parent[rows]]
+        result: _Index = own.copy()
+        for low in range(0, len(own), _CHUNK):
+            rows = low + np.flatnonzero(result[low : low + _CHUNK] < 0)
+            above = self.parent[rows]
+            while len(rows):
+                rows, above = rows[above >= 0], above[above >= 0]
+                found = result[above]
+                result[rows] = found
+                # A parent comes before its children: what came before the chunk is known.
+                on = (found < 0) & (above >= low)
+                rows, above = rows[on], self.parent[above[on]]
         return result
 
     def by_depth(self) -> list[Int64]:

@@ -1,6 +1,6 @@
 """Operators by name: host time, and the device time of what they launched."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from lightning_gpuprof.analysis.trace_steps import is_step
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
 
 Mask = npt.NDArray[np.bool_]
+_BLOCK = 1 << 16
 
 
 class OperatorStats(Struct, frozen=True, omit_defaults=True):
@@ -53,15 +54,19 @@ def operator_table(
     host = timeline.host
     steps = np.array([is_step(name) for name in timeline.names] or [False])
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~steps[host.name]
-    rows = np.flatnonzero(is_op)
-    if not len(rows):
+    if not is_op.any():
         return ()
-    group, names = host.name[rows], len(timeline.names)
-    count = np.bincount(group, minlength=names)
-    loading = np.bincount(group[_loading(timeline, nesting)[rows]], minlength=names)
-    outermost = is_op.copy()
-    outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
-    total = summed(group, host.dur_ns[rows] * outermost[rows], names)
+    names = len(timeline.names)
+    in_batch, outermost = _loading(timeline, nesting), is_op.copy()
+    count, loading, total = np.zeros((3, names), dtype=np.int64)
+    for block in _blocks(len(host)):
+        rows = block.start + np.flatnonzero(is_op[block])
+        group = host.name[rows]
+        outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
+        count += np.bincount(group, minlength=names)
+        loading += np.bincount(group[in_batch[rows]], minlength=names)
+        total += summed(group, host.dur_ns[rows] * outermost[rows], names)
+    del in_batch
     self_time = _self_time(timeline, nesting, is_op)
     by_name: Sequence[Int64 | None] = (None, None, None)
     if len(timeline.device):
@@ -92,7 +97,7 @@ def _loading(timeline: Timeline, nesting: Nesting) -> Mask:
     region = starts[timeline.host.name]
     if not region.any():
         return region
-    inside: Mask = nesting.inherited(np.where(region, 1, -1)) == 1
+    inside: Mask = nesting.inherited(np.where(region, np.int8(1), np.int8(-1))) == 1
     return inside
 
 
@@ -111,14 +116,16 @@ def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
 def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
     """Return by name the time of operators less that of what is recorded right inside them."""
     host, names = timeline.host, len(timeline.names)
-    rows = np.flatnonzero(
-        of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
-    )
-    length = nesting.end_ns[rows] - host.start_ns[rows]
-    around = nesting.parent[rows]
-    inside = (around >= 0) & is_op[around]
-    whole = summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
-    return whole - summed(host.name[around[inside]], length[inside], names)
+    counts = of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
+    own = np.zeros(names, dtype=np.int64)
+    for block in _blocks(len(host)):
+        rows = block.start + np.flatnonzero(counts[block])
+        length = nesting.end_ns[rows] - host.start_ns[rows]
+        around = nesting.parent[rows]
+        inside = (around >= 0) & is_op[around]
+        own += summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
+        own -= summed(host.name[around[inside]], length[inside], names)
+    return own
 
 
 def _device_time(
@@ -126,20 +133,25 @@ def _device_time(
 ) -> tuple[Int64, Int64, Int64]:
     """Return by name: device time inside, device time of its own, device events of its own."""
     name, names = timeline.host.name, len(timeline.names)
-    launched = launches.call >= 0
-    dur: Int64 = timeline.device.dur_ns[launched]
-    row: Int64 = launches.call[launched]
-    inside = np.zeros(names, dtype=np.int64)
-    own, events = inside.copy(), inside.copy()
-    claimed = np.zeros(len(row), dtype=np.bool_)
-    while len(row):
-        op = is_op[row]
-        direct = op & ~claimed
-        own += summed(name[row[direct]], dur[direct], names)
-        events += np.bincount(name[row[direct]], minlength=names)
-        whole = outermost[row]
-        inside += summed(name[row[whole]], dur[whole], names)
-        around = nesting.parent[row]
-        up = around >= 0
-        claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
+    inside, own, events = np.zeros((3, names), dtype=np.int64)
+    for block in _blocks(len(timeline.device)):
+        row, dur = launches.call[block], timeline.device.dur_ns[block]
+        row, dur = row[row >= 0], dur[row >= 0]
+        claimed = np.zeros(len(row), dtype=np.bool_)
+        while len(row):
+            op = is_op[row]
+            direct = op & ~claimed
+            own += summed(name[row[direct]], dur[direct], names)
+            events += np.bincount(name[row[direct]], minlength=names)
+            whole = outermost[row]
+            inside += summed(name[row[whole]], dur[whole], names)
+            around = nesting.parent[row]
+            up = around >= 0
+            claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
     return inside, own, events
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """Yield a table's rows some at a time: what is made of all at once is as large as the table."""
+    for low in range(0, rows, _BLOCK):
+        yield slice(low, min(low + _BLOCK, rows))

@@ -6,7 +6,7 @@ of device events to a launch, on the host back to a call that waited, and so on.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,13 +15,14 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.blocking import waits
 from lightning_gpuprof.analysis.device_starts import DeviceStarts, device_starts
 from lightning_gpuprof.analysis.host_activity import activities
-from lightning_gpuprof.analysis.host_control import HostControl, Lane
+from lightning_gpuprof.analysis.host_control import HostControl
+from lightning_gpuprof.analysis.lanes import Lane, Relay
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.path_rows import PathKind, PathRows, device_rows, host_rows
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 """Segments that are made at a time: all of a path's take more memory than the trace."""
 
 
@@ -33,14 +34,13 @@ class Stretches(Struct, frozen=True):
         taken: First and last position, until when, and how far the lane's times are moved.
     """
 
-    lane: Lane
+    lane: Lane | Relay
     taken: Int64
 
     def blocks(self) -> Iterator[tuple[Int64, Int64, Int64]]:
         """Yield row, start and end of everything on the way, some of it at a time."""
         first, last, until, shift = self.taken.T
         stop = np.cumsum(last - first + 1)
-        at = self.lane.at
         for low in range(0, int(stop[-1]) if len(stop) else 0, _BLOCK):
             high = min(low + _BLOCK, int(stop[-1]))
             number = np.arange(
@@ -50,10 +50,12 @@ class Stretches(Struct, frozen=True):
             one = np.repeat(number, np.diff(inside, prepend=low))
             place = np.arange(low, high)
             position = place + (last + 1 - stop)[one]
-            end = at[np.minimum(position + 1, len(at) - 1)] - shift[one]
+            following = min(int(position[-1]) + 1, len(self.lane) - 1)
+            at, row = self.lane.look_up(np.append(position, following))
+            end = at[1:] - shift[one]
             ends = place + 1 == stop[one]
             end[ends] = until[one[ends]]
-            yield self.lane.row[position].astype(np.int64), at[position] - shift[one], end
+            yield row[:-1].astype(np.int64), at[:-1] - shift[one], end
 
 
 class Path(Struct, frozen=True):
@@ -175,20 +177,20 @@ class _Walk:
         """
         lane, shift = self._main, 0
         position = lane.before(time)
-        if thread >= 0 and self._thread[lane.row[position]] != thread:
+        if thread >= 0 and self._thread[lane.row_of(position)] != thread:
             moved = self._own.before(time + self._shift[thread])
-            if self._own.row[moved] >= 0:
+            if self._own.row_of(moved) >= 0:
                 lane, shift, position = self._own, self._shift[thread], moved
         # The walk may come into a call that waited from its middle, by another thread's launch.
         waiting = position
-        wait = self._wait(lane.row[position])
+        wait = self._wait(lane.row_of(position))
         if wait < 0 or self._done[wait] >= time:
             waiting = lane.last_wait(position)
         if waiting < position:
             time = lane.take(waiting + 1, position, time, shift)
         if waiting < 0:
             return time, -1
-        row = lane.row[waiting]
+        row = lane.row_of(waiting)
         wait = self._wait(row)
         done = self._done[wait]
         self._in_waits.extend((row, done, time))
@@ -212,40 +214,42 @@ class _Walked:
     """
 
     def __init__(
-        self, lane: Lane, wait_row: Int64, done_ns: Int64, thread: Int32, shift: Int64
+        self,
+        lane: Lane | Relay,
+        wait_row: Int64,
+        done_ns: Int64,
+        thread: Int32,
+        shift: Int64,
     ) -> None:
         self._lane = lane
-        self._at, self.row, self._runs = lane.at.data, lane.row.data, lane.runs.data
+        self.before, self.row_of = lane.before, lane.row_of
         waited = np.zeros(len(thread), dtype=np.bool_)
         waited[wait_row] = True
-        position = np.flatnonzero(waited[lane.row])
-        row = lane.row[position]
-        following = np.minimum(position + 1, len(lane.at) - 1)
-        left = np.where(following > position, lane.at[following], 0) - shift[thread[row]]
-        self._waits = position[done_ns[np.searchsorted(wait_row, row)] < left].data
-        self._taken = array("q")
-
-    def before(self, time: int) -> int:
-        """Return the position of what was innermost just before a time."""
-        return bisect_left(self._at, time) - 1
+        self._waits, self._taken = array("q"), array("q")
+        for low in range(0, len(lane), _BLOCK):
+            high = min(low + _BLOCK, len(lane))
+            position = np.arange(low, high)
+            row = lane.rows(position)
+            waits = waited[row]
+            position, row = position[waits], row[waits]
+            following = np.minimum(position + 1, len(lane) - 1)
+            left = (
+                np.where(following > position, lane.look_up(following)[0], 0) - shift[thread[row]]
+            )
+            waits = done_ns[np.searchsorted(wait_row, row)] < left
+            self._waits.extend(position[waits].tolist())
 
     def last_wait(self, position: int) -> int:
         """Return the last position before this one, of the same run, at which a call waits."""
         index = bisect_left(self._waits, position) - 1
         found: int = self._waits[index] if index >= 0 else -1
-        return found if found >= self._run(position) else -1
+        return found if found >= self._lane.run(position) else -1
 
     def take(self, first: int, last: int, until: int, shift: int) -> int:
         """Go along positions of a run, and return the time that this leads to."""
-        first = max(first, self._run(last))
+        first = max(first, self._lane.run(last))
         self._taken.extend((first, last, until, shift))
-        reached: int = self._at[first] - shift
-        return reached
-
-    def _run(self, position: int) -> int:
-        """Return where the work begins that a position is a part of."""
-        begin: int = self._runs[bisect_right(self._runs, position) - 1]
-        return begin
+        return self._lane.time_of(first) - shift
 
     def stretches(self) -> Stretches:
         """Return what was gone along."""

@@ -11,10 +11,9 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.analysis.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.stack_lines import At, where_is
 from lightning_gpuprof.records.schema import Note
@@ -24,7 +23,7 @@ MOST_LINES = 40
 """Lines kept: what is not among them takes less than a sample in a hundred."""
 
 
-class LineSampler(Callback):
+class LineSampler(RecordingCallback):
     """Looks at the training thread's Python stack now and then, for a while.
 
     A thread of its own wakes every `interval_s` on average, at irregular distances so that it
@@ -47,18 +46,17 @@ class LineSampler(Callback):
                 f"LineSampler(interval_s={interval_s}, most={most}) would take no sample. "
                 "Pass an interval above 0 and at least 1 sample."
             )
+        super().__init__()
         self.interval_s, self.most, self.warmup = interval_s, most, warmup
-        self._output: RunOutput | None = None
         self._seen: Counter[At] = Counter()
         self._noted = 0
         self._watched = 0
         self._stop = threading.Event()
-        silence_unused(self)
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer)
+        super().setup(trainer, pl_module, stage)
         self._seen, self._noted = Counter(), 0
 
     @override
@@ -79,24 +77,6 @@ class LineSampler(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         self._write()
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        self._release()
-        self._write()
-        if self._output is not None:
-            status = "interrupted" if isinstance(exception, KeyboardInterrupt) else "exception"
-            self._output.end(status, error=exception)
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._release()
-        if self._output is not None:
-            self._output.end("finished")
 
     def sample(self) -> None:
         """Take one sample of the training thread, where it is in a step."""
@@ -122,6 +102,12 @@ class LineSampler(Callback):
         found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen))
         self._output.write(Note(step=self._output.step, name=NOTE, value=found))
 
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        self._release()
+        self._write()
+
+    @override
     def _release(self) -> None:
         self._stop.set()
 

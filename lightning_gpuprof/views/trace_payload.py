@@ -11,6 +11,11 @@ from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, 
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
 from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.aside import aside
+from lightning_gpuprof.heap import (
+    ANALYSED,
+    give_back_free_memory,
+    give_back_large_blocks,
+)
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 
@@ -61,6 +66,9 @@ def whole_payload(
 
         return paths_payload(timeline, nesting, launches, window)
 
+    if second_core:
+        give_back_large_blocks(ANALYSED)
+        give_back_free_memory()
     paths = aside(find_paths) if second_core else find_paths
     found = analyze_timeline(timeline, window, nesting=nesting, launches=launches)
     document = trace_payload(path, timeline, found)
