@@ -12,6 +12,8 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 _APART = int(StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED)
+MOSTLY = 0.5
+"""Of what a phase took above its median: a part with less of it is not the reason."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def _describe(
     phase, phase_excess = _most_above(phases, phase_medians, index)
     inside = {name: column for name, column in parts.items() if name.split("/")[0] == phase}
     part, part_excess = _most_above(inside, part_medians, index)
+    if part_excess is not None and part_excess < MOSTLY * (phase_excess or 0):
+        part = part_excess = None
     flags = StepFlag(int(step_flags(session)[index]))
     return SlowStep(
         step=int(columns["step"][index]) if "step" in columns else index,

@@ -124,6 +124,17 @@ def test_a_slow_step_names_the_phase_and_the_part_that_exceeded_its_median_most(
     assert (slow.part, slow.part_excess_ns) == ("Saver", 440)
 
 
+def test_a_part_that_has_little_of_the_excess_is_not_named(analyze):
+    run = analyze(
+        {"data_wait": at(30, {7: 500}, fill=20)},
+        steps=30,
+        parts={"data_wait/sampler": at(30, {7: 15}, fill=10)},
+    )
+    slow = run.slowest[0]
+    assert (slow.step, slow.phase, slow.phase_excess_ns) == (7, Phase.DATA_WAIT, 480)
+    assert (slow.part, slow.part_excess_ns) == (None, None)
+
+
 def test_a_killed_run_ends_with_its_last_record_and_has_no_status(analyze):
     run = analyze({"forward": 100}, steps=7, end=False)
     assert (run.status, run.wall.wall_ns, run.wall.closed) == ("open", 700, False)
