@@ -32,3 +32,25 @@ def test_a_process_that_is_gone_is_left_alone():
     process.wait()
 
     step_back(process.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="autogroups and /proc are Linux's")
+def test_a_session_that_is_shared_keeps_its_group_as_it_is():
+    shell = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    within = (
+        "import os; from lightning_gpuprof.low_priority import step_back\n"
+        "group = f'/proc/{os.getpid()}/autogroup'\n"
+        "read = lambda: open(group).read() if os.path.exists(group) else ''\n"
+        "before = read(); step_back(os.getpid())\n"
+        "print(os.getpriority(os.PRIO_PROCESS, 0), read() == before)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", shell, within],
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == ["19", "True"]

@@ -5,15 +5,14 @@
 
 import os
 import re
-import sys
 from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.preparation import prepare
 from lightning_gpuprof.views.query import Query, QueryError
 
 MAX_SITES = 100
@@ -103,9 +102,4 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    if hasattr(os, "nice"):
-        os.nice(10)  # what else the machine does goes first
-    try:
-        write_sites(sys.argv[1])
-    except (GpuProfError, OSError) as problem:
-        sys.exit(str(problem))
+    prepare(write_sites)

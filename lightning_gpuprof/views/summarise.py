@@ -1,14 +1,13 @@
 """Writes a run's summary: `python -m lightning_gpuprof.views.summarise RUN`, in its own process."""
 
 import os
-import sys
 
 import msgspec
 
 import lightning_gpuprof
-from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.views.loaded_run import LoadedRun
+from lightning_gpuprof.views.preparation import prepare
 from lightning_gpuprof.views.query import Query
 from lightning_gpuprof.views.summary import (
     SCHEMA_VERSION,
@@ -64,9 +63,4 @@ def write_summary(run: str) -> str:
 
 
 if __name__ == "__main__":
-    if hasattr(os, "nice"):
-        os.nice(10)  # what else the machine does goes first
-    try:
-        write_summary(sys.argv[1])
-    except (GpuProfError, OSError) as problem:
-        sys.exit(str(problem))
+    prepare(write_summary)

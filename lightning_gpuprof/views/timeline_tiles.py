@@ -4,15 +4,14 @@
 """
 
 import os
-import sys
 
 from lightning_gpuprof.analysis.call_tree import call_tree
 from lightning_gpuprof.analysis.drawing import make_drawing
-from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.files import DRAWING_SUFFIX
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import OpArguments
 from lightning_gpuprof.views.drawing_file import pack
+from lightning_gpuprof.views.preparation import prepare
 
 MAX_TEXT = 1_000
 
@@ -51,9 +50,4 @@ def argument_text(arguments: OpArguments) -> str:
 
 
 if __name__ == "__main__":
-    if hasattr(os, "nice"):
-        os.nice(10)  # what else the machine does goes first
-    try:
-        write_tiles(sys.argv[1])
-    except (GpuProfError, OSError) as problem:
-        sys.exit(str(problem))
+    prepare(write_tiles)
