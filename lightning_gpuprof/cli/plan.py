@@ -40,18 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a card by its name or a part of it, such as h100, with the memory on its datasheet",
     )
-    parser.add_argument(
-        "--optimizer",
-        choices=OPTIMIZERS,
-        default="model",
-        help="by default what configure_optimizers returns; AdamW for a model without",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="32-true",
-        help="as for Lightning's Trainer (default: 32-true)",
-    )
+    add_training_arguments(parser)
     parser.add_argument(
         "--batch-sizes",
         default="8,16,32",
@@ -72,6 +61,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nvidia-smi's figure less torch's reserved bytes (default: 0, the band leaves room)",
     )
     parser.add_argument("--json", action="store_true", help="print the prediction as JSON")
+
+
+def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how the model is trained, as `plan` and `tune` are both told."""
+    parser.add_argument(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        default="model",
+        help="by default what configure_optimizers returns; AdamW for a model without",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="32-true",
+        help="as for Lightning's Trainer (default: 32-true)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

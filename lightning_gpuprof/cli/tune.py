@@ -8,9 +8,13 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.analysis.tune import Tune, run_tune, samples_per_s
-from lightning_gpuprof.cli.plan import parse_band, table, whole_numbers
+from lightning_gpuprof.cli.plan import (
+    add_training_arguments,
+    parse_band,
+    table,
+    whole_numbers,
+)
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.plan_types import OPTIMIZERS, PRECISIONS
 from lightning_gpuprof.probes.tune_child import measure_in_child
 from lightning_gpuprof.probes.tune_types import TunePoint, TuneRequest
 from lightning_gpuprof.units import duration, percent, size
@@ -37,18 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warmup", type=int, default=5, metavar="N", help="steps before them (default: 5)"
     )
-    parser.add_argument(
-        "--optimizer",
-        choices=OPTIMIZERS,
-        default="model",
-        help="by default what configure_optimizers returns; AdamW for a model without",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="32-true",
-        help="as for Lightning's Trainer (default: 32-true)",
-    )
+    add_training_arguments(parser)
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
