@@ -9,7 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.analysis.spikes import GC_NOTE
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.records.schema import Note
 
 _FULL = 2
@@ -18,7 +18,7 @@ _MOST = 10_000
 """Steps with collections that are kept; in later ones they go unseen."""
 
 
-class GcWatch(RecordingCallback):
+class GcWatch(EpochRecorder):
     """Times the full garbage collections during training, and notes each step's sum.
 
     The interpreter itself says when a collection begins and ends (`gc.callbacks`); nothing runs in
@@ -44,17 +44,6 @@ class GcWatch(RecordingCallback):
         self._release()
         gc.callbacks.append(self._collects)
 
-    @override
-    @guarded
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._write()
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-        self._write()
-
     def _collects(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != _FULL:
             return
@@ -67,17 +56,13 @@ class GcWatch(RecordingCallback):
                 self._taken_ns[step] = self._taken_ns.get(step, 0) + now - self._begun_ns
             self._begun_ns = None
 
+    @override
     def _write(self) -> None:
         taken, self._taken_ns = self._taken_ns, {}
         self._written += len(taken)
         if self._output is not None:
             for step, taken_ns in taken.items():
                 self._output.write(Note(step=step, name=GC_NOTE, value=taken_ns))
-
-    @override
-    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        self._release()
-        self._write()
 
     @override
     def _release(self) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from lightning_gpuprof.analysis.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.stack_lines import At, where_is
 from lightning_gpuprof.records.schema import Note
@@ -23,7 +23,7 @@ MOST_LINES = 40
 """Lines kept: what is not among them takes less than a sample in a hundred."""
 
 
-class LineSampler(RecordingCallback):
+class LineSampler(EpochRecorder):
     """Looks at the training thread's Python stack now and then, for a while.
 
     A thread of its own wakes every `interval_s` on average, at irregular distances so that it
@@ -67,17 +67,6 @@ class LineSampler(RecordingCallback):
         self._stop = threading.Event()
         threading.Thread(target=self._watch, args=(self._stop,), name=THREAD, daemon=True).start()
 
-    @override
-    @guarded
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._write()
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-        self._write()
-
     def sample(self) -> None:
         """Take one sample of the training thread, where it is in a step."""
         if self._output is None or self._output.step < self.warmup:
@@ -93,6 +82,7 @@ class LineSampler(RecordingCallback):
                 return
             self.sample()
 
+    @override
     def _write(self) -> None:
         seen = self._seen.copy()
         whole = seen.total()
@@ -101,11 +91,6 @@ class LineSampler(RecordingCallback):
         self._noted = whole
         found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen))
         self._output.write(Note(step=self._output.step, name=NOTE, value=found))
-
-    @override
-    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        self._release()
-        self._write()
 
     @override
     def _release(self) -> None:
