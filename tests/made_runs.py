@@ -93,14 +93,19 @@ def windows(
     extra: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]] | None = None,
     window: int = WINDOW,
 ) -> Iterable[StepsWindow]:
-    """Yield windows of steps whose phases scatter by a tenth around the given milliseconds."""
+    """Yield windows of steps whose phases scatter by a tenth around the given milliseconds.
+
+    A part takes the same share of its phase in every step.
+    """
     rng = np.random.default_rng(seed)
     columns = {
         f"phase/{phase.value}": (rng.gamma(100, ms / 100, steps) * MS).astype(np.int64)
         for phase, ms in phases_ms.items()
     }
     for name, ms in (parts or {}).items():
-        columns[f"part/{name}"] = (rng.gamma(100, ms / 100, steps) * MS).astype(np.int64)
+        phase = Phase(name.split("/")[0])
+        share = ms / phases_ms[phase]
+        columns[f"part/{name}"] = (columns[f"phase/{phase.value}"] * share).astype(np.int64)
     columns[f"phase/{Phase.FORWARD.value}"][0] += int(first_step_ms * MS)
     flags = np.zeros(steps, dtype=np.int64)
     flags[:3] |= StepFlag.WARMUP
@@ -451,6 +456,8 @@ def hostile_run(folder: Path) -> Path:
         cycle=1, first_step=8, last_step=10, trace_file="../../../../../../etc/passwd"
     )
     phases = {**DEMO_PHASES_MS, Phase.CALLBACKS: 30.0}
+    parts = {f"callbacks/{name}": 2.0 for name in HOSTILE_NAMES}
+    parts[f"callbacks/{HOSTILE_NAMES[0]}"] = 20.0
     return write_run(
         folder,
         [
@@ -461,7 +468,7 @@ def hostile_run(folder: Path) -> Path:
             ),
             cycle,
             outside,
-            *windows(200, phases, parts={f"callbacks/{name}": 5.0 for name in HOSTILE_NAMES}),
+            *windows(200, phases, parts=parts),
             run_end(200, status="exception", error=HOSTILE_NAMES[0]),
         ],
     )

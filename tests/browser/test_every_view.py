@@ -90,7 +90,7 @@ def test_a_component_has_its_host_and_device_time_below_its_phase(page):
     rows = page.rows(".phases")
     at = next(i for i, row in enumerate(rows) if row[0] == "encoder")
     assert rows[at - 1][0] == "Forward"
-    assert rows[at][2:] == ["19.0%", "5.03 ms", "5.81 ms"]
+    assert rows[at][2:] == ["19.1%", "5.03 ms", "5.81 ms"]
 
 
 def test_a_run_without_a_plan_tells_the_command_that_makes_one(page, logs):
