@@ -11,7 +11,7 @@ its folder), so that every tool meets the very same faults.
 import json
 import sys
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -117,19 +117,27 @@ def main() -> None:
     one_thread()
     knobs = json.loads(args.knobs.read_text(encoding="utf-8"))
     tools = {}
-    for chosen in args.tool:
-        tool, _, venv = chosen.partition("=")
-        tools[tool] = run_tool(tool, Path(venv).absolute(), knobs, args)
-    text = markdown(tools)
-    print(text)
-    if not args.only:
-        path = write_results("peers", {"tools": tools}, folder=args.results)
-        path.with_suffix(".md").write_text(text, encoding="utf-8")
+    for tool, venv in args.tool:
+        tools[tool] = run_tool(tool, venv, knobs, args)
+        if not args.only:
+            path = write_results("peers", {"tools": tools}, folder=args.results)
+            path.with_suffix(".md").write_text(markdown(tools), encoding="utf-8")
+    print(markdown(tools))
+
+
+def _tool(chosen: str) -> tuple[str, Path]:
+    tool, _, venv = chosen.partition("=")
+    if tool not in TOOLS:
+        raise ArgumentTypeError(f"{tool!r} is none of {', '.join(TOOLS)}")
+    folder = Path(venv).absolute()
+    if not (folder / "bin" / "python").exists():
+        raise ArgumentTypeError(f"{folder} is no virtual environment")
+    return tool, folder
 
 
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Run the fault suite under other profilers.")
-    parser.add_argument("--tool", action="append", required=True, help="NAME=VENV, repeatable")
+    parser.add_argument("--tool", action="append", type=_tool, required=True, help="NAME=VENV")
     parser.add_argument("--knobs", type=Path, required=True)
     parser.add_argument(
         "--shares", nargs="+", type=float, default=[0.05, 0.20, 0.60], help="of those calibrated"
