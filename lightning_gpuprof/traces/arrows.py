@@ -10,6 +10,9 @@ Place = tuple[str, str, str]
 """Process, thread and start of an event, as the file writes them."""
 
 
+_BEFORE_END_NS, _ROUNDED_NS = 2_000, 5
+
+
 class Event(Protocol):
     """What is used of an event; times are us."""
 
@@ -18,6 +21,7 @@ class Event(Protocol):
     pid: int | str
     tid: int | str
     ts: int | float | str
+    dur: int | float | str
     id: int | str
 
 
@@ -30,7 +34,8 @@ class Arrows:
     """Numbers the calls that arrows leave; what one arrow or several reach has its call's number.
 
     An arrow (`s`) begins at a moment inside the call, on its thread, and ends (`f`, or `t` in
-    older files) where the work begins.
+    older files) where the work begins. rpd2tracing lets it begin 2 us before the call's end, so
+    that of a shorter call lies before it.
 
     Args:
         events: The whole trace.
@@ -72,5 +77,15 @@ class Arrows:
     def _around(self, arrow: Event) -> Event | None:
         row = self._by_thread.get(place_of(arrow)[:2], [])
         moment = scaled(str(arrow.ts), "us")
-        place = bisect_right(row, moment or 0, key=lambda pair: pair[0]) - 1
-        return row[place][1] if place >= 0 else None
+        if moment is None or not row:
+            return None
+        place = bisect_right(row, moment, key=lambda pair: pair[0])
+        after = row[place][1] if place < len(row) else None
+        if after is not None and _ends(after, moment + _BEFORE_END_NS):
+            return after
+        return row[place - 1][1] if place else None
+
+
+def _ends(call: Event, moment: int) -> bool:
+    begin, lasted = scaled(str(call.ts), "us"), scaled(str(call.dur), "us")
+    return begin is not None and lasted is not None and abs(begin + lasted - moment) <= _ROUNDED_NS

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.sniff import GZIP_MAGIC
+from lightning_gpuprof.traces.sniff import GZIP_MAGIC, narrow
 
 _T = TypeVar("_T")
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
@@ -19,11 +19,19 @@ _CLOSING = {0x5B: b"]", 0x7B: b"}"}  # by the code of [ and {
 
 
 def read_file(path: str, warnings: list[str]) -> bytes:
-    """Return a file's content, unpacked where it is gzipped.
+    """Return a file's content, unpacked where it is gzipped, in UTF-8 where it is UTF-16.
 
     A gzip stream that ends early or is damaged gives what comes before, and a warning.
     """
-    data = Path(path).read_bytes()
+    return narrow(_unpacked(Path(path).read_bytes(), warnings))
+
+
+def read_text(path: str, warnings: list[str]) -> str:
+    """Return a text file's content, without the mark that Windows puts before it."""
+    return read_file(path, warnings).decode("utf-8-sig", "replace")
+
+
+def _unpacked(data: bytes, warnings: list[str]) -> bytes:
     if not data.startswith(GZIP_MAGIC):
         return data
     parts: list[bytes] = []
@@ -86,8 +94,7 @@ def close_json(data: bytes) -> bytes:
 
 def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
     """Yield a CSV file's rows by column name; a last row that is cut is left out, and said."""
-    text = read_file(path, warnings).decode("utf-8-sig", "replace")
-    yield from parse_csv(text, warnings)
+    yield from parse_csv(read_text(path, warnings), warnings)
 
 
 def parse_csv(
@@ -146,7 +153,7 @@ def integer(text: str | None) -> int | None:
         return None
 
 
-_DECIMALS = {"ns": 0, "us": 3, "ms": 6, "s": 9}
+_DECIMALS = {"ns": 0, "us": 3, "ms": 6, "s": 9, "nsec": 0, "usec": 3, "msec": 6, "sec": 9}
 
 
 def scaled(text: str, unit: str) -> int | None:

@@ -1,7 +1,9 @@
-"""Reads the CSV of NVIDIA Nsight Compute (`ncu --csv`), in its long and its wide form.
+"""Reads the CSV of NVIDIA Nsight Compute (`ncu --csv`), in its long, its wide and its summed form.
 
 Long (`--page details`): a row per launch and metric, advice of its rules in rows of their own.
-Wide (`--page raw`): a row per launch, a column per metric, and a second row that holds units.
+Wide (`--page raw`): a row per launch, a column per metric, and a second row that holds units; the
+table that the graphical tool exports is of this form too. Summed (`--print-summary`): a row per
+kernel and metric, with its minimum, maximum and average over the launches; the average is read.
 Lines before the header (`==PROF== ...`, a program's own output) are skipped. Values may carry
 thousands separators; where a locale writes a decimal comma, that is told by the digits behind it.
 """
@@ -11,28 +13,42 @@ import io
 import math
 import re
 
-from lightning_gpuprof.traces.files import integer, parse_csv, read_file
+from lightning_gpuprof.traces.files import integer, parse_csv, read_text
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import Counter, Tables
 
 _LONG = {"ID", "Kernel Name", "Metric Name", "Metric Value"}
+_SUMMED = {"Kernel Name", "Invocations", "Metric Name", "Average"}
+_NAMES = ("Kernel Name", "Demangled Name", "Function Name")
+_LAUNCH = {
+    *("ID", "Process ID", "Process Name", "Host Name", "Context", "Stream", "Block Size"),
+    *("Grid Size", "Device", "Device Name", "CC", "Kernel Time", "Kernel Mangled Name"),
+    *("Issues Detected", "Invocations", "Section Name", "Mangled Name", *_NAMES),
+}
+"""Columns that say which launch a row is of; every other one is a metric, save NVTX ranges."""
+_RANGE = "_Range:"
+_FIRST = re.compile(r'^"?(?:ID|Process ID|Process Name|Kernel Name)"?,', re.MULTILINE)
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 _DOTTED_GROUPS = re.compile(r"[-+]?\d{1,3}(\.\d{3})*,\d+")
 
 
 def matches(head: Head) -> bool:
     """Tell the file by a header line with a launch's id and kernel name."""
-    return _header_line(head.data.decode("utf-8", "replace")) is not None
+    return _header_start(head.data.decode("utf-8", "replace")) is not None
 
 
 def read_tables(path: str) -> Tables:
     """Read every metric of every launch; rows of advice are left out."""
     warnings: list[str] = []
-    text = read_file(path, warnings).decode("utf-8-sig", "replace")
-    body = text[_header_line(text) or 0 :]
-    header = next(csv.reader(io.StringIO(body)), [])
-    long = set(header) >= _LONG
-    counters = _long(header, body, warnings) if long else _wide(body, warnings)
+    text = read_text(path, warnings)
+    body = text[_header_start(text) or 0 :]
+    header = _fields(body)
+    if _SUMMED <= header.keys():
+        counters = _summed(body, warnings)
+    elif _LONG <= header.keys():
+        counters = _long(list(header), body, warnings)
+    else:
+        counters = _wide(body, warnings)
     return Tables("ncu-csv", "counters", counters=tuple(counters), warnings=tuple(warnings))
 
 
@@ -54,13 +70,20 @@ def number(text: str) -> float | str:
     return value if math.isfinite(value) else text  # JSON has no numbers for nan and inf
 
 
-def _header_line(text: str) -> int | None:
-    """Return where the header line begins: the first that starts with the id column."""
-    for match in re.finditer(r'^"?ID"?,', text, re.MULTILINE):
-        line = text[match.start() : text.find("\n", match.start())]
-        if "Kernel Name" in line:
+def _header_start(text: str) -> int | None:
+    """Return where the header line begins: the first that names launches and kernels."""
+    for match in _FIRST.finditer(text):
+        header = _fields(text[match.start() :]).keys()
+        wide = "ID" in header and header & set(_NAMES)
+        if wide or header >= _SUMMED:
             return match.start()
     return None
+
+
+def _fields(text: str) -> dict[str, int]:
+    """Return the columns of the first line, by place."""
+    line = next(csv.reader(io.StringIO(text.split("\n", 1)[0].strip())), [])
+    return {name.strip(): place for place, name in enumerate(line)}
 
 
 def _long(header: list[str], body: str, warnings: list[str]) -> list[Counter]:
@@ -80,19 +103,38 @@ def _long(header: list[str], body: str, warnings: list[str]) -> list[Counter]:
     ]
 
 
+def _summed(body: str, warnings: list[str]) -> list[Counter]:
+    """Read averages; kernels are numbered as they come, for there are no launches."""
+    numbers: dict[tuple[str, ...], int] = {}
+    found = []
+    for row in parse_csv(body, warnings):
+        kernel = tuple(row.get(column, "") for column in ("Kernel Name", "Block Size", "Grid Size"))
+        found.append(
+            Counter(
+                launch=numbers.setdefault(kernel, len(numbers)),
+                kernel=row["Kernel Name"],
+                name=row["Metric Name"],
+                value=number(row["Average"]),
+                unit=row.get("Metric Unit", ""),
+                section=row.get("Section Name", ""),
+            )
+        )
+    return found
+
+
 def _wide(body: str, warnings: list[str]) -> list[Counter]:
     rows = list(parse_csv(body, warnings))
-    units = rows.pop(0) if rows and not rows[0]["ID"] else {}
-    # What describes the launch comes first; a metric's name has a dot or two underscores.
+    units = rows.pop(0) if rows and integer(rows[0]["ID"]) is None else {}
+    name_column = next((name for name in _NAMES if rows and name in rows[0]), _NAMES[0])
     return [
         Counter(
             launch=integer(row["ID"]) or 0,
-            kernel=row["Kernel Name"],
+            kernel=row[name_column],
             name=name,
             value=number(value),
             unit=units.get(name, ""),
         )
         for row in rows
         for name, value in row.items()
-        if value and ("__" in name or "." in name)
+        if value and name not in _LAUNCH and _RANGE not in name
     ]

@@ -43,7 +43,8 @@ _UNNAMED = "unnamed call"
 
 def matches(head: Head) -> bool:
     """Tell an export of Nsight Systems by its tables."""
-    return has_tables(head.path, head.data, *(_CUPTI + k for k in ("KERNEL", "RUNTIME", "MEMCPY")))
+    kinds = (_CUPTI + kind for kind in ("KERNEL", "RUNTIME", "MEMCPY"))
+    return has_tables(head.path, head.data, *kinds, "NVTX_EVENTS", "OSRT_API", "META_DATA_EXPORT")
 
 
 def read(path: str, options: ReadOptions) -> Timeline:
@@ -140,6 +141,16 @@ def call_category(name: str) -> str:
     return "cuda_driver" if driver else "cuda_runtime"
 
 
+def range_category(label: str) -> tuple[str, str]:
+    """Return the name and category of an NVTX range, which may stand for an operator.
+
+    >>> range_category("aten::mm, seq = 4, op_id = 7"), range_category("step 3")
+    (('aten::mm', 'cpu_op'), ('step 3', 'user_annotation'))
+    """
+    operator = _OPERATOR.match(label)
+    return (operator[1], "cpu_op") if operator else (label, "user_annotation")
+
+
 class _Lookup:
     """Maps a column of keys, each distinct key once."""
 
@@ -164,10 +175,8 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
             still_open += 1
             continue
         label = text if text is not None else strings.get(text_id, "unnamed range")
-        operator = _OPERATOR.match(label)
-        category = "cpu_op" if operator else "user_annotation"
-        name = builder.name(operator[1] if operator else label)
-        builder.host(start, end, name, category, _thread(builder, thread))
+        name, category = range_category(label)
+        builder.host(start, end, builder.name(name), category, _thread(builder, thread))
     if still_open:
         builder.warnings.append(
             f"{still_open} NVTX ranges were still open when the recording ended; left out."

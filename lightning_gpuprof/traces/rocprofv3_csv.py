@@ -4,7 +4,9 @@ Each file holds one kind of event, told by its header; columns vary by version (
 `Thread_Id` came later, `rocpd convert` adds `Guid`), agents are written as `1` or `Agent 1`.
 Times are ns. Device numbers are the file's agent ids. Statistics and counters of rocprofv3 are
 read by `stats_csv` and `counters_csv`; newer counter files carry times too, but have one row
-per counter, so that a launch would count several times.
+per counter, so that a launch would count several times. The files of rocprofv2 have other names
+for some columns (`GPU_ID`, `Correlation_ID`), an empty column of kernels beside API calls, and a
+column per counter.
 """
 
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ _TIMES = {"Start_Timestamp", "End_Timestamp"}
 _KERNELS, _COPIES, _CALLS = {"Kernel_Name"}, {"Direction"}, {"Domain", "Function"}
 _ALLOCATIONS = {"Operation", "Allocation_Size"}
 _COUNTERS = {"Counter_Name"}
+_STREAMS = ("Stream_Id", "Queue_Id", "Queue_ID")
 _DIRECTIONS = {
     "HOST_TO_DEVICE": "HtoD",
     "DEVICE_TO_HOST": "DtoH",
@@ -39,10 +42,10 @@ def read(path: str, options: ReadOptions) -> Timeline:
     builder = TimelineBuilder("rocprofv3-csv")
     for row in read_csv(path, builder.warnings):
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
-        correlation = integer(row.get("Correlation_Id"))
-        if "Kernel_Name" in row:
+        correlation = integer(row.get("Correlation_Id", row.get("Correlation_ID")))
+        if "Kernel_Name" in row and "Function" not in row:
             name = builder.name(row["Kernel_Name"])
-            device, stream = agent(row.get("Agent_Id")), _stream(row)
+            device, stream = agent(row.get("Agent_Id", row.get("GPU_ID"))), _stream(row)
             builder.device(start, end, name, "kernel", device, stream, correlation)
         elif "Direction" in row:
             direction, device = _copied(row)
@@ -94,5 +97,7 @@ def _copied(row: Mapping[str, str]) -> tuple[str, int | None]:
 
 
 def _stream(row: Mapping[str, str]) -> int | None:
-    stream = integer(row.get("Stream_Id"))
-    return stream if stream is not None else integer(row.get("Queue_Id"))
+    return next(
+        (found for c in _STREAMS if (found := integer(row.get(c))) is not None),
+        None,
+    )

@@ -2,10 +2,11 @@
 
 In the database `rocpd_api` holds calls on the host, `rocpd_op` work on the device,
 `rocpd_api_ops` which call queued what; times are ns. A marker is a call named `UserMarker` whose
-text stands in its arguments. In the JSON, a bare list whose numbers are strings, a process named
-`GPU2` is a device, its threads are queues, times are us, and flow arrows lead from a moment
-inside a call to the start of what it queued. Both follow published files and schemas; the tests'
-files are made up.
+text stands in its arguments; from schema 3 on, a row has a domain and a category instead, markers
+and torch's operators stand under their own names, and arguments in a table of their own. In the
+JSON, a bare list or an object of events that have no category, a process named `GPU2` is a device,
+its threads are queues, times are us, and flow arrows lead from a call to the start of what it
+queued. Both follow the profiler's own schema and writer, and published JSON files.
 """
 
 import re
@@ -24,7 +25,18 @@ from lightning_gpuprof.traces.timeline import Timeline
 
 _MARKERS = ("UserMarker", "roctx", "Marker")
 _CALLS = ("hip", "__hip", "hsa_", "cuda", "nccl")
+_OPERATORS = ("aten::", "autograd::", "torch::")
+_CATEGORIES = {
+    "function": "cpu_op",
+    "backward_function": "cpu_op",
+    "user_scope": "user_annotation",
+}
+"""What torch's rows are, by the category that schema 3 gives them."""
 _GPU = re.compile(r"GPU(\d+)$")
+_FRAME = "UserMarker frame"
+"""Begins what is said of a marker that the writer drew above the work within it."""
+_API = ("id", "start", "end", "pid", "tid", "apiName_id", "args_id")
+_FIRST = re.compile(rb'\s*(?:\{\s*"traceEvents":\s*)?\[\s*\{\}')
 
 
 class _Event(msgspec.Struct):
@@ -38,12 +50,16 @@ class _Event(msgspec.Struct):
     args: dict[str, Any] = {}
 
 
+class _Trace(msgspec.Struct):
+    traceEvents: list[_Event] = []
+
+
 def matches(head: Head) -> bool:
     """Tell the database by its table of operations, the JSON by its first lines."""
     if head.data.startswith(MAGIC):
         return has_tables(head.path, head.data, "rocpd_op")
-    start = head.data.lstrip()
-    return start.startswith(b"[") and b'"args":{"desc":' in start and b'"name":"GPU' in start
+    opens = _FIRST.match(head.data)
+    return bool(opens) and b'"args":{"desc":' in head.data and b'"name":"GPU' in head.data
 
 
 def read(path: str, options: ReadOptions) -> Timeline:
@@ -55,7 +71,11 @@ def read(path: str, options: ReadOptions) -> Timeline:
         _read_database(path, builder)
     else:
         data = read_file(path, builder.warnings)
-        _read_json(decode_json(data, list[_Event], path, builder.warnings), builder)
+        if data.lstrip().startswith(b"{"):
+            events = decode_json(data, _Trace, path, builder.warnings).traceEvents
+        else:
+            events = decode_json(data, list[_Event], path, builder.warnings)
+        _read_json(events, builder)
     return builder.build()
 
 
@@ -73,13 +93,16 @@ def _read_database(path: str, builder: TimelineBuilder) -> None:
             size = sizes_by_op.get(op, sizes.get(call)) if category == "gpu_memcpy" else None
             index = builder.name(name)
             builder.device(start, end, index, category, gpu, queue, call, size)
-        for call, start, end, pid, tid, text, arguments in database.rows(
-            "rocpd_api", "id", "start", "end", "pid", "tid", "apiName_id", "args_id"
+        details = dict(database.rows("rocpd_ustring", "id", "string")) or strings
+        for call, start, end, pid, tid, text, arguments, domain, kind in database.rows(
+            "rocpd_api", *_API, "domain_id", "category_id"
         ):
             name = strings.get(text, "unnamed call")
-            category = "cuda_runtime"
+            category = _CATEGORIES.get(strings.get(kind, ""), _category(name))
             if name.startswith(_MARKERS):
-                name, category = strings.get(arguments) or name, "user_annotation"
+                name, category = details.get(arguments) or name, "user_annotation"
+            elif strings.get(domain) == "hip":
+                category = "cuda_runtime"
             thread = builder.thread(pid or 0, tid or 0)
             builder.host(start, end, builder.name(name), category, thread, call)
 
@@ -97,16 +120,25 @@ def _read_json(events: list[_Event], builder: TimelineBuilder) -> None:
     for event in spans:
         begin, lasted = scaled(str(event.ts), "us"), scaled(str(event.dur), "us")
         end = None if begin is None or lasted is None else begin + lasted
+        kind = str(event.args.get("desc", ""))
         if event.pid in devices:
-            name, category = _work(event.name, str(event.args.get("desc", "")))
+            name, category = _work(event.name, kind)
+            if kind.startswith(_FRAME) or "kernels" in event.args:
+                category = "gpu_user_annotation"  # a marker, or a whole graph, above its kernels
             where = (devices[event.pid], integer(str(event.tid)))
             call = arrows.to_work(event)
             builder.device(begin, end, builder.name(name), category, *where, call)
         else:
-            category = "cuda_runtime" if event.name.startswith(_CALLS) else "user_annotation"
+            category = _category(event.name)
             thread = builder.thread(event.pid, event.tid)
             call = arrows.from_call(event)
             builder.host(begin, end, builder.name(event.name), category, thread, call)
+
+
+def _category(name: str) -> str:
+    if name.startswith(_CALLS):
+        return "cuda_runtime"
+    return "cpu_op" if name.startswith(_OPERATORS) else "user_annotation"
 
 
 def _work(description: str, kind: str) -> tuple[str, str]:

@@ -8,6 +8,8 @@ from lightning_gpuprof.errors import TraceError
 
 HEAD_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+"""What UTF-16 begins with: PowerShell writes it where a tool's output is redirected."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,19 @@ def read_head(path: str) -> Head:
         raise TraceError(
             f"Cannot read {path}: {error.strerror}. Give the path of a file."
         ) from error
-    return Head(path, unpack(packed)[:HEAD_BYTES])
+    return Head(path, narrow(unpack(packed)[:HEAD_BYTES]))
+
+
+def narrow(data: bytes) -> bytes:
+    """Return text in UTF-16 as UTF-8, and anything else, or UTF-16 of no text, as it is.
+
+    >>> narrow("ID".encode("utf-16")), narrow(b"ID"), narrow(b"\\xff\\xfe\\x00\\x00")
+    (b'ID', b'ID', b'\\xff\\xfe\\x00\\x00')
+    """
+    if not data.startswith(_WIDE):
+        return data
+    text = data[: len(data) // 2 * 2].decode("utf-16", "replace")
+    return data if "\0" in text else text.encode()
 
 
 def unpack(packed: bytes) -> bytes:

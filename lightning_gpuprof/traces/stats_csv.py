@@ -5,44 +5,54 @@ report with its own columns, and prints several below each other. Its headers ch
 versions (`Time(%)` and `Average` before 2021.5) and with `--timeunit` (`Total Time (ms)`).
 """
 
-import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from lightning_gpuprof.traces.files import csv_header, integer, parse_csv, read_file, scaled
+from lightning_gpuprof.traces.files import csv_header, integer, parse_csv, read_text, scaled
+from lightning_gpuprof.traces.nsys_reports import Row, column, header_of, reports, rows_of
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import NameStats, Tables
 
 _ROCPROF = {"Name", "Calls", "TotalDurationNs"}
-_NSYS = re.compile(r'"?Time ?\(%\)"?,')
-_API_PREFIXES = ("hip", "hsa_", "__hip", "roctx", "cuda", "cuLaunch", "cuMem")
-_DOMAINS = {"HIP_API", "HSA_API", "MARKER_API", "KERNEL_DISPATCH", "MEMORY_COPY", "SCRATCH_MEMORY"}
-"""What rocprofv3's `*_domain_stats.csv` sums up over; others begin with one of these."""
-_NSYS_KINDS = {
-    "Instances": "kernel",
-    "Num Calls": "api",
-    "Calls": "api",
-    "Count": "memory",
-    "Operations": "memory",
+_API_PREFIXES = ("hip", "hsa_", "__hip", "roctx", "cuda", "cuLaunch", "cuMem", "nccl", "roc")
+_MEMORY_PREFIXES = ("MEMORY_COPY_", "MEMORY_ALLOCATION_", "SCRATCH_MEMORY_")
+_COPIES = ("CopyHostTo", "CopyDeviceTo", "FillBuffer", "hcCommandMarker")
+"""What rocprofv3 and rocprof call copies, fills and allocations."""
+_DOMAINS = {
+    "HIP_API",
+    "HSA_API",
+    "MARKER_API",
+    "KERNEL_DISPATCH",
+    "MEMORY_COPY",
+    "MEMORY_ALLOCATION",
+    "SCRATCH_MEMORY",
+    "RCCL_API",
+    "ROCDECODE_API",
+    "ROCJPEG_API",
 }
-"""The column of counts differs by report: kernels, API calls, memory operations."""
-_NSYS_NAMES = ("Name", "Operation", "Range", "Style")
+"""What rocprofv3's `*_domain_stats.csv` sums up over; others begin with one of these."""
+_COUNTS = ("Instances", "Num Calls", "Calls", "Count", "Operations")
+_NSYS_NAMES = ("Name", "Operation", "Range", "Event", "Style")
+_ORDER = ("kernel", "memory", "api", "range")
+"""Of several reports the first of these kinds is the file's; the others stand beside it."""
 
 
 def matches(head: Head) -> bool:
     """Tell statistics by their header, which `nsys stats` may print after other lines."""
-    return csv_header(head.data) >= _ROCPROF or _nsys_header(head.data.decode("utf-8", "replace"))
+    if csv_header(head.data) >= _ROCPROF:
+        return True
+    text = head.data.decode("utf-8", "replace")
+    return any(_nsys_kind(header_of(block)) for block in reports(text))
 
 
 def read_tables(path: str) -> Tables:
-    """Read every row; of a file with several reports of nsys, the first of each kind."""
+    """Read every row; of a file with several reports of nsys, each report as a table."""
     warnings: list[str] = []
-    text = read_file(path, warnings).decode("utf-8-sig", "replace")
-    if _nsys_header(text):
-        kind, stats = _nsys(text, warnings)
-    else:
+    text = read_text(path, warnings)
+    if csv_header(text.encode()) >= _ROCPROF:
         stats = tuple(_rocprof(parse_csv(text, warnings)))
-        kind = _kind(stats)
-    return Tables("stats-csv", kind, stats=stats, warnings=tuple(warnings))
+        return Tables("stats-csv", _kind(stats), stats=stats, warnings=tuple(warnings))
+    return _nsys(text, warnings)
 
 
 def _rocprof(rows: Iterator[Mapping[str, str]]) -> Iterator[NameStats]:
@@ -54,74 +64,57 @@ def _rocprof(rows: Iterator[Mapping[str, str]]) -> Iterator[NameStats]:
 
 
 def _kind(stats: tuple[NameStats, ...]) -> str:
-    if stats and all(row.name.startswith(tuple(_DOMAINS)) for row in stats):
+    def all_begin(*prefixes: str) -> bool:
+        return bool(stats) and all(row.name.startswith(prefixes) for row in stats)
+
+    if all_begin(*_MEMORY_PREFIXES, *_COPIES):
+        return "memory"
+    if all_begin(*_DOMAINS):
         return "domain"
-    api = sum(row.name.startswith(_API_PREFIXES) for row in stats)
-    copies = sum("COPY" in row.name for row in stats)
-    if stats and api == len(stats):
-        return "api"
-    return "memory" if stats and copies == len(stats) else "kernel"
+    return "api" if all_begin(*_API_PREFIXES) else "kernel"
 
 
-def _nsys_header(text: str) -> bool:
-    return any(_is_header(line) for line in text.splitlines()[:200])
-
-
-def _is_header(line: str) -> bool:
-    return bool(_NSYS.match(line))
-
-
-def _nsys(text: str, warnings: list[str]) -> tuple[str, tuple[NameStats, ...]]:
-    blocks = list(_nsys_blocks(text))
-    kinds = [_nsys_kind(block[0]) for block in blocks]
-    wanted = "kernel" if "kernel" in kinds else kinds[0]
-    if len(blocks) > 1:
+def _nsys(text: str, warnings: list[str]) -> Tables:
+    found = [(kind, block) for block in reports(text) if (kind := _nsys_kind(header_of(block)))]
+    found.sort(key=lambda pair: _ORDER.index(pair[0]))
+    tables = [
+        Tables("stats-csv", kind, stats=tuple(row for row in map(_nsys_row, rows) if row))
+        for kind, rows in ((kind, rows_of(block, warnings)) for kind, block in found)
+    ]
+    if len(tables) > 1:
+        others = ", ".join(table.kind for table in tables[1:])
         warnings.append(
-            f"The file holds {len(blocks)} reports; the first of {wanted} statistics is read."
+            f"The file holds {len(tables)} reports; `stats` has that of {tables[0].kind} "
+            f"statistics, `others` the rest ({others})."
         )
-    rows = parse_csv("\n".join(blocks[kinds.index(wanted)]), warnings)
-    return wanted, tuple(row for row in map(_nsys_row, rows) if row)
+    return replace(tables[0], others=tuple(tables[1:]), warnings=tuple(warnings))
 
 
-def _nsys_blocks(text: str) -> Iterator[list[str]]:
-    block: list[str] = []
-    for line in text.splitlines():
-        if _is_header(line):
-            if block:
-                yield block
-            block = [line]
-        elif block and line.strip():
-            block.append(line)
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+def _nsys_kind(header: list[str]) -> str | None:
+    """Tell what a report sums up from its columns; None where it is no sum of times."""
+    names = set(header)
+    if not (names & set(_COUNTS) and names & {"Time (%)", "Time(%)"}):
+        return None
+    if not any(name.startswith("Total Time (") for name in header):
+        return None
+    if names & {"Range", "Style"}:
+        return "range"
+    if "Operation" in names and "Category" not in names:
+        return "memory"
+    return "kernel" if names & {"Instances", "Category"} else "api"
 
 
-def _nsys_kind(header: str) -> str:
-    return next((kind for column, kind in _NSYS_KINDS.items() if column in header), "api")
-
-
-def _nsys_row(row: Mapping[str, str]) -> NameStats | None:
+def _nsys_row(row: Row) -> NameStats | None:
     if "kernel" not in row.get("Category", "kernel").lower():
         return None  # a report that mixes kernels with calls and copies
-    name = next((row[column] for column in _NSYS_NAMES if column in row), "")
-    count = next((integer(row[c]) for c in _NSYS_KINDS if c in row), None)
-    total, unit = _total(row)
+    name = next((row[title] for title in _NSYS_NAMES if row.get(title)), "")
+    count = next((integer(row[c]) for c in _COUNTS if c in row), None)
+    whole = column(row, "Total Time")
+    total = scaled(*whole) if whole else None
     if count is None or total is None:
         return None
     low, high = (
-        next((scaled(row[c], unit) for c in (f"{short} ({unit})", long) if c in row), None)
+        scaled(*(column(row, short) or (row.get(long, ""), whole[1] if whole else "ns")))
         for short, long in (("Min", "Minimum"), ("Max", "Maximum"))
     )
     return NameStats(name, count, total, low, high)
-
-
-def _total(row: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return the total in ns, and the unit that the file has it in."""
-    for name, value in row.items():
-        if name.startswith("Total Time ("):
-            unit = name[len("Total Time (") :].rstrip(")")
-            return scaled(value, unit), unit
-    return None, "ns"

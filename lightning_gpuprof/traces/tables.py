@@ -66,11 +66,12 @@ class Tables:
 
     Args:
         source: Reader's name in `TABLE_SOURCES`.
-        kind: What the statistics are of: `kernel`, `memory`, `api` or `domain` (kinds of events);
-            `counters` for counters.
+        kind: What the statistics are of: `kernel`, `memory`, `api`, `range` or `domain` (kinds of
+            events); `counters` for counters.
         stats: Rows of statistics, in the file's order.
         counters: Counter values, in the file's order.
         warnings: What is missing or was skipped, in sentences.
+        others: Further tables of the same file.
     """
 
     source: str
@@ -78,6 +79,7 @@ class Tables:
     stats: tuple[NameStats, ...] = ()
     counters: tuple[Counter, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    others: "tuple[Tables, ...]" = ()
 
 
 def open_tables(path: str) -> Tables | None:

@@ -36,16 +36,24 @@ def other_lines(document: dict[str, Any], *, top: int) -> Iterator[str]:
     if document["source"] == SNAPSHOT_SOURCE:
         yield from snapshot_lines(document)
         return
-    for row in sorted(document["stats"], key=lambda row: -row["total_ns"])[:top]:
-        share = percent(row["frac"]) if row["frac"] is not None else "-"
-        total = duration(row["total_ns"])
-        yield f"  {_short(row['name'])}  {row['count']:>8,}  {total:>10}{share:>8}"
+    yield from _stats_lines(document["stats"], top)
+    for other in document["others"]:
+        yield ""
+        yield f"{other['kind']} statistics"
+        yield from _stats_lines(other["stats"], top)
     counters = document["counters"]
     for row in counters[:top]:
         value = row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}"
         yield f"  {_short(row['kernel'])}  {row['name']}: {value} {row['unit']}".rstrip()
     if len(counters) > top:
         yield f"  and {len(counters) - top:,} more values: see --json"
+
+
+def _stats_lines(stats: list[dict[str, Any]], top: int) -> Iterator[str]:
+    for row in sorted(stats, key=lambda row: -row["total_ns"])[:top]:
+        share = percent(row["frac"]) if row["frac"] is not None else "-"
+        total = duration(row["total_ns"])
+        yield f"  {_short(row['name'])}  {row['count']:>8,}  {total:>10}{share:>8}"
 
 
 def _short(name: str) -> str:

@@ -114,20 +114,25 @@ def _diff_row(row: "DiffRow") -> dict[str, Any]:
 
 def tables_payload(path: str, tables: "Tables") -> dict[str, Any]:
     """Lay out a file that holds statistics or counters but no timeline."""
-    whole = sum(row.total_ns for row in tables.stats)
     return {
         "schema_version": 1,
         "source": tables.source,
         "file": path,
         "kind": tables.kind,
-        "stats": [
-            {
-                **vars(row),
-                "mean_ns": row.mean_ns,
-                "frac": row.total_ns / whole if whole else None,
-            }
-            for row in tables.stats
-        ],
+        "stats": _stats(tables),
         "counters": [vars(counter) for counter in tables.counters],
+        "others": [{"kind": other.kind, "stats": _stats(other)} for other in tables.others],
         "warnings": list(tables.warnings),
     }
+
+
+def _stats(tables: "Tables") -> list[dict[str, Any]]:
+    whole = sum(row.total_ns for row in tables.stats)
+    return [
+        {
+            **vars(row),
+            "mean_ns": row.mean_ns,
+            "frac": row.total_ns / whole if whole else None,
+        }
+        for row in tables.stats
+    ]
