@@ -197,7 +197,11 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
     distributed = header.pop("distributedInfo", None)
     if not len(host) and not len(device):
-        warnings.append("The file holds no events that an analysis could use.")
+        warnings.append(
+            "The file holds no events that an analysis could use: no operators, runtime calls or "
+            "kernels as torch.profiler writes them. If another tool wrote it, give what it can "
+            "export for Nsight Systems, rocprof or JAX, or record with torch.profiler."
+        )
     return Timeline(
         source="kineto",
         origin_ns=origin,

@@ -30,6 +30,7 @@ HOST_KINDS = {
     Kind.PRIVATE_RUNTIME: "cuda_runtime",
     Kind.CUDA_DRIVER: "cuda_driver",
     Kind.PRIVATE_DRIVER: "cuda_driver",
+    Kind.XPU_DRIVER: "cuda_driver",
     Kind.OVERHEAD: "overhead",
 }
 DEVICE_KINDS = {
@@ -94,7 +95,7 @@ class Collector:
                 self._add_device(self.device, rows, category)
         if rows := groups[Kind.GPU_USER_ANNOTATION]:
             self._add_device(self.annotations, rows, "gpu_user_annotation")
-        if rows := groups[Kind.CUDA_SYNC]:
+        if rows := groups[Kind.CUDA_SYNC] + groups[Kind.XPU_SYNC]:
             self._add_device(self.syncs, rows, "cuda_sync")
         for kind in _FLOWS:
             if rows := groups[kind]:

@@ -40,6 +40,8 @@ class Kind(Enum):
     CUDA_RUNTIME = "cuda_runtime"
     CUDA_DRIVER = "cuda_driver"
     XPU_RUNTIME = "xpu_runtime"
+    XPU_DRIVER = "xpu_driver"
+    XPU_SYNC = "xpu_sync"
     MTIA_RUNTIME = "mtia_runtime"
     PRIVATE_RUNTIME = "privateuse1_runtime"
     PRIVATE_DRIVER = "privateuse1_driver"

@@ -17,7 +17,9 @@ from lightning_gpuprof.errors import TraceError
 PIECE_BYTES = 1 << 20
 """Small enough for a piece and its events to stay in a core's cache."""
 _EVENTS_KEY = re.compile(rb',?\s*"traceEvents"\s*:\s*\[')
-_BARE_LIST = re.compile(rb"\s*\[")
+_MARK = b"\xef\xbb\xbf"
+"""What Windows puts before text in UTF-8."""
+_BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _BORDER = re.compile(rb"\}\s*(,)\s*\{")
 _ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
 _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
@@ -93,7 +95,7 @@ class EventStream(Generic[T]):
             self._bare = found is not None
             found = found or _EVENTS_KEY.search(self._buffer, start)
             if found:
-                self._keep_header(bytes(self._buffer[: found.start()]) + b"}")
+                self._keep_header(bytes(self._buffer[: found.start()]).removeprefix(_MARK) + b"}")
                 self._at = found.end() - 1
                 return
             if len(self._buffer) > _LONGEST_TAIL:
