@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from lightning_gpuprof.errors import UnknownTraceError
+from lightning_gpuprof.errors import TraceError, UnknownTraceError
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head, read_head
 from lightning_gpuprof.traces.timeline import Timeline
@@ -32,7 +32,7 @@ SOURCES: dict[str, Source] = {
     "rocprofv3-json": Source(f"{_HERE}.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
     "rocprof": Source(f"{_HERE}.rocprof_v1", (b"BeginNs", _SQLITE)),
     "rpd": Source(f"{_HERE}.rpd", (_SQLITE, b'"args":{"desc":')),
-    "jax-json": Source(f"{_HERE}.jax_json", (b"highres-ticks", b"/host:CPU")),
+    "jax-json": Source(f"{_HERE}.jax_json", (b"highres-ticks", b'"/host:', b'"/device:')),
     "kineto": Source(f"{_HERE}.kineto"),
     "nsys": Source(f"{_HERE}.nsys", (_SQLITE,)),
     "rocpd": Source(f"{_HERE}.rocpd", (_SQLITE,)),
@@ -41,6 +41,8 @@ SOURCES: dict[str, Source] = {
     "jax-xplane": Source(f"{_HERE}.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
 """Readers by source name, tried in this order."""
+_STREAMED = ("kineto",)
+"""Readers that take a file block by block, as the bytes that it holds."""
 
 
 class Reader(Protocol):
@@ -63,17 +65,26 @@ def find_reader(path: str) -> Reader:
         UnknownTraceError: It is of no known kind.
     """
     head = read_head(path)
-    for source in SOURCES.values():
+    for name, source in SOURCES.items():
         if source.marks and not any(mark in head.data for mark in source.marks):
             continue
         reader = cast(Reader, import_module(source.module))
         if reader.matches(head):
+            if head.wide and name in _STREAMED:
+                raise TraceError(
+                    f"{path} is a trace in UTF-16, which is read only where it is CSV. Save it as "
+                    "UTF-8 (in PowerShell: Get-Content FILE | Set-Content -Encoding utf8 NEW)."
+                )
             return reader
     if not head.data:
         raise UnknownTraceError(
             f"{path} holds nothing, or a gzip stream that ends before its first byte: it was not "
             "written to its end. Record it again."
         )
+    from lightning_gpuprof.traces.unsupported import unsupported
+
+    if (known := unsupported(head)) is not None:
+        raise UnknownTraceError(f"{path} {known}")
     raise UnknownTraceError(
         f"{path} is of no kind that can be read here ({', '.join(SOURCES)}). "
         "Give a trace file as the profiler wrote it."

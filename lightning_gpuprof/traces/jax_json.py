@@ -2,9 +2,10 @@
 
 The profiler caps it at a million events, so `xplane.pb` is the better source. Times are us from
 the start of the recording, with fractions. Written from the published writer
-(`trace_events_to_json`); no real file was at hand.
+(`trace_events_to_json`), and checked with files that JAX 0.10 wrote on a CPU.
 """
 
+import re
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import Timeline
 
 _CAP = 1_000_000
+_WRITER = re.compile(rb'"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:\s*\{\s*"highres-ticks"')
+_PLANE = re.compile(rb'"/(?:host|device):[A-Z]+')
 
 
 class _Event(msgspec.Struct):
@@ -43,9 +46,9 @@ def matches(head: Head) -> bool:
     """Tell the trace by its writer's mark, or by names of planes."""
     if b'"traceEvents"' not in head.data:
         return False
-    return b'"highres-ticks"' in head.data or (
-        b'"/host:CPU"' in head.data and b'"process_name"' in head.data
-    )
+    if _WRITER.search(head.data):
+        return True
+    return b'"process_name"' in head.data and bool(_PLANE.search(head.data))
 
 
 def read(path: str, options: ReadOptions) -> Timeline:

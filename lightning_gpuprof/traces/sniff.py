@@ -18,11 +18,13 @@ class Head:
 
     Args:
         path: The file; its name is a last resort where two formats look alike.
-        data: Its first 64 KiB, unpacked where it is gzipped.
+        data: Its first 64 KiB, unpacked where it is gzipped, in UTF-8.
+        wide: Whether the file is text in UTF-16.
     """
 
     path: str
     data: bytes
+    wide: bool = False
 
 
 def read_head(path: str) -> Head:
@@ -34,7 +36,9 @@ def read_head(path: str) -> Head:
         raise TraceError(
             f"Cannot read {path}: {error.strerror}. Give the path of a file."
         ) from error
-    return Head(path, narrow(unpack(packed)[:HEAD_BYTES]))
+    data = unpack(packed)[:HEAD_BYTES]
+    narrowed = narrow(data)
+    return Head(path, narrowed, wide=narrowed is not data)
 
 
 def narrow(data: bytes) -> bytes:

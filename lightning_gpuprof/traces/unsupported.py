@@ -1,0 +1,107 @@
+"""Names files of kinds that are known but cannot be read here, and says what to give instead."""
+
+import re
+
+from lightning_gpuprof.traces.sniff import Head
+
+_BYTES = 1 << 14
+_SQLITE = "Export it with `nsys export --type sqlite`"
+_NSYS = ("a report of Nsight Systems in its own format", _SQLITE)
+_NCU = (
+    "a report of Nsight Compute in its own format",
+    "Print it with `ncu --import FILE --csv --page raw`",
+)
+_PERFETTO = (
+    "a protobuf trace of Perfetto",
+    "Give the same profiler's rocpd, CSV or JSON file (rocprofv3 --output-format rocpd), or "
+    "convert it with `traceconv json`",
+)
+_OTF2 = ("an OTF2 archive", "Record rocprofv3 with --output-format rocpd")
+_BY_NAME = {
+    ".nsys-rep": _NSYS,
+    ".qdrep": _NSYS,
+    ".qdstrm": _NSYS,
+    ".ncu-rep": _NCU,
+    ".pftrace": _PERFETTO,
+    ".perfetto-trace": _PERFETTO,
+    ".otf2": _OTF2,
+}
+"""Binary kinds whose first bytes say little."""
+_BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
+    (rb"\APK\x03\x04", ("a zip archive", "Unpack it and give the trace within")),
+    (rb"\A\x28\xb5\x2f\xfd", ("packed by zstd", "Unpack it with `zstd -d`")),
+    (rb"\A\xfd7zXZ\x00", ("packed by xz", "Unpack it with `xz -d`")),
+    (rb"\ABZh[1-9]1AY&SY", ("packed by bzip2", "Unpack it with `bzip2 -d`")),
+    (rb"\A[\s\S]{257}ustar", ("a tar archive", "Unpack it and give the trace within")),
+    (rb"\A(?:PAR1|ARROW1)", ("a table of Parquet or Arrow", _SQLITE)),
+    (rb"\A\x89HDF\r\n", ("an HDF5 file", _SQLITE)),
+    (rb"\ANVR\x00", _NCU),
+    (rb"\A\x0a(?=[\s\S]{0,256}[\x00-\x08])", _PERFETTO),
+    (
+        rb"==\d+== +(?:NVPROF|Profiling (?:result|application))",
+        (
+            "output of nvprof",
+            "Record with torch.profiler, or with `nsys profile` and `nsys export --type sqlite`",
+        ),
+    ),
+    (
+        rb"(?m)^ *Time ?\(%\) +Total Time",
+        ("a report of nsys laid out for reading", "Print it with `nsys stats --format csv`"),
+    ),
+    (
+        rb"(?m)^ +Section: \w[^\n]*\n *-{5,} -{5,}",
+        ("output of Nsight Compute laid out for reading", "Print it with `ncu --csv`"),
+    ),
+    (
+        rb'\A"?Sample_Timestamp"?,',
+        (
+            "a list of rocprofv3's program counter samples",
+            "Give the kernel trace of the same program (rocprofv3 --kernel-trace)",
+        ),
+    ),
+    (
+        rb'\A"?(?:Kernel_Id"?,"?Kernel_Name|Kernel_Name"?,"?Kernel_Id|Node_Id|Guid"?,"?Node_Id)',
+        (
+            "a list of rocprofv3 that holds no times",
+            "Give the kernel trace beside it (*_kernel_trace.csv)",
+        ),
+    ),
+    (
+        rb'(?m)^"?(?:NVTX Range|Range|Name)"?,"?(?:Style|Total Proj|Projected Start)',
+        (
+            "a report of nsys on ranges as the device saw them",
+            "Print `nsys stats --format csv --report cuda_gpu_trace,nvtx_pushpop_trace`",
+        ),
+    ),
+    (
+        rb"(?m)^(?:Total(?: Size)? \(\w+\),Count|PID,TID,DevId,)",
+        (
+            "a report of nsys without times of kernels, copies or calls",
+            "Print `nsys stats --format csv --report cuda_gpu_kern_sum`",
+        ),
+    ),
+    (
+        rb"(?m)^SKIPPED: [^\n]*does not contain",
+        ("output of nsys with no report in it", "Record with `nsys profile --trace=cuda,nvtx`"),
+    ),
+    (
+        rb"(?m)^==(?:PROF|ERROR|WARNING)== ",
+        ("output of Nsight Compute without a table", "See what it says, and add --csv"),
+    ),
+)
+"""A pattern of the first bytes, what the file then is, and what to do."""
+
+
+def unsupported(head: Head) -> str | None:
+    """Return what a file is and what to give instead; None where its kind is not known.
+
+    >>> unsupported(Head("x", b"PK\\x03\\x04..."))
+    'is a zip archive, which cannot be read here. Unpack it and give the trace within.'
+    """
+    start = head.data[:_BYTES]
+    found = [kind for pattern, kind in _BY_CONTENT if re.search(pattern, start)]
+    found += [kind for ending, kind in _BY_NAME.items() if head.path.endswith(ending)]
+    if not found:
+        return None
+    kind, remedy = found[0]
+    return f"is {kind}, which cannot be read here. {remedy}."
