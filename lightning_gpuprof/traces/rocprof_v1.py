@@ -3,8 +3,8 @@
 All three hold one row per dispatch with `BeginNs` and `EndNs`. With API tracing the database has
 tables `HIP`, `HSA`, `ROCTX`, `COPY` and `OPS` too, and the JSON, a Chrome trace, has a process
 for each; there flow arrows lead from calls to what they queued. Checked against a real database
-with kernels alone; the API tables and the JSON follow ROCm's own writer (`tblextr.py`) and
-published fragments, and could not be checked against a whole real file.
+with kernels alone and a real JSON with calls, copies and a kernel; the database's API tables
+follow ROCm's own writer (`tblextr.py`).
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ import msgspec
 
 from lightning_gpuprof.traces.arrows import Arrows
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.counters_csv import warn_of_counters
 from lightning_gpuprof.traces.files import csv_header, decode_json, integer, read_csv, read_file
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
@@ -67,8 +68,10 @@ def read(path: str, options: ReadOptions) -> Timeline:
     elif (data := read_file(path, builder.warnings)).lstrip()[:1] in (b"{", b"["):
         _read_json(data, path, builder)
     else:
+        row: Mapping[str, str] = {}
         for row in read_csv(path, builder.warnings):
             _kernel(builder, row)
+        warn_of_counters(row, builder.warnings)
     return builder.build()
 
 

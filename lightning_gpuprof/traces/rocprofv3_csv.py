@@ -12,6 +12,7 @@ column per counter.
 from collections.abc import Mapping
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.counters_csv import warn_of_counters
 from lightning_gpuprof.traces.files import csv_header, integer, read_csv
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
@@ -40,6 +41,7 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read one CSV file; files of one run have to be read one by one."""
     builder = TimelineBuilder("rocprofv3-csv")
+    row: Mapping[str, str] = {}
     for row in read_csv(path, builder.warnings):
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
         correlation = integer(row.get("Correlation_Id", row.get("Correlation_ID")))
@@ -60,6 +62,8 @@ def read(path: str, options: ReadOptions) -> Timeline:
             name = builder.name(row["Function"] if "Function" in row else row["Operation"])
             category = call_category(row.get("Domain", ""))
             builder.host(start, end, name, category, thread, correlation)
+    if "GPU_ID" in row:
+        warn_of_counters(row, builder.warnings)
     return builder.build()
 
 

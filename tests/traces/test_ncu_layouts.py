@@ -1,0 +1,121 @@
+"""Tables of Nsight Compute in the layouts that its versions and options write: made up."""
+
+import pytest
+
+from lightning_gpuprof.traces.tables import open_tables
+
+KERNEL = "gemm<(int)4>(float *, int)"
+LAUNCH = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream"]
+METRICS = {
+    "gpu__time_duration.sum": ("nsecond", "1,250,000"),
+    "launch__registers_per_thread": ("register/thread", "64"),
+    "inst_executed": ("inst", "98,304"),
+    "dram__bytes.sum": ("byte", "4,194,304"),
+    "launch__func_cache_config": ("", "CachePreferNone"),
+}
+
+
+def row(*values):
+    return ",".join(f'"{value}"' for value in values)
+
+
+def place(launch):
+    return [launch, 4242, "python", "127.0.0.1", KERNEL, 1, 7]
+
+
+def wide(units=True, more=(), values=()):
+    header = row(*LAUNCH, *more, *METRICS)
+    given = [[*place(n), *values, *(value for _, value in METRICS.values())] for n in (0, 1)]
+    blank = [""] * (len(LAUNCH) + len(more))
+    second = [row(*blank, *(unit for unit, _ in METRICS.values()))] if units else []
+    return "\n".join([header, *second, *(row(*line) for line in given)]) + "\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, encoding="utf-8"):
+        path = tmp_path / "ncu.csv"
+        path.write_text(text, encoding=encoding)
+        return open_tables(str(path))
+
+    return read
+
+
+def found(tables, launch=0):
+    return {c.name: (c.unit, c.value) for c in tables.counters if c.launch == launch}
+
+
+WANTED = {
+    "gpu__time_duration.sum": ("nsecond", 1_250_000.0),
+    "launch__registers_per_thread": ("register/thread", 64.0),
+    "inst_executed": ("inst", 98_304.0),
+    "dram__bytes.sum": ("byte", 4_194_304.0),
+    "launch__func_cache_config": ("", "CachePreferNone"),
+}
+
+
+def test_every_metric_of_the_wide_form_is_read_whatever_its_name(read):
+    tables = read(wide())
+
+    assert found(tables, 0) == found(tables, 1) == WANTED
+    assert {c.kernel for c in tables.counters} == {KERNEL}
+    assert tables.warnings == ()
+
+
+def test_a_wide_table_without_units_keeps_its_first_launch(read):
+    values = {name: value for name, (_, value) in found(read(wide(units=False))).items()}
+
+    assert values == {name: value for name, (_, value) in WANTED.items()}
+
+
+def test_what_describes_the_launch_is_no_metric(read):
+    more = ("Block Size", "Grid Size", "Device", "CC", "thread Domain:Push/Pop_Range:PL_Type")
+    values = ("(256, 1, 1)", "(4, 1, 1)", 0, "9.0", "none:step:none")
+
+    assert found(read(wide(more=more, values=values))) == WANTED
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_the_table_is_found_behind_a_programs_own_output(read, encoding):
+    before = '==PROF== Connected to process 4242\n"quoted", output\nloss 0.5\n'
+    between = "==PROF== Disconnected from process 4242\n"
+
+    assert found(read(before + between + wide(), encoding)) == WANTED
+
+
+def test_a_table_of_the_graphical_tool_names_functions(read):
+    header = row("ID", "Function Name", "Demangled Name", "Duration", "Compute Throughput")
+    text = "\n".join([header, row("", "", "", "usecond", "%"), row(3, "gemm", KERNEL, "1.5", 80)])
+
+    tables = read(text)
+
+    assert [(c.launch, c.kernel) for c in tables.counters] == [(3, KERNEL)] * 2
+    assert found(tables, 3) == {"Duration": ("usecond", 1.5), "Compute Throughput": ("%", 80.0)}
+
+
+def test_a_summary_per_kernel_gives_the_averages(read):
+    described = ["Process ID", "Process Name", "Host Name", "Kernel Name", "Block Size", "Grid Size"]
+    values = ["Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"]
+    start = [4242, "python", "127.0.0.1", KERNEL]
+    lines = [
+        [*described, "Invocations", *values],
+        [*start, "(64, 1, 1)", "(4, 1, 1)", 9, "Occupancy", "Achieved Occupancy", "%", 70, 80, 75],
+        [*start, "(64, 1, 1)", "(8, 1, 1)", 3, "Occupancy", "Achieved Occupancy", "%", 40, 60, 50],
+    ]
+
+    tables = read("==PROF== x\n" + "\n".join(row(*line) for line in lines))
+
+    assert [(c.launch, c.name, c.value, c.section) for c in tables.counters] == [
+        (0, "Achieved Occupancy", 75.0, "Occupancy"),
+        (1, "Achieved Occupancy", 50.0, "Occupancy"),
+    ]
+
+
+def test_the_long_form_of_the_oldest_version_has_a_column_of_times(read):
+    header = [*LAUNCH[:5], "Kernel Time", *LAUNCH[5:]]
+    values = ["Section Name", "Metric Name", "Metric Unit", "Metric Value"]
+    line = [*place(0)[:5], "2020-Nov-03 10:00:00", 1, 7, "Launch", "Registers", "", "1.024"]
+
+    tables = read("\n".join([row(*header, *values), row(*line)]))
+
+    assert [(c.name, c.value) for c in tables.counters] == [("Registers", 1.024)]

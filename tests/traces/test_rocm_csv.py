@@ -1,0 +1,78 @@
+"""CSV of ROCm's profilers in the layouts of their versions: made up, never pasted."""
+
+import pytest
+
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.tables import open_tables
+
+DISPATCH = "GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size"
+KERNELS = [(1, "gemm(float*, int)", 1000, 1400), (2, "add", 1500, 1600)]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*lines):
+        path = tmp_path / "results.csv"
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
+
+    return write
+
+
+def test_kernels_of_rocprofv2_are_read_past_its_empty_lines_and_counters(write, totals_by_name):
+    header = f"Dispatch_ID,{DISPATCH},Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID,SQ_WAVES"
+    rows = [f'{n},4,1,41,42,64,64,"{k}",{s},{e},{n + 30},16384.0' for n, k, s, e in KERNELS]
+
+    timeline = open_timeline(write(header, "", *(line for row in rows for line in (row, ""))))
+
+    assert totals_by_name(timeline, timeline.device, "kernel") == {
+        "gemm(float*, int)": (1, 400),
+        "add": (1, 100),
+    }
+    assert timeline.device.correlation.tolist() == [31, 32]
+    assert set(timeline.device.device.tolist()) == {4}
+    assert set(timeline.device.stream.tolist()) == {1}
+    assert timeline.warnings == ("1 columns of counters are not part of the timeline (SQ_WAVES).",)
+
+
+def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write, totals_by_name):
+    header = "Domain,Function,Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID"
+
+    timeline = open_timeline(write(header, "", "HIP_API_DOMAIN,hipMalloc,,1000,1250,2", ""))
+
+    assert totals_by_name(timeline, timeline.host, "cuda_runtime") == {"hipMalloc": (1, 250)}
+    assert len(timeline.device) == 0
+
+
+def test_counters_in_columns_without_times_are_counters_of_each_dispatch(write):
+    new = write(f"Dispatch_ID,{DISPATCH},Kernel_Name,SQ_WAVES,L2_HIT", '3,4,1,41,42,64,64,"k",16,0.5')
+    first = open_tables(new).counters
+    old = write('"Index","KernelName","gpu-id","wgr","SQ_WAVES","L2_HIT"', '3,"k",4,64,16,0.5')
+
+    assert open_tables(old).counters == first
+    assert [(c.launch, c.kernel, c.name, c.value) for c in first] == [
+        (3, "k", "SQ_WAVES", 16.0),
+        (3, "k", "L2_HIT", 0.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("memory", ["CopyHostToDevice", "CopyDeviceToHost", "FillBuffer"]),
+        ("memory", ["MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST"]),
+        ("memory", ["MEMORY_ALLOCATION_ALLOCATE", "MEMORY_ALLOCATION_FREE"]),
+        ("api", ["hipMemcpy", "__hipPushCallConfiguration"]),
+        ("api", ["hsa_queue_create", "hsa_amd_memory_pool_allocate"]),
+        ("domain", ["HIP_API", "MEMORY_COPY", "KERNEL_DISPATCH"]),
+        ("kernel", ["Copy_kernel(float*)", "void gemm<float>(int)"]),
+    ],
+)
+def test_what_statistics_are_of_is_told_from_their_names(write, kind, names):
+    rows = [f"{name},2,300,150,50.0" for name in names]
+    tables = open_tables(write('"Name","Calls","TotalDurationNs","AverageNs","Percentage"', *rows))
+
+    assert tables.kind == kind
+    assert [(row.name, row.count, row.total_ns) for row in tables.stats] == [
+        (name, 2, 300) for name in names
+    ]

@@ -1,0 +1,93 @@
+"""Files of known kinds that are not read: each is named, with what to give instead."""
+
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.errors import TraceError, UnknownTraceError
+from lightning_gpuprof.traces import find_reader
+
+
+def zipped():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("trace.json", "{}")
+    return file.getvalue()
+
+
+def tarred():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("trace.json"))
+    return file.getvalue()
+
+
+CASES = {
+    "a.zip": (zipped(), "zip archive", "Unpack"),
+    "a.tar": (tarred(), "tar archive", "Unpack"),
+    "a.json.zst": (b"\x28\xb5\x2f\xfd\x04\x00", "zstd", "zstd -d"),
+    "run.nsys-rep": (b"\x01\x02\x03", "Nsight Systems", "nsys export --type sqlite"),
+    "run.qdrep": (b"\x01\x02\x03", "Nsight Systems", "nsys export --type sqlite"),
+    "run.ncu-rep": (b"\x01\x02\x03", "Nsight Compute", "ncu --import"),
+    "renamed": (b"NVR\x00\x01\x02", "Nsight Compute", "ncu --import"),
+    "run.pftrace": (b"\x0a\x05\x01\x02\x03", "Perfetto", "rocpd"),
+    "nvprof.log": (
+        b"==7== NVPROF is profiling process 7\n==7== Profiling result:\n",
+        "nvprof",
+        "nsys profile",
+    ),
+    "stats.txt": (
+        b" ** A Summary (a_sum):\n\n Time (%)  Total Time (ns)  Instances  Name\n",
+        "nsys",
+        "--format csv",
+    ),
+    "ncu.txt": (
+        b"  gemm (4, 1, 1)x(64, 1, 1)\n    Section: Occupancy\n    ------ ------\n",
+        "Nsight Compute",
+        "ncu --csv",
+    ),
+    "failed.csv": (b"==ERROR== ERR_NVGPUCTRPERM\n", "without a table", "--csv"),
+    "pc.csv": (b'"Sample_Timestamp","Exec_Mask"\n1,2\n', "samples", "--kernel-trace"),
+    "names.csv": (b'"Kernel_Id","Kernel_Name"\n1,"gemm"\n', "no times", "kernel_trace.csv"),
+    "skipped.csv": (
+        b"Processing [a] with [b]... \nSKIPPED: a does not contain CUDA kernel data.\n",
+        "no report",
+        "--trace=cuda",
+    ),
+    "sizes.csv": (b"Total (MB),Count,Avg (MB)\n1.0,2,0.5\n", "without times", "cuda_gpu_kern_sum"),
+    "projected.csv": (b"Range,Style,Total Proj Time (ns)\n:a,P,5\n", "ranges", "cuda_gpu_trace"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_read_is_named_with_what_to_give_instead(tmp_path, capsys, name):
+    content, kind, remedy = CASES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+
+    assert main(["analyze", str(path)]) == 2
+
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert kind in said
+    assert remedy in said
+    assert said.count("\n") == 1
+
+
+def test_a_text_that_is_no_trace_is_of_no_known_kind(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("\n\nTime is short.\n")
+
+    with pytest.raises(UnknownTraceError, match="is of no kind that can be read"):
+        find_reader(str(path))
+
+
+def test_a_trace_in_utf_16_is_named_for_it_is_read_block_by_block(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-16")
+
+    with pytest.raises(TraceError, match="UTF-16"):
+        find_reader(str(path))
