@@ -39,7 +39,11 @@ from lightning_gpuprof.traces.timeline import (
 
 _START = re.compile(
     rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'
+    # A list whose first event is empty, or has its arguments before its phase.
+    rb'|\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\{\}\s*,\s*)?\{(?:[^{}]|\{[^{}]*\})*?"ph"'
 )
+_OTHERS = re.compile(rb'"Ascend Hardware"')
+"""What traces hold that are laid out alike but name no categories."""
 _WORTH_SHARING = 1 << 18
 """Bytes of the file, packed or not, from which a second process saves more than it costs."""
 _AMD = ("amd", "radeon", "instinct", "gfx")
@@ -52,7 +56,7 @@ def matches(head: Head) -> bool:
     >>> matches(Head("x", b'{"schemaVersion": 1, "traceEvents": [')), matches(Head("x", b"a,b"))
     (True, False)
     """
-    return _START.search(head.data) is not None
+    return _START.search(head.data) is not None and not _OTHERS.search(head.data)
 
 
 def read(path: str, options: ReadOptions) -> Timeline:

@@ -53,6 +53,13 @@ _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
         ("output of Nsight Compute laid out for reading", "Print it with `ncu --csv`"),
     ),
     (
+        rb'"Ascend Hardware"',
+        (
+            "a trace of an Ascend NPU",
+            "Read it with its vendor's tools: here NVIDIA, AMD and Intel GPUs and TPUs are known",
+        ),
+    ),
+    (
         rb'\A"?Sample_Timestamp"?,',
         (
             "a list of rocprofv3's program counter samples",

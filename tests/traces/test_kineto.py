@@ -397,6 +397,15 @@ def test_the_mark_that_windows_puts_before_text_is_no_part_of_the_trace(tmp_path
         assert timeline.warnings == ()
 
 
+@pytest.mark.parametrize("first", [[], [{}]])
+def test_a_list_is_known_whatever_the_order_of_its_first_events_keys(tmp_path, op, first):
+    named = {"args": {"name": "python"}, "name": "process_name", "ph": "M", "pid": 1}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([*first, named, dict(sorted(op().items()))]))
+
+    assert len(open_timeline(str(path)).host) == 1
+
+
 def test_driver_calls_and_syncs_of_intel_gpus_are_read(write_trace, op, launched):
     call, kernel = launched(5, 110, 130, 7)
     driver = {**call, "cat": "xpu_driver", "name": "zeCommandListAppendLaunchKernel"}

@@ -50,6 +50,11 @@ CASES = {
         "ncu --csv",
     ),
     "failed.csv": (b"==ERROR== ERR_NVGPUCTRPERM\n", "without a table", "--csv"),
+    "trace_view.json": (
+        b'[{"ph": "M", "name": "process_name", "pid": 4, "args": {"name": "Ascend Hardware"}}]',
+        "Ascend",
+        "vendor",
+    ),
     "pc.csv": (b'"Sample_Timestamp","Exec_Mask"\n1,2\n', "samples", "--kernel-trace"),
     "names.csv": (b'"Kernel_Id","Kernel_Name"\n1,"gemm"\n', "no times", "kernel_trace.csv"),
     "skipped.csv": (
