@@ -20,9 +20,9 @@ _UNIT = re.compile(r"(.*?) ?\(([A-Za-z]+)\)$")
 
 
 def reports(text: str) -> Iterator[list[str]]:
-    """Yield the lines of each report, its header first.
+    r"""Yield the lines of each report, its header first.
 
-    >>> [block[0] for block in reports("Processing [a]\\nTime (%),Name\\n9,a\\n\\nPID,TID\\n")]
+    >>> [block[0] for block in reports("Processing [a]\nTime (%),Name\n9,a\n\nPID,TID\n")]
     ['Time (%),Name', 'PID,TID']
     """
     block: list[str] = []

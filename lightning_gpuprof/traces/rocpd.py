@@ -4,9 +4,10 @@ The tables changed between schema versions (times moved from columns into a tabl
 but each file carries views, `kernels`, `memory_copies` and `regions`, with the same columns
 throughout; only those are read. `stack_id` is the profiler's correlation id: a kernel has that
 of the API call which launched it. A marker's region is named after the call that made it, its
-text stands in `extdata`. Written from the published schema (rocprofiler-sdk,
-`rocprofiler-sdk-rocpd/*.sql`, version 3 in both of its forms) and tested with databases made
-by it; no file that rocprofv3 wrote was at hand.
+text stands in `extdata`; where that is packed by lz4 the name of the call is kept. Written from
+the published schemas (rocprofiler-sdk, `rocprofiler-sdk-rocpd/`, 3.0.0 to 3.0.5 and 4.1.0) and
+the schema of a file that rocprofv3 wrote, and tested with databases made by them; no whole file
+was at hand.
 """
 
 import json

@@ -42,10 +42,10 @@ def read_head(path: str) -> Head:
 
 
 def narrow(data: bytes) -> bytes:
-    """Return text in UTF-16 as UTF-8, and anything else, or UTF-16 of no text, as it is.
+    r"""Return text in UTF-16 as UTF-8, and anything else, or UTF-16 of no text, as it is.
 
-    >>> narrow("ID".encode("utf-16")), narrow(b"ID"), narrow(b"\\xff\\xfe\\x00\\x00")
-    (b'ID', b'ID', b'\\xff\\xfe\\x00\\x00')
+    >>> narrow("ID".encode("utf-16")), narrow(b"ID"), narrow(b"\xff\xfe\x00\x00")
+    (b'ID', b'ID', b'\xff\xfe\x00\x00')
     """
     if not data.startswith(_WIDE):
         return data

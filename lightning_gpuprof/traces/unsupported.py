@@ -100,9 +100,9 @@ _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
 
 
 def unsupported(head: Head) -> str | None:
-    """Return what a file is and what to give instead; None where its kind is not known.
+    r"""Return what a file is and what to give instead; None where its kind is not known.
 
-    >>> unsupported(Head("x", b"PK\\x03\\x04..."))
+    >>> unsupported(Head("x", b"PK\x03\x04..."))
     'is a zip archive, which cannot be read here. Unpack it and give the trace within.'
     """
     start = head.data[:_BYTES]

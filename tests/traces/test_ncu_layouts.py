@@ -94,7 +94,14 @@ def test_a_table_of_the_graphical_tool_names_functions(read):
 
 
 def test_a_summary_per_kernel_gives_the_averages(read):
-    described = ["Process ID", "Process Name", "Host Name", "Kernel Name", "Block Size", "Grid Size"]
+    described = [
+        "Process ID",
+        "Process Name",
+        "Host Name",
+        "Kernel Name",
+        "Block Size",
+        "Grid Size",
+    ]
     values = ["Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"]
     start = [4242, "python", "127.0.0.1", KERNEL]
     lines = [

@@ -20,7 +20,9 @@ def write(tmp_path):
 
 
 def test_kernels_of_rocprofv2_are_read_past_its_empty_lines_and_counters(write, totals_by_name):
-    header = f"Dispatch_ID,{DISPATCH},Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID,SQ_WAVES"
+    header = (
+        f"Dispatch_ID,{DISPATCH},Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID,SQ_WAVES"
+    )
     rows = [f'{n},4,1,41,42,64,64,"{k}",{s},{e},{n + 30},16384.0' for n, k, s, e in KERNELS]
 
     timeline = open_timeline(write(header, "", *(line for row in rows for line in (row, ""))))
@@ -45,7 +47,9 @@ def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write, totals
 
 
 def test_counters_in_columns_without_times_are_counters_of_each_dispatch(write):
-    new = write(f"Dispatch_ID,{DISPATCH},Kernel_Name,SQ_WAVES,L2_HIT", '3,4,1,41,42,64,64,"k",16,0.5')
+    new = write(
+        f"Dispatch_ID,{DISPATCH},Kernel_Name,SQ_WAVES,L2_HIT", '3,4,1,41,42,64,64,"k",16,0.5'
+    )
     first = open_tables(new).counters
     old = write('"Index","KernelName","gpu-id","wgr","SQ_WAVES","L2_HIT"', '3,"k",4,64,16,0.5')
 

@@ -143,3 +143,23 @@ def test_kernels_that_the_view_loses_are_said(database):
     timeline = open_timeline(database)
 
     assert "1 of 1 kernels are not in the file's view" in timeline.warnings[0]
+
+
+def test_packed_details_keep_no_event_away(tmp_path, totals_by_name):
+    path = tmp_path / "packed.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(f"""
+            CREATE TABLE rocpd_region{ID} (id, start, "end", extdata);
+            CREATE VIEW rocpd_region AS SELECT id, start, "end",
+                CAST(lz4_decompress(extdata) AS TEXT) AS extdata FROM rocpd_region{ID};
+            CREATE VIEW regions AS SELECT 'MARKER_CORE_RANGE_API' AS category,
+                'roctxRangePushA' AS name, 41 AS pid, 42 AS tid, start, "end", 23 AS stack_id,
+                extdata FROM rocpd_region;
+            INSERT INTO rocpd_region{ID} VALUES (1, 90, 180, x'0011');
+        """)
+    connection.close()
+
+    timeline = open_timeline(str(path))
+
+    found = totals_by_name(timeline, timeline.host, "user_annotation")
+    assert found == {"roctxRangePushA": (1, 90)}

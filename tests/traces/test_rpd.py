@@ -29,8 +29,8 @@ def third_schema(tmp_path):
         connection.execute("CREATE TABLE rocpd_string (id integer, string varchar(4096))")
         connection.execute("CREATE TABLE rocpd_ustring (id integer, string varchar(4096))")
         connection.execute(
-            'CREATE TABLE rocpd_op (id, gpuId, queueId, sequenceId, completionSignal, start, "end", '
-            "description_id, opType_id)"
+            "CREATE TABLE rocpd_op (id, gpuId, queueId, sequenceId, completionSignal, start, "
+            '"end", description_id, opType_id)'
         )
         connection.execute(
             'CREATE TABLE rocpd_api (id, pid, tid, start, "end", apiName_id, args_id, domain_id, '
