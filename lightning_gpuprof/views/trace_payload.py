@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.launch_join import join_launches
 from lightning_gpuprof.analysis.nesting import nest
+from lightning_gpuprof.analysis.ranges import host_ranges
 from lightning_gpuprof.analysis.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace import DeviceReport, TraceAnalysis, analyze_timeline
 from lightning_gpuprof.analysis.trace_window import Window, steady_window, step_window
@@ -118,6 +119,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "thin_kernels": _thin(found),
         "tensor_core_frac": found.kernels.tensor_core_frac,
         "operators": [_values(row) for row in found.operators],
+        "ranges": _ranges(timeline, found.window),
         "launches": to_builtins(found.launches),
         "copies": [_values(row) for row in found.copies],
         "syncs": [_placed(call) for call in found.syncs.calls],
@@ -162,6 +164,11 @@ def _thin(found: TraceAnalysis) -> dict[str, Any] | None:
     if thin is None:
         return None
     return {**asdict(thin), "gap_ns": sum(one.idle.before_thin_ns for one in found.devices)}
+
+
+def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:
+    borders = (window.start_ns, window.end_ns) if window else (None, None)
+    return [asdict(row) for row in host_ranges(timeline, *borders)]
 
 
 def _values(row: Struct) -> dict[str, Any]:

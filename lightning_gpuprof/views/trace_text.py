@@ -82,6 +82,8 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
         yield f"[{finding['severity']}] {finding['title']}"
         yield f"  {finding['advice']}"
     yield from _table("Runtime calls", document["launches"]["calls"][:top], columns)
+    if not document["steps"]:
+        yield from _table("Host ranges", document["ranges"][:top], columns)
     if document["steps"]:
         yield ""
         yield f"{len(document['steps'])} steps:"
