@@ -2,9 +2,10 @@
 
 Records name a kernel, an operation and an agent by number; the file's own tables resolve them.
 Times are ns. Seen from rocprofiler-sdk of December 2025, with kernel records only; the other
-kinds follow its published format and could not be checked against a real file.
+kinds follow its writer and its own tests, and could not be checked against a real file.
 """
 
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -47,8 +48,14 @@ class _Strings(msgspec.Struct):
     operations: list[str] = []
 
 
+class _Message(msgspec.Struct):
+    key: int
+    value: str
+
+
 class _AllStrings(msgspec.Struct):
     buffer_records: list[_Strings] = []
+    marker_api: list[_Message] = []
 
 
 class _Dispatch(msgspec.Struct):
@@ -92,6 +99,10 @@ class _Records(msgspec.Struct):
     hip_api: list[_Call] = []
     hsa_api: list[_Call] = []
     rccl_api: list[_Call] = []
+    rocdecode_api: list[_Call] = []
+    rocjpeg_api: list[_Call] = []
+    memory_allocation: list[_Call] = []
+    marker_api: list[_Call] = []
 
 
 class _Metadata(msgspec.Struct):
@@ -180,17 +191,25 @@ def _copies(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) ->
 def _calls(builder: TimelineBuilder, tool: _Tool) -> None:
     offset = builder.process_offset(tool.metadata.pid)
     records = tool.buffer_records
-    for call in (*records.hip_api, *records.hsa_api, *records.rccl_api):
+    apis = (records.hip_api, records.hsa_api, records.rccl_api, records.rocdecode_api)
+    for call in chain(*apis, records.rocjpeg_api, records.memory_allocation):
         kinds = tool.strings.buffer_records
         domain = kinds[call.kind].kind if call.kind < len(kinds) else ""
-        builder.host(
-            call.start_timestamp,
-            call.end_timestamp,
-            builder.name(_operation(tool, call)),
-            call_category(domain),
-            builder.thread(tool.metadata.pid, call.thread_id),
-            call.correlation_id.internal + offset,
-        )
+        _add(builder, tool, call, _operation(tool, call), call_category(domain), offset)
+    # A marker's text is listed under its correlation id; the operation is roctx's function.
+    messages = {message.key: message.value for message in tool.strings.marker_api}
+    for marker in records.marker_api:
+        text = messages.get(marker.correlation_id.internal) or _operation(tool, marker)
+        _add(builder, tool, marker, text, "user_annotation", offset)
+
+
+def _add(
+    builder: TimelineBuilder, tool: _Tool, call: _Call, name: str, category: str, offset: int
+) -> None:
+    thread = builder.thread(tool.metadata.pid, call.thread_id)
+    start, end = call.start_timestamp, call.end_timestamp
+    internal = call.correlation_id.internal + offset
+    builder.host(start, end, builder.name(name), category, thread, internal)
 
 
 def _operation(tool: _Tool, record: Any) -> str:

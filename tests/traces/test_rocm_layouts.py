@@ -1,4 +1,6 @@
-"""CSV of ROCm's profilers in the layouts of their versions: made up, never pasted."""
+"""Files of ROCm's profilers in the layouts of their versions: made up, never pasted."""
+
+import json
 
 import pytest
 
@@ -80,3 +82,31 @@ def test_what_statistics_are_of_is_told_from_their_names(write, kind, names):
     assert [(row.name, row.count, row.total_ns) for row in tables.stats] == [
         (name, 2, 300) for name in names
     ]
+
+
+def test_markers_and_allocations_of_rocprofv3_json_are_host_ranges(tmp_path, totals_by_name):
+    kinds = {"MARKER_CORE_RANGE_API": ["roctxRangePushA"], "MEMORY_ALLOCATION": ["ALLOCATE"]}
+    strings = {
+        "buffer_records": [{"kind": k, "operations": names} for k, names in kinds.items()],
+        "marker_api": [{"key": 7, "value": "epoch 3"}],
+    }
+
+    def record(kind, internal, start, end):
+        times = {"start_timestamp": start, "end_timestamp": end, "thread_id": 42}
+        return {"kind": kind, "operation": 0, "correlation_id": {"internal": internal}, **times}
+
+    records = {
+        "marker_api": [record(0, 7, 100, 190), record(0, 8, 110, 120)],
+        "memory_allocation": [record(1, 9, 130, 150)],
+    }
+    tool = {"metadata": {"pid": 41}, "strings": strings, "buffer_records": records}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
+
+    timeline = open_timeline(str(path))
+
+    assert totals_by_name(timeline, timeline.host, "user_annotation") == {
+        "epoch 3": (1, 90),
+        "roctxRangePushA": (1, 10),
+    }
+    assert totals_by_name(timeline, timeline.host, "other") == {"ALLOCATE": (1, 20)}
