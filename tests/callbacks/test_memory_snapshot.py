@@ -211,6 +211,7 @@ def test_on_a_cpu_nothing_is_recorded_and_that_is_said(tmp_path):
     ("options", "message"),
     [
         ({"steps": (4, 4)}, "no window"),
+        ({"steps": 4}, "no window"),
         ({"on_oom": False}, "would record nothing"),
         ({"keep": 0}, "would delete every snapshot"),
         ({"max_entries": 0}, "would keep no history"),
