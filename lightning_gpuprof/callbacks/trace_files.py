@@ -95,7 +95,7 @@ class TraceFiles:
         unfinished = self._finisher.wait(min(_SILENT_WAIT_S, timeout_s))
         left_s = timeout_s - (self._now() - begun) / 1e9
         if unfinished and timeout_s > _SILENT_WAIT_S:
-            say(f"[PROFILE] the trace is being analysed for the report: {left_s:.0f} s at most ...")
+            say(f"[PROFILE] waiting for the trace's analysis, {left_s:.0f} s at most ...")
             unfinished = self._finisher.wait(left_s)
         if unfinished:
             self._finisher.start_all()
