@@ -1,8 +1,10 @@
 """What this package costs on a GPU: per mark on the device, and per step of each of its parts.
 
-    python benchmarks/gpu_marks.py [--json FILE]
+    python benchmarks/gpu_marks.py [--json FILE] [--seconds S]
 
 Variants take turns in one process (A B A B ...); medians, with the least and the most beside them.
+The file is written anew whenever a figure is there. Where the time is up, the rounds done so far
+are what counts.
 """
 
 import json
@@ -11,6 +13,8 @@ import tempfile
 import time
 import warnings
 from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -98,19 +102,35 @@ def us_per_step(variant: str, folder: str, *shape: int) -> float:
     return (model.end - model.begin) / (model.steps - SKIPPED) * 1e6
 
 
-def compare(variants: tuple[str, ...], *shape: int) -> dict[str, Any]:
-    """Compare a bare Trainer with the timer on the host alone, with marks, with all there is."""
+def compare(
+    variants: tuple[str, ...],
+    *shape: int,
+    until: float,
+    measure: Callable[..., float] = us_per_step,
+) -> dict[str, Any]:
+    """Compare a bare Trainer with the timer on the host alone, with marks, with all there is.
+
+    Args:
+        variants: By name.
+        *shape: Of the model.
+        until: No round begins that would end later, but for the two that are least.
+        measure: Trains; tests pass a fake.
+    """
     took: dict[str, list[float]] = {name: [] for name in ("bare", *variants)}
+    longest = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for round_number in range(ROUNDS + 1):
+            begun = time.monotonic()
+            if round_number > 1 and begun + longest > until:
+                break
             for name, kept in took.items():
-                value = us_per_step(
-                    name, f"{folder}/{list(took).index(name)}-{round_number}", *shape
-                )
+                where = f"{folder}/{list(took).index(name)}-{round_number}"
+                value = measure(name, where, *shape)
                 if round_number:  # the first round warms up
                     kept.append(value)
+            longest = max(longest, time.monotonic() - begun)
     bare = took["bare"]
-    rows: dict[str, Any] = {"bare_us": spread(bare)}
+    rows: dict[str, Any] = {"rounds": len(bare), "bare_us": spread(bare)}
     for name in variants:
         # Rounds are compared within themselves, as the clocks may change between them.
         added = [one - other for one, other in zip(took[name], bare, strict=True)]
@@ -139,6 +159,7 @@ def alone(count: int = 1000) -> dict[str, Any]:
         recorded = time.perf_counter_ns()
         marks.mark(OUTSIDE, 0, recorded)
         torch.cuda.synchronize()
+        left = marks.in_flight  # most were taken in on the way, as in training
         harvest = time.perf_counter_ns()
         marks.harvest()
         harvested = time.perf_counter_ns()
@@ -146,7 +167,7 @@ def alone(count: int = 1000) -> dict[str, Any]:
     marks.calibrate()
     return {
         "record_us_per_mark": round((recorded - begin) / count / 1000, 2),
-        "harvest_us_per_mark": round((harvested - harvest) / count / 1000, 2),
+        "harvest_us_per_mark": round((harvested - harvest) / left / 1000, 2),
         "calibrated": calibrated,
         "calibration_error_us": None if not calibrated else (marks.clock.error_ns or 0) / 1000,
         "calibration_us": round((time.perf_counter_ns() - begin_calibration) / 1000, 1),
@@ -154,18 +175,24 @@ def alone(count: int = 1000) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="where the figures go as well")
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where the figures go as well")
+    parser.add_argument("--seconds", type=float, default=120.0, help="time for all rounds")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore")
-    figures = alone()
-    figures["tiny_step"] = compare(("host", "marks", "all", *LOSSES), 64, 2, 400)
-    figures["long_step"] = compare(("host", "marks", "all"), 2048, 8, 120)
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if chosen.json:
-        with open(chosen.json, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+    begun = time.monotonic()
+    figures: dict[str, Any] = {}
+    for name, measure in (
+        ("alone", alone),
+        ("tiny_step", lambda: compare(
+            ("host", "marks", "all", *LOSSES), 64, 2, 400, until=begun + 0.6 * chosen.seconds)),
+        ("long_step", lambda: compare(
+            ("host", "marks", "all"), 2048, 8, 120, until=begun + chosen.seconds)),
+    ):  # fmt: skip
+        figures[name] = measure()
+        print(f"{name}: {json.dumps(figures[name], indent=1)}", flush=True)
+        if chosen.json:
+            chosen.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
 """Batch sizes that are predicted to fit, against those that do.
 
-    python benchmarks/gpu_memory.py [--json FILE] [--cap MIB] [--models NAME ...]
+    python benchmarks/gpu_memory.py [--json FILE] [--cap MIB] [--models NAME ...] [--seconds S]
 
 torch's allocator is held to a cap, as on a smaller card. For each model: train at a small size with
 `BatchSizeAdvisor`, then at what it suggests, until it is content; then 200 steps at that size,
 which must cause no allocation retry and no OOM. Then find the largest size that trains by
 bisection, which runs out of memory on purpose, and compare it with what the advisor's line and
 `plan` had said. Without a GPU the same is done on a simulated allocator, with small models and 20
-steps.
+steps. A model that fails is reported with its traceback, and no model begins that would take longer
+than the time that is left.
 """
 
 import gc
 import json
 import sys
 import tempfile
+import time
+import traceback
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -324,6 +327,17 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     return row
 
 
+def examined(device: Device, name: str, long_steps: int) -> dict[str, Any]:
+    """Examine a model; where that fails, say so with the traceback."""
+    try:
+        return examine(device, name, long_steps)
+    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
+            AssertionError, StopIteration, OSError) as error:  # fmt: skip
+        traceback.print_exc()
+        said = "".join(traceback.format_exception(error))
+        return {"passed": False, "withheld": "it failed", "failure": said.splitlines()}
+
+
 def longest_of(name: str, *, large: bool) -> Any:
     """Return a model with batches of its longest samples, as `plan` takes them."""
     model, batches = MODELS[name](large=large)
@@ -335,15 +349,26 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the figures go as well")
     parser.add_argument("--cap", type=int, metavar="MIB", help="default: 4096, without a GPU 160")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--seconds", type=float, default=600.0, help="time for all models")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
     on_gpu = torch.cuda.is_available()
     cap = (chosen.cap or (4096 if on_gpu else 160)) * 2**20
+    if on_gpu:  # what is measured is memory, and sizes near the limit take their time
+        torch.set_float32_matmul_precision("high")
     found: dict[str, Any] = {"cap_bytes": cap, "simulated": not on_gpu, "models": {}}
+    until, longest = time.monotonic() + chosen.seconds, 0.0
     for name in chosen.models:
-        device: Device = Gpu(cap) if on_gpu else Simulated(cap)
-        row = found["models"][name] = examine(device, name, LONG_STEPS if on_gpu else 20)
+        begun = time.monotonic()
+        if begun + longest > until:
+            row = {"passed": False, "withheld": "no time was left"}
+        else:
+            device: Device = Gpu(cap) if on_gpu else Simulated(cap)
+            row = examined(device, name, LONG_STEPS if on_gpu else 20)
+        took_s = time.monotonic() - begun
+        longest = max(longest, took_s)
+        found["models"][name] = row | {"took_s": round(took_s, 1)}
         print(f"{name:12} {json.dumps(row)}", flush=True)
         if chosen.json:
             chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

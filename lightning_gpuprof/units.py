@@ -1,15 +1,15 @@
 """The only Python that formats a number for people; everything else passes ints and fractions."""
 
 GIB = 2**30
-_TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
+_TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _BYTE_STEPS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def duration(ns: float) -> str:
     """Format nanoseconds with three significant digits.
 
-    >>> duration(1_234_000_000), duration(41_500_000), duration(950), duration(-2_000_000)
-    ('1.23 s', '41.5 ms', '950 ns', '-2.00 ms')
+    >>> duration(1_234_000_000), duration(41_500_000), duration(9_500), duration(-2_000_000)
+    ('1.23 s', '41.5 ms', '9.50 µs', '-2.00 ms')
     """
     for scale, unit in _TIME_STEPS:
         if abs(ns) >= scale:

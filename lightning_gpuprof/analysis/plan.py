@@ -15,6 +15,7 @@ MULTIPLE = 8
 LINEAR_FRAC = 0.02
 """A fit that misses a point by more than this share of it is said not to be linear."""
 LARGEST_BATCH = 2**20
+"""No larger one is looked at: where this is the answer, memory is not what bounds the batch."""
 _TRIES = 8
 
 

@@ -87,7 +87,7 @@ def _suggested(
     if found is not None and found.reached:
         if allowed is not None and allowed < found.samples:
             return allowed, "the memory band ends before the throughput stops rising"
-        return found.samples, "above it more buys less than 5 % of throughput"
+        return found.samples, "above it more buys less than 5% of throughput"
     if memory is not None and memory.suggested is not None:
         return memory.suggested, "throughput still rises: the size that fills the memory band"
     return largest, "the fastest that was run; throughput may rise further with larger ones"

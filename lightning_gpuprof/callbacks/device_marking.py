@@ -234,8 +234,8 @@ class DeviceMarking:
         if wanted > self.every or wanted * 2 <= self.every:
             self.every = wanted
             message = (
-                f"Marks on the device cost the host {per_step / 1000:.0f} us of a step of "
-                f"{step_ns / 1000:.0f} us, and overhead_budget is {self._budget:g}: every "
+                f"Marks on the device cost the host {per_step / 1000:.0f} µs of a step of "
+                f"{step_ns / 1000:.0f} µs, and overhead_budget is {self._budget:g}: every "
                 f"{wanted}. step is marked from now on."
             )
             self._note("device_marks_every", wanted, message if wanted > 1 else "")

@@ -1,6 +1,7 @@
 """The callback that is all the others together."""
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing_extensions import Self, override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
@@ -56,6 +58,10 @@ class GpuProfCallback(Callback):
         clock: Callable[[], int] = time.perf_counter_ns,
         **settings: Any,
     ) -> None:
+        if config is not None and not isinstance(config, GpuProfConfig):
+            file = isinstance(config, str | os.PathLike)
+            use = f"GpuProfCallback.from_yaml({str(config)!r})" if file else "them by name, wait=3"
+            raise ConfigError(f"GpuProfCallback({config!r}) is no GpuProfConfig. Pass {use}.")
         if config is not None and settings:
             raise ConfigError(
                 f"GpuProfCallback got config=... and also {', '.join(settings)}. Pass either."
@@ -87,7 +93,7 @@ class GpuProfCallback(Callback):
         self._forward()
 
     def _forward(self) -> None:
-        forward(self, self.parts, but=("setup", "on_fit_end"))
+        forward(self, self.parts, but=("setup", "on_fit_end", "on_exception"))
 
     @override
     @guarded
@@ -117,6 +123,19 @@ class GpuProfCallback(Callback):
 
                 show_report(trainer, self._output.run_dir)
 
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        for part in self.parts[::-1]:
+            part.on_exception(trainer, pl_module, exception)
+        output = self._output
+        if output is None or not trainer.is_global_zero or not os.path.isdir(output.run_dir):
+            return
+        # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
+        say(f"[PROFILE] training ended early; what was measured: {_report_command(output)}")
+
     def _set_up(
         self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str
     ) -> None:
@@ -138,6 +157,10 @@ class GpuProfCallback(Callback):
         for part in self.parts:
             if part.state_key in state_dict:
                 part.load_state_dict(state_dict[part.state_key])
+
+
+def _report_command(output: RunOutput) -> str:
+    return f"lightning-gpuprof report {shlex.quote(str(output.run_dir))}"
 
 
 def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.analysis.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.console import say
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
@@ -74,6 +76,13 @@ class MemorySnapshot(RecordingCallback):
         self._step = 0
         self._oom_step: int | None = None
         self._oom_path: str | None = None
+        self._host: Callback | None = None
+        self._hooks: dict[str, Callable[..., None]] = {
+            "on_train_batch_start": self._step_begins,
+            "on_before_backward": partial(self._allocates_for, BACKWARD),
+            "on_after_backward": partial(self._allocates_for, OPTIMIZER),
+            "on_train_batch_end": self._step_ended,
+        }
 
     def request(self) -> None:
         """Ask for a snapshot at the end of the step that is running."""
@@ -92,15 +101,17 @@ class MemorySnapshot(RecordingCallback):
                 self._output.write(
                     Note(step=0, name="memory-snapshot-not-measured", message=message)
                 )
-        elif self.on_oom:
+            return
+        # Only now, so that a batch costs nothing where there is nothing to record.
+        self._host = called_by_trainer(trainer, self)
+        for hook, method in self._hooks.items():
+            add_hook(self._host, hook, method)
+        if self.on_oom:
             self._record(self._history)
             self._history.listen_for_oom(self._on_failed_allocation)
 
-    @override
     @guarded
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def _step_begins(self, *_: Any) -> None:
         """Begin the window where it is this step's turn."""
         if self._history is None:
             return
@@ -108,30 +119,8 @@ class MemorySnapshot(RecordingCallback):
             self._record(self._history)
         self._note(FORWARD)
 
-    @override
     @guarded
-    def on_before_backward(
-        self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor
-    ) -> None:
-        """Leave a note with the allocations of backward."""
-        self._note(BACKWARD)
-
-    @override
-    @guarded
-    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave a note with the allocations of the optimizer's step."""
-        self._note(OPTIMIZER)
-
-    @override
-    @guarded
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def _step_ended(self, *_: Any) -> None:
         """Write the window's snapshot at its end, and one that was asked for."""
         if self._history is None:
             return
@@ -171,6 +160,10 @@ class MemorySnapshot(RecordingCallback):
             "device_free_bytes": free,
         }
         self._oom_path = self._dump("oom", oom=said)
+
+    @guarded
+    def _allocates_for(self, phase: str, *_: Any) -> None:
+        self._note(phase)
 
     def _record(self, history: MemoryHistory) -> None:
         if not self._recording:
@@ -215,6 +208,10 @@ class MemorySnapshot(RecordingCallback):
     def _release(self) -> None:
         self._stop()
         self._history = self._trained = None
+        host, self._host = self._host, None
+        if host is not None:
+            for hook, method in self._hooks.items():
+                drop_hook(host, hook, method)
 
 
 def _is_oom(exception: BaseException) -> bool:
@@ -241,7 +238,8 @@ def _drop_oldest(folder: Path, *, rank: int, keep: int) -> None:
 
 
 def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: int) -> None:
-    if steps is not None and (len(steps) != 2 or not 0 <= steps[0] < steps[1]):
+    pair = isinstance(steps, list | tuple) and len(steps) == 2
+    if steps is not None and (not pair or not 0 <= steps[0] < steps[1]):
         raise ConfigError(
             f"MemorySnapshot(steps={steps}) is no window. Pass the first step and the first one "
             "after it, such as (10, 13) for three steps."

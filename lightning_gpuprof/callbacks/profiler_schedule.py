@@ -89,6 +89,12 @@ class ProfilerSchedule(RecordingCallback):
                 f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
                 "None to keep all."
             )
+        whole = ranks is None or (isinstance(ranks, list | tuple | range | set | frozenset))
+        if not whole or (ranks is not None and not all(isinstance(one, int) for one in ranks)):
+            raise ConfigError(
+                f"ProfilerSchedule(ranks={ranks!r}) names no ranks. Pass their numbers, such as "
+                "(0,), or None for all."
+            )
         super().__init__()
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory

@@ -1,5 +1,6 @@
 """What the user is shown when a fit has ended: the report, and findings in the loggers."""
 
+import os
 import sys
 from typing import Any
 
@@ -16,7 +17,8 @@ def show_report(trainer: Trainer, run_dir: str) -> None:
     try:
         report = load_report(run_dir)
     except RecordError as error:  # an unwritable folder, of which the output has warned
-        say(f"[PROFILE] no report: {error}")
+        why = str(error) if os.path.isdir(run_dir) else f"nothing could be written to {run_dir}."
+        say(f"[PROFILE] no report: {why}")
         return
     say(render_for(report, sys.stderr).rstrip())
     _log_findings(trainer, report)

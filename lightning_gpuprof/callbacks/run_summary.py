@@ -1,26 +1,22 @@
 """Has a long run summed up for TensorBoard when its fit has ended, so that it opens at once."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import lightning_gpuprof
+from lightning_gpuprof.callbacks.child_process import environment
 from lightning_gpuprof.views.summary import is_large
 
 
 def spawn(run_dir: str) -> Any:
     """Start a process that writes the summary; it outlives this one, and nobody waits for it."""
-    package_root = str(Path(lightning_gpuprof.__file__).parents[1])
-    inherited = [path for path in [os.environ.get("PYTHONPATH")] if path]
     return subprocess.Popen(
         [sys.executable, "-m", "lightning_gpuprof.views.summarise", run_dir],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([package_root, *inherited])},
+        env=environment(),
         start_new_session=True,
     )
 

@@ -5,13 +5,21 @@ import time
 import warnings
 from collections.abc import Callable
 
+from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.cycles import Recorded
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, trace_name
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    DRAWING_SUFFIX,
+    plugin_dir,
+    trace_name,
+)
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
 from lightning_gpuprof.units import size
 
+_SILENT_WAIT_S = 3.0
+"""Longer waits at the end of a fit are said, lest training seem to hang."""
 LARGE_TRACE_BYTES = 250_000_000
 """From here on a trace takes viewers long to open; at twice this size most give up."""
 
@@ -83,7 +91,12 @@ class TraceFiles:
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the finishing processes, at most so long; say what is not done."""
-        unfinished = self._finisher.wait(timeout_s)
+        begun = self._now()
+        unfinished = self._finisher.wait(min(_SILENT_WAIT_S, timeout_s))
+        left_s = timeout_s - (self._now() - begun) / 1e9
+        if unfinished and timeout_s > _SILENT_WAIT_S:
+            say(f"[PROFILE] waiting for the trace's analysis, {left_s:.0f} s at most ...")
+            unfinished = self._finisher.wait(left_s)
         if unfinished:
             self._finisher.start_all()
             names = ", ".join(os.path.basename(path) for path in unfinished)
@@ -118,6 +131,7 @@ class TraceFiles:
             return
         while len(self._names) > self._keep:
             path = os.path.join(self._folder, self._names.pop(0))
-            for old in (path, path.removesuffix(".gz"), path + ANALYSIS_SUFFIX):
+            beside = (path + ANALYSIS_SUFFIX, path + DRAWING_SUFFIX)
+            for old in (path, path.removesuffix(".gz"), *beside):
                 if os.path.exists(old):
                     os.unlink(old)

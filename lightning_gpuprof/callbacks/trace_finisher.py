@@ -1,15 +1,13 @@
 """Has traces compressed and analysed by processes of their own, so that training need not wait."""
 
-import os
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import IO, Protocol
 
-import lightning_gpuprof
+from lightning_gpuprof.callbacks.child_process import environment
 from lightning_gpuprof.low_priority import step_back
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -37,18 +35,12 @@ def spawn(path: str) -> Process:
     process that is killed. It computes on one thread, and steps back behind everything else from
     its first moment.
     """
-    package_root = str(Path(lightning_gpuprof.__file__).parents[1])
-    inherited = [p for p in [os.environ.get("PYTHONPATH")] if p]
     process = subprocess.Popen(
         [sys.executable, "-m", "lightning_gpuprof.cli", "finish-trace", path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={
-            **os.environ,
-            **dict.fromkeys(_THREADS, "1"),
-            "PYTHONPATH": os.pathsep.join([package_root, *inherited]),
-        },
+        env=environment(dict.fromkeys(_THREADS, "1")),
         start_new_session=True,
     )
     step_back(process.pid)

@@ -53,7 +53,11 @@ COMMANDS: dict[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (2 where the request cannot be met)."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    args = _parser(argv).parse_args(argv)
+    parser = _parser(argv)
+    if not argv:
+        parser.print_help(sys.stderr)
+        return 2
+    args = parser.parse_args(argv)
     module = load_command(args.command)
     try:
         status = module.run(args)

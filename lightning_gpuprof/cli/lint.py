@@ -91,7 +91,7 @@ def text(result: Result) -> str:
         count = f"{site.count / site.steps_watched:g} per step"
         blocked = ""
         if site.blocked_ns is not None:
-            blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} us blocked per step"
+            blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} µs blocked per step"
         place = f"{_shown(site.file)}:{site.line}"
         lines += [
             "",

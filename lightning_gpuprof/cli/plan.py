@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.plan import TARGET_FRAC, Card, CardPlan, LinearFit, Plan, make_plan
+from lightning_gpuprof.analysis.plan import (
+    LARGEST_BATCH,
+    TARGET_FRAC,
+    Card,
+    CardPlan,
+    LinearFit,
+    Plan,
+    make_plan,
+)
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import all_peaks
 from lightning_gpuprof.probes.plan_child import PlanChild
@@ -187,13 +195,19 @@ def _card_rows(plan: Plan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("card", band, "reserves", "of it", "at most")]
     for card in plan.cards:
         name = card.card.name or size(card.card.vram_bytes)
-        largest = "none" if card.largest is None else str(card.largest)
+        largest = "none" if card.largest is None else _batch_size(card.largest)
         if card.point is None or card.frac is None:
             rows.append((name, "none fits", "", "", largest))
         else:
             reserved = size(card.point.peak_reserved_bytes)
-            rows.append((name, str(card.batch_size), reserved, percent(card.frac), largest))
+            fitting = _batch_size(card.batch_size)
+            rows.append((name, fitting, reserved, percent(card.frac), largest))
     return rows
+
+
+def _batch_size(size: int | None) -> str:
+    """Return a size, or that it is the last one that is looked at."""
+    return f"{size} or more" if size == LARGEST_BATCH else str(size)
 
 
 def table(rows: list[tuple[str, ...]]) -> list[str]:
@@ -247,4 +261,10 @@ def parse_band(written: str) -> tuple[float, float]:
     match = re.fullmatch(r"(0?\.\d+|1|1\.0)-(0?\.\d+|1|1\.0)", written.strip())
     if match is None:
         raise ConfigError(f"--target {written!r} is not a band. Write it as 0.6-0.8.")
-    return float(match[1]), float(match[2])
+    low, high = float(match[1]), float(match[2])
+    if not 0 < low <= high:
+        raise ConfigError(
+            f"--target {written!r} holds nothing: the low end comes first, above 0. Write it as "
+            "0.6-0.8."
+        )
+    return low, high

@@ -1,12 +1,12 @@
 """The GPU runs many kernels that are shorter than their own launch.
 
 ## What it measures
-From a trace: kernels per step, those below 10 us (`thin`), and the device's idle time between
+From a trace: kernels per step, those below 10 µs (`thin`), and the device's idle time between
 kernels that were launched too late or one by one (`launch_latency`, `kernel_gap`, `host_operator`,
 `host_python`, `host_launch_call`).
 
 ## Why it matters
-A kernel costs the host 2 to 10 us to launch whatever it does. Where most kernels are shorter, the
+A kernel costs the host 2 to 10 µs to launch whatever it does. Where most kernels are shorter, the
 device waits for the next one most of the time.
 
 ## What to do
@@ -74,7 +74,7 @@ def _finding(
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{percent(thin_frac)} of the kernels are below 10 us, and the device idles "
+        title=f"{percent(thin_frac)} of the kernels are below 10 µs, and the device idles "
         f"{duration(saving.high)} of each step between launches",
         advice="Launch less: capture the step as a CUDA graph or compile it, so that small kernels "
         "are fused or replayed together.",

@@ -12,7 +12,7 @@ each reads and writes its operands again. Fused, it is one pass over all of them
 Pass `fused=True` (Adam, AdamW, SGD, Adagrad). On a GPU, torch's default (`foreach`) is in between.
 
 ## Thresholds
-From measurement (docs/adr/0031; torch 2.13, AdamW, one core): unfused 25 to 60 us per small tensor,
+From measurement (docs/adr/0031; torch 2.13, AdamW, one core): unfused 25 to 60 µs per small tensor,
 fused `FUSED_LOW_NS` to `FUSED_HIGH_NS`; on large ones, where memory decides, fused takes `BULK_LOW`
 to `BULK_HIGH` of the time. `MIN_TENSORS`: fewer are no loop. On a GPU with `foreach`, the rule is
 silent below `FOREACH_FRAC` of a step, and its low bound is 0: nothing was measured there. Severity:

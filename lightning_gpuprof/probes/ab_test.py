@@ -61,9 +61,9 @@ class ABResult:
             100 * (1 - 1 / bound) for bound in (self.speedup_low, self.speedup, self.speedup_high)
         )
         if low > 0:
-            speed = f"takes {middle:.0f} % less time ({low:.0f} to {high:.0f})"
+            speed = f"takes {middle:.0f}% less time ({low:.0f} to {high:.0f})"
         elif high < 0:
-            speed = f"takes {-middle:.0f} % more time ({-high:.0f} to {-low:.0f})"
+            speed = f"takes {-middle:.0f}% more time ({-high:.0f} to {-low:.0f})"
         else:
             speed = f"shows no difference in time over {self.baseline.iterations} calls"
         if self.correct:

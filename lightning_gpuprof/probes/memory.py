@@ -86,7 +86,10 @@ class CudaMemory:
 
     def graph_pools(self) -> bool:
         """Tell whether CUDA graphs hold memory of their own, by the pools of all segments."""
-        segments = self._cuda.memory_snapshot()
+        try:  # without the history, which takes seconds to put together where one is kept
+            segments = self._cuda.memory_snapshot(include_traces=False)
+        except TypeError:  # older torch
+            segments = self._cuda.memory_snapshot()
         pools = {tuple(segment.get("segment_pool_id", _POOL)) for segment in segments}
         return bool(pools - {_POOL})
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -81,14 +82,13 @@ class NvmlStats:
             return None
 
     def _throttle_reasons(self) -> frozenset[str] | None:
-        # The call was renamed in driver 535; the old name still works.
-        name = "nvmlDeviceGetCurrentClocksEventReasons"
-        call = getattr(self._nvml, name, None)
-        call = call or getattr(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
-        bits = None if call is None else self._ask(lambda: call(self._handle))
-        if bits is None:
-            return None
-        return frozenset(reason for bit, reason in THROTTLE_REASONS.items() if bits & bit)
+        # Renamed with driver 535: an old library lacks the new name, an old driver refuses it.
+        for name in ("EventReasons", "ThrottleReasons"):
+            call = getattr(self._nvml, f"nvmlDeviceGetCurrentClocks{name}", None)
+            bits = None if call is None else self._ask(partial(call, self._handle))
+            if bits is not None:
+                return frozenset(why for bit, why in THROTTLE_REASONS.items() if bits & bit)
+        return None
 
     def _others(self) -> list[int] | None:
         """Return the bytes of each other process; None where ours is not in the list.

@@ -13,6 +13,7 @@ from lightning_gpuprof.probes.sync_watch import Patches, Report, Seen, synchroni
 
 MESSAGE = "called a synchronizing CUDA operation"
 """What torch's warning begins with, on HIP too."""
+_PROTOTYPE = "Synchronization debug mode"
 _OFF, _ERROR = 0, 2
 _NAMED_METHODS = READS | {"to", "cuda", "nonzero", "masked_select", "unique", "repeat_interleave"}
 _COPIES = ("to", "cuda", "tensor", "as_tensor")
@@ -61,11 +62,15 @@ class CudaSyncWatch:
         before = int(self._device.get_sync_debug_mode())
         if before == _ERROR:
             return False
+        with warnings.catch_warnings():
+            # Once per process torch says that not all syncs are found: no news to the user, and
+            # an exception where warnings are errors. Hence also before anything is replaced.
+            warnings.filterwarnings("ignore", message=_PROTOTYPE)
+            self._device.set_sync_debug_mode("warn")
         self._before = before
         self._thread = threading.get_ident()
         self._hear_warnings()
         self._patch()
-        self._device.set_sync_debug_mode("warn")
         return True
 
     def stop(self) -> None:

@@ -1,7 +1,9 @@
 """One recording of torch.profiler that gives way to any other profiler in the process."""
 
 import gc
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ import torch.autograd.profiler
 from torch.profiler import ProfilerActivity, record_function
 
 _STEP = "ProfilerStep"
+_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 # Untyped, because what a recording takes and how it gives way are torch's private matters.
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
@@ -67,7 +70,8 @@ class TorchTrace:
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
-        self._profiler.prepare_trace()
+        with _quiet():
+            self._profiler.prepare_trace()
         self._watch()
 
     def start(self) -> None:
@@ -126,6 +130,24 @@ class TorchTrace:
         else:
             self._on_intruder()
         return original(*args, **kwargs)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Kineto's two lines per recording ("USDT: ... profiler_start") off the terminal.
+
+    They are of its highest level, so its errors go with them: what is missing from a trace then
+    is found by the trace's own analysis (lost-kernels). Kineto reads the level once, when the
+    process first records; who has set it keeps it.
+    """
+    if _LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LEVEL] = _SILENT
+    try:
+        yield
+    finally:
+        os.environ.pop(_LEVEL, None)
 
 
 def _activities(device_type: str) -> list[ProfilerActivity]:

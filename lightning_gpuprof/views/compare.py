@@ -33,7 +33,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """The answer in plain words, such as `faster by 18 % (15-21)`."""
+        """The answer in plain words, such as `faster by 18% (15-21)`."""
         return sentence(self.result)
 
     def payload(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def sentence(result: Comparison) -> str:
     if result.verdict is Verdict.NO_DIFFERENCE:
         return (
             f"no difference{per} that {steps} steps could show "
-            f"({change.low * 100:+.1f} % to {change.high * 100:+.1f} % in time)"
+            f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
         )
     faster = result.verdict is Verdict.FASTER
     low, middle, high = (
@@ -84,7 +84,7 @@ def sentence(result: Comparison) -> str:
     )
     digits = 0 if middle >= 0.10 else 1
     return (
-        f"{'faster' if faster else 'slower'}{per} by {middle * 100:.{digits}f} % "
+        f"{'faster' if faster else 'slower'}{per} by {middle * 100:.{digits}f}% "
         f"({low * 100:.{digits}f}-{high * 100:.{digits}f})"
     )
 

@@ -72,7 +72,7 @@ def _shown(key: str, value: float | None) -> str:
 def _percent(row: Change) -> str:
     if row.diff is None or not row.base:
         return ""
-    return f"{row.diff / row.base * 100:+.1f} %"
+    return f"{row.diff / row.base * 100:+.1f}%"
 
 
 def _short(name: str) -> str:

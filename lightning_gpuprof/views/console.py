@@ -86,9 +86,10 @@ def _headline(report: Report) -> str:
     status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
     ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
     session = f", session {results.start.session}" if len(results.sessions) > 1 else ""
-    steps = f"{results.steps.count if results.steps else 0} steps"
+    count = results.steps.count if results.steps else 0
+    steps = "1 step" if count == 1 else f"{count} steps"
     if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
-        steps = f"{results.end.steps} steps ({results.steps.count if results.steps else 0} marked)"
+        steps = f"{results.end.steps} steps ({count} marked)"
     return (
         f"{report.run}: {results.start.stage}{session}, {status}{ranks}, "
         f"{steps} in {duration(results.wall.wall_ns)}"

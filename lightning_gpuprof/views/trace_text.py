@@ -123,7 +123,7 @@ def _cell(column: str, value: Any) -> str:
     """Format by the unit at the end of the column's name.
 
     >>> _cell("total_ns", 1500), _cell("frac", 0.5), _cell("bytes", None)
-    ('1.50 us', '50.0%', '-')
+    ('1.50 µs', '50.0%', '-')
     """
     if value is None:
         return "-"

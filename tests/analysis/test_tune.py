@@ -21,7 +21,7 @@ def point(size, rate, *, per_sample=None, **facts):
 def test_on_a_cpu_the_throughput_alone_decides():
     tuned = judge([point(8, 100), point(16, 180), point(32, 185)], band=BAND)
     assert tuned.suggested == 16
-    assert tuned.reason == "above it more buys less than 5 % of throughput"
+    assert tuned.reason == "above it more buys less than 5% of throughput"
     assert tuned.memory is None
     assert tuned.rates == {8: 100.0, 16: pytest.approx(180), 32: pytest.approx(185)}
 

@@ -78,7 +78,7 @@ def test_each_rank_has_a_lane_and_the_slow_one_is_named(page):
 
 def test_two_runs_are_compared_with_an_interval(page):
     page.open("char_lm/version_0", view="compare", base="gpu")
-    page.wait_for(".hero", "slower by 64 %")
+    page.wait_for(".hero", "slower by 64%")
     assert any(row[0] == "Data wait" for row in page.rows("table"))
     page.wait_for(".card", "data-wait")
 

@@ -254,7 +254,9 @@ def test_the_user_can_tell_the_batch_size(tmp_path):
     assert fit(tmp_path, advisor).all(Memory)[0].samples == 3
 
 
-@pytest.mark.parametrize("options", [{"window": 0}, {"warmup": -1}, {"band": (0.8, 0.6)}])
+@pytest.mark.parametrize(
+    "options", [{"window": 0}, {"warmup": -1}, {"band": (0.8, 0.6)}, {"band": 0.8}]
+)
 def test_settings_that_cannot_work_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         BatchSizeAdvisor(**options)

@@ -52,6 +52,31 @@ def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
     assert "WHERE A STEP GOES" in said[-1]
 
 
+def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, caplog):
+    class Interrupted(BoringModel):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 8:
+                raise KeyboardInterrupt
+            return super().training_step(batch, batch_idx)
+
+    callback = GpuProfCallback(trace=False, window=5)
+    with caplog.at_level("INFO", logger="lightning_gpuprof"), pytest.raises(SystemExit):
+        fit(callback, model=Interrupted())
+    run = callback._output.run_dir
+    assert f"lightning-gpuprof report {run}" in caplog.records[-1].getMessage()
+    assert read_run(run)[0].sessions[0].end.status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("given", "use"),
+    [("train.yaml", "GpuProfCallback.from_yaml('train.yaml')"), (3, "them by name, wait=3")],
+)
+def test_what_is_no_configuration_is_refused_with_the_right_call(given, use):
+    with pytest.raises(ConfigError) as error:
+        GpuProfCallback(given)
+    assert use in str(error.value)
+
+
 def test_findings_reach_tensorboard_as_text_and_medians_as_scalars(fit):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

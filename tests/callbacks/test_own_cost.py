@@ -75,5 +75,5 @@ def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
     message = cost_of(hooks_ns=3_000, boundaries=60).explain(3)
 
     assert "overhead_budget=0.5%" in message
-    assert "9.00 us of each 1.00 ms step" in message
-    assert "one step in 3 is marked (5.00 us per step)" in message
+    assert "9.00 µs of each 1.00 ms step" in message
+    assert "one step in 3 is marked (5.00 µs per step)" in message

@@ -398,6 +398,12 @@ def test_the_trainers_loop_is_as_it_was_afterwards(tmp_path):
     assert "_on_before_fetch" not in vars(trainer.fit_loop.epoch_loop)
 
 
+@pytest.mark.parametrize("ranks", [0, "all"])
+def test_ranks_that_are_no_numbers_are_refused(ranks):
+    with pytest.raises(ConfigError, match="names no ranks"):
+        ProfilerSchedule(ranks=ranks)
+
+
 def test_a_kept_number_below_one_is_refused():
     with pytest.raises(ConfigError, match="keep=0"):
         ProfilerSchedule(keep=0)

@@ -190,11 +190,15 @@ class Device:
 
     def __init__(self, mode=0):
         self.mode = mode
+        self.warned = False
 
     def get_sync_debug_mode(self):
         return self.mode
 
     def set_sync_debug_mode(self, mode):
+        if not self.warned:  # as torch does, once
+            self.warned = True
+            warnings.warn("Synchronization debug mode is a prototype feature", stacklevel=1)
         self.mode = {"default": 0, "warn": 1, "error": 2}.get(mode, mode)
 
 
@@ -251,6 +255,15 @@ def test_on_cuda_torchs_warnings_become_rows_with_the_time_they_took(tmp_path, o
     assert device.mode == 0
     assert warnings.showwarning is shown
     assert not any("synchronizing" in str(entry) for entry in warnings.filters)
+
+
+def test_on_cuda_torchs_word_of_a_prototype_is_kept_from_the_user(on_cuda):
+    _, new_watch = on_cuda
+    watch = new_watch(None, lambda operation: None, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert watch.start()
+        watch.stop()
 
 
 def test_on_cuda_a_read_while_a_batch_is_fetched_is_the_loaders(tmp_path, on_cuda):

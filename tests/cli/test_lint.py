@@ -106,4 +106,4 @@ def test_blocked_time_is_shown_where_it_was_measured():
     )  # fmt: skip
     lines = text(Result(steps_watched=3, sites=[site])).splitlines()
     assert lines[0] == "1 line of the training loop makes the host wait for a GPU (3 steps watched)"
-    assert lines[2] == "train.py:7  item  by user  2 per step, 10 us blocked per step"
+    assert lines[2] == "train.py:7  item  by user  2 per step, 10 µs blocked per step"

@@ -54,3 +54,10 @@ def test_every_registered_module_keeps_the_contract():
         module = cli.load_command(name)
         assert callable(module.add_arguments), name
         assert callable(module.run), name
+
+
+def test_without_a_command_all_of_them_are_listed(capsys):
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert "compare" in said
+    assert "why a PyTorch Lightning training run is slow" in said

@@ -143,11 +143,21 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, inlin
         (["--vram", "much"], "'much' is not a size"),
         (["--batch-sizes", "8,x"], "'x' is not a whole number"),
         (["--target", "80"], "'80' is not a band"),
+        (["--target", "0.8-0.6"], "--target '0.8-0.6' holds nothing: the low end comes first"),
+        (["--target", "0.0-0.6"], "--target '0.0-0.6' holds nothing"),
     ],
 )
 def test_a_bad_argument_is_echoed_before_anything_is_run(arguments, message, capfd):
     assert main(["plan", "--model", "absent.py:make", *arguments]) == 2
     assert message in capfd.readouterr().err
+
+
+def test_memory_that_does_not_grow_is_not_answered_by_the_last_size_looked_at(model, inline, capfd):
+    model.write_text(MODEL.replace("torch.randn(size, 1024)", "torch.randn(1, 1024)"))
+    assert main(["plan", "--model", f"{model}:make", "--vram", "24GiB"]) == 0
+    [row] = (line for line in capfd.readouterr().out.splitlines() if "24.0 GiB" in line)
+    assert row.split("  ")[-1] == "1048576 or more"
+    assert row.count("1048576 or more") == 2
 
 
 @pytest.mark.parametrize(

@@ -178,15 +178,21 @@ def test_device_phases_agree_with_a_trace_of_the_same_steps(tmp_path):
     steps = slice(FIRST + 1, LAST)
     assert (found["device_dur"][steps] != NOT_MEASURED).all()
     by_phase = device_ns_of_trace(trace.events())
+    assert by_phase["steps"] == LAST - FIRST - 1
+    # A mark passes when the work before it ends, a trace has a phase end where the next begins:
+    # between a kernel and the next batch's copy lies what it takes to change the engine.
+    change_ns = 20_000 * by_phase["steps"]
     for phase in ("forward", "backward", "optimizer_step"):
         marked = int(found[f"device/{phase}"][steps].sum())
-        assert marked == pytest.approx(by_phase[phase], rel=0.03), phase
+        assert marked == pytest.approx(by_phase[phase], rel=0.03, abs=change_ns), phase
 
 
 def device_ns_of_trace(events):
     """Time from each phase's first kernel to the next phase's, over the steps but the outer ones.
 
-    A kernel belongs to the innermost annotation around its launch.
+    A kernel belongs to the innermost annotation around its launch. Within the optimizer's step,
+    whose closure trains the batch, what is launched before backward (Lightning scales the loss
+    and keeps a copy of it) goes to forward, as with marks.
     """
     spans = [
         (e["ts"], e["ts"] + e["dur"], e["name"].removeprefix("phase "))
@@ -205,12 +211,16 @@ def device_ns_of_trace(events):
         and e["args"].get("correlation") in launched
     )
     steps = sorted(start for start, _, name in spans if name == "optimizer_step")
-    total = Counter()
+    backward = sorted(start for start, _, name in spans if name == "backward")
+    total = Counter(steps=len(steps) - 2)
     for (start, _, at), (following, *_) in pairwise(work):
         around = [(end - begin, name) for begin, end, name in spans if begin <= at <= end]
         step = sum(1 for begin in steps if begin <= at) - 1
         if around and 0 < step < len(steps) - 1:
-            total[min(around)[1]] += round((following - start) * 1000)
+            phase = min(around)[1]
+            if phase == "optimizer_step" and at < backward[step]:
+                phase = "forward"
+            total[phase] += round((following - start) * 1000)
     return total
 
 

@@ -43,14 +43,14 @@ def test_a_version_that_agrees_and_is_faster_says_so():
     assert result.correct
     assert result.faster
     assert (result.speedup_low, result.speedup, result.speedup_high) == (2, 2, 2)
-    assert str(result) == "The optimized version agrees and takes 50 % less time (50 to 50)."
+    assert str(result) == "The optimized version agrees and takes 50% less time (50 to 50)."
 
 
 def test_a_slower_version_says_so():
     result = run(2_000_000, 3_000_000)
 
     assert not result.faster
-    assert str(result) == "The optimized version agrees and takes 50 % more time (50 to 50)."
+    assert str(result) == "The optimized version agrees and takes 50% more time (50 to 50)."
 
 
 def test_no_difference_is_said_as_such():

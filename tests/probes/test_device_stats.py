@@ -133,6 +133,16 @@ def test_other_processes_are_counted_only_where_ours_is_in_the_list():
     assert NvmlStats(0, nvml=nvml, pid=7).read().others_bytes is None
 
 
+def test_a_driver_older_than_the_library_still_tells_why_clocks_are_low():
+    class NewLibrary(FakeNvml):
+        def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+            raise self.NVMLError("function not found")
+
+    assert NvmlStats(0, nvml=NewLibrary()).read().throttle_reasons == frozenset(
+        {"sw_power_cap", "sw_thermal_slowdown"}
+    )
+
+
 def test_an_unthrottled_device_has_no_reasons_which_is_not_the_same_as_unknown():
     nvml = FakeNvml()
     nvml.reasons = 0

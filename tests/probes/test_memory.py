@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from lightning_gpuprof.probes.memory import CudaMemory, memory_probe
@@ -20,6 +21,14 @@ class FakeCuda:
 
     def reset_peak_memory_stats(self, device):
         self.resets += 1
+
+
+class NewCuda(FakeCuda):
+    """Of a torch that gives the segments without the history of allocations."""
+
+    def memory_snapshot(self, include_traces=True):
+        assert not include_traces
+        return self.segments
 
 
 STATS = {
@@ -58,8 +67,9 @@ def test_a_peak_alone_is_read_and_begun_anew():
     assert cuda.resets == 1
 
 
-def test_memory_of_cuda_graphs_is_told_by_its_pools():
-    cuda = FakeCuda(STATS)
+@pytest.mark.parametrize("make", [FakeCuda, NewCuda])
+def test_memory_of_cuda_graphs_is_told_by_its_pools(make):
+    cuda = make(STATS)
     memory = CudaMemory(torch.device("cuda", 0), cuda=cuda)
     assert not memory.graph_pools()
     cuda.segments.append({"segment_pool_id": (0, 3)})

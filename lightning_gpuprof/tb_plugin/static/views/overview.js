@@ -104,7 +104,10 @@ function stepsNote(steps) {
   if (!steps.median_ns) return "no steps recorded yet";
   const rate = steps.samples_per_s;
   const counted = `median of ${count(steps.basis_count)} ${steps.basis === "steady" ? "steady " : ""}steps`;
-  return rate ? `${counted} · ${number(Number(rate.toPrecision(3)))} samples/s` : counted;
+  // Shares and savings are of the mean, which a few slow steps may put far from the median.
+  const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}` : null;
+  const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
+  return [counted, mean, samples].filter(Boolean).join(" · ");
 }
 
 /**
@@ -154,7 +157,7 @@ function meters(header, report, cycle) {
     ["Slow steps", duration(steps.p95_ns), `one in twenty takes longer; the slowest ${duration(steps.max_ns)}`],
     ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "this run trained on a CPU"])] : deviceMeters(report.device, cycle)),
     [
-      loss ? `Loss (${loss.name})` : "Loss",
+      loss && loss.name !== "loss" ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",
       loss ? `at step ${count(loss.step)}` : "add DeferredLoss to record it",
     ],

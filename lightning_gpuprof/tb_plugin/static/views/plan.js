@@ -48,6 +48,14 @@ function shellWord(text) {
   return /^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** No larger batch size is looked at: `LARGEST_BATCH` of analysis/plan.py. */
+const LARGEST_BATCH = 2 ** 20;
+
+/** @param {number | null} value */
+function batchSize(value) {
+  return value === LARGEST_BATCH ? `${count(value)} or more` : count(value);
+}
+
 /**
  * @param {import("../app.js").Context} context
  * @param {any} planned
@@ -62,10 +70,10 @@ function predicted(context, planned) {
       label: "Cards",
       columns: [
         { key: "card", label: "Card", text: true, plain: true, format: (card, row) => card ?? size(row.vram_bytes) },
-        { key: "batch_size", label: "Batch size", format: count },
+        { key: "batch_size", label: "Batch size", format: batchSize },
         { key: "peak_reserved_bytes", label: "Reserves", format: size },
         { key: "vram_frac", label: "Of the card", format: percent },
-        { key: "largest_batch_size", label: "At most", format: count, title: "the largest batch size that still fits" },
+        { key: "largest_batch_size", label: "At most", format: batchSize, title: "the largest batch size that still fits" },
       ],
       rows: planned.cards,
       state: context.local("cards"),
