@@ -166,7 +166,7 @@ def test_a_schema_that_is_no_text_is_damage_not_an_accident(tmp_path):
         connection.execute("CREATE VIEW top AS SELECT gpuId FROM rocpd_op")
     connection.close()
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"CREATE VIEW top AS", b"CREATE VIEW \xd2\xff\xfe AS"))
+    path.write_bytes(content.replace(b"top", b"t\xd2p").replace(b"CREATE VIEW", b"CREATE VIXW"))
 
     with pytest.raises(UnknownTraceError):
         open_timeline(str(path))
