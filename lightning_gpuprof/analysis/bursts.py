@@ -28,6 +28,7 @@ class Bursts:
         waited_for: Rows that the host waits for.
 
     Attributes:
+        rows: All rows, stream by stream, so that each burst's follow each other.
         epoch: By burst.
         before: By burst: the burst whose end its first event waits for; -1 for none.
         told: By burst, where there are any: bursts of other streams that it waits for.
@@ -56,7 +57,7 @@ class Bursts:
         order = np.argsort(rank[rows[first]])
         number = np.empty(len(order), dtype=np.int32)
         number[order] = np.arange(len(order), dtype=np.int32)
-        self._rows, self._first, self._order = rows, first, order
+        self.rows, self._first, self._order = rows, first, order
         self.epoch = epoch[rows[first[order]]]
         before = np.where(linked[rows[first]], np.append(-1, number)[: len(first)], -1)
         self.before: list[int] = before[order].tolist()
@@ -71,18 +72,18 @@ class Bursts:
         return len(self._order)
 
     def ends(
-        self, of: Callable[[Int32], tuple[Floats, Floats, Floats]]
+        self, of: Callable[[slice], tuple[Floats, Floats, Floats]]
     ) -> tuple[list[float], list[float]]:
         """Return `from_host` and `from_before` of each burst.
 
         Args:
-            of: Gives for some rows: when each could begin as far as its launch goes, from the
-                host's `h` on; its delay after the work before it; how long it takes.
+            of: Gives for some of `rows`: when each could begin as far as its launch goes, from
+                the host's `h` on; its delay after the work before it; how long it takes.
         """
         first, before = self._first, 0.0
         latest, reached = np.full(len(first), -np.inf), np.zeros(len(first))
-        for block in blocks(len(self._rows)):
-            ready, gap, dur = of(self._rows[block])
+        for block in blocks(len(self.rows)):
+            ready, gap, dur = of(block)
             at = before + np.cumsum(gap + dur)
             before = at[-1]
             # The block begins inside a burst that began before it, or with one.

@@ -61,9 +61,12 @@ class HostControl:
         width = self.end - self.begin + 1
         self.shift = (np.cumsum(takes_part) - 1) * width
         self.own = own = Lane(host, nesting, self.shift, 2 * int(counts.sum()))
-        threads = [(int(self.shift[host.thread[part[0]]]), part) for part in rows_by_thread(host)]
+        threads = [
+            (int(self.shift[host.thread[part[0]]]), part[counts[part]].astype(np.int32))
+            for part in rows_by_thread(host)
+        ]
         for shift, part in sorted(threads, key=lambda pair: pair[0]):
-            for at, change in _changes(host.start_ns, nesting, part[counts[part]]):
+            for at, change in _changes(host.start_ns, nesting, part):
                 own.add(at + shift, change)
         del threads, counts
         works, recorded = _Stretches(), _Stretches()

@@ -77,19 +77,27 @@ class Replay:
         fits = self._holds_back(told.waited_for, told.row, rank)
         pairs = (told.row[fits], told.waited_for[fits])
         linked, after = self._after_work(previous_on_stream(timeline), pairs, rank)
-        # Without launch and known predecessor, an event begins when it did.
-        self._alone = (launched < 0) & (after == _NEVER_NS)
         self.latency, self.gap = self._delays(launched, after)
-        self._epoch = _epochs(chain)
-        self._bursts = Bursts(
+        epoch = _epochs(chain)
+        self._bursts = bursts = Bursts(
             device,
             linked=linked,
-            epoch=self._epoch,
+            epoch=epoch,
             rank=rank,
             told=pairs,
             waited_for=chain.device_row,
         )
-        del launched, rank, linked, after
+        # Without launch and known predecessor, an event begins when it did.
+        alone = (launched < 0) & (after == _NEVER_NS)
+        del rank, linked, after
+        self._fixed: Floats | None = None
+        if (launched < 0).any():
+            self._fixed = np.where(alone, self._start, -np.inf)[bursts.rows]
+        del launched, alone
+        # What follows is by place in the bursts: each replay goes through it in that order.
+        self._place, self._epoch = chain.place[bursts.rows], epoch[bursts.rows]
+        self._of_category = self._category[bursts.rows]
+        self._in_bursts = [column[bursts.rows] for column in (self.latency, self.gap, self._dur)]
         self._bursts_until: list[int] = np.searchsorted(
             self._bursts.epoch, np.arange(len(chain.returns) + 2), side="right"
         ).tolist()
@@ -120,13 +128,14 @@ class Replay:
         base = np.concatenate(([0.0, 0.0], at[chain.returns]))
         of_category = np.array([left.category.get(name, 1.0) for name in self._categories])
 
-        def of(rows: Int32) -> tuple[Floats, Floats, Floats]:
-            place = chain.place[rows]
-            ready = self.latency[rows] * left.launch_latency + at[place] - base[self._epoch[rows]]
-            fixed = np.where(self._alone[rows], self._start[rows], -np.inf)
-            gap: Floats = (self.gap[rows] * left.queue).astype(np.float64)
-            dur: Floats = self._dur[rows] * of_category[self._category[rows]]
-            return np.where(place >= 0, ready, fixed), gap, dur
+        def of(block: slice) -> tuple[Floats, Floats, Floats]:
+            latency, gap, dur = (column[block] for column in self._in_bursts)
+            place = self._place[block]
+            ready = latency * left.launch_latency + at[place] - base[self._epoch[block]]
+            if self._fixed is not None:
+                ready = np.where(place >= 0, ready, self._fixed[block])
+            took: Floats = dur * of_category[self._of_category[block]]
+            return ready, (gap * left.queue).astype(np.float64), took
 
         worked = np.diff(np.append(base[1:], at[-1])).tolist()
         ends = self._bursts.ends(of)
