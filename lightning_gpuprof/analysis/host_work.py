@@ -18,6 +18,8 @@ LOOPED = 100
 slices one by one, one operator over all of them does at once."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
+UPDATES = 4
+"""The same of one kind of operator in place, as gradients are clipped and weights updated."""
 MOSTLY = 0.5
 ANOMALY_NOTE = "anomaly_mode"
 READS = ("aten::item", "aten::_local_scalar_dense")
@@ -85,10 +87,10 @@ def host_work(run: RunResults) -> HostWork | None:
     per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
     if facts is None or not facts.rows("operators") or not per_step:
         return None
-    used = [op for op in facts.operators.values() if not _of_optimizer(op)]
+    tensors = parameter_tensors(run)
+    used = [op for op in facts.operators.values() if not _of_optimizer(op, tensors)]
     thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
     read = facts.operators.get(READS[0])
-    tensors = parameter_tensors(run)
     reads = read.calls if read else 0.0
     if tensors is not None and optimizer_reads(run):
         reads = max(0.0, reads - tensors)
@@ -160,6 +162,8 @@ def _computes(op: Operator) -> bool:
     return op.name not in _FREE and not op.name.startswith("autograd::engine")
 
 
-def _of_optimizer(op: Operator) -> bool:
-    # In place and without an underscore before: parameters are updated so, activations rarely.
-    return op.name.startswith(_OPTIMIZER) or op.name.endswith("_")
+def _of_optimizer(op: Operator, tensors: int | None) -> bool:
+    # In place and without an underscore before: parameters are updated so, activations rarely. An
+    # update has few calls of each kind per tensor; what has more is a loop that writes elements.
+    most = max(LOOPED, UPDATES * (tensors or 0))
+    return op.name.startswith(_OPTIMIZER) or (op.name.endswith("_") and op.calls <= most)
