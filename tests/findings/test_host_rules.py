@@ -176,6 +176,12 @@ class TestMemoryGrowth:
         assert finding.severity is Severity.WARNING
         assert finding.evidence["growth_per_step_bytes"] == 200_000
 
+    def test_graphs_that_are_kept_are_said_to_be_the_cause(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        kept = Note(step=3, name="kept_graphs", value=True)
+        finding = judge("memory-growth", WORK, records=[*notes, kept])
+        assert finding.title.endswith("the graphs of earlier steps are kept")
+
     def test_a_cache_that_fills_and_stops_is_not_told(self, judge):
         sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
         notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
@@ -409,6 +415,15 @@ class TestRetainedGraph:
         backward = [MS + step * 100 * US for step in range(80)]
         finding = judge("retained-graph", {"backward": backward}, steps=80)
         assert "its graph grows" in finding.title
+
+    def test_a_backward_that_gets_slower_without_a_graph_that_stays_is_something_else(self, judge):
+        backward = [MS + step * 100 * US for step in range(80)]
+        note = Note(step=3, name="kept_graphs", value=False)
+        phases = {"backward": backward}
+        found = judge("retained-graph", phases, steps=80, records=[note])
+        assert isinstance(found, Abstained)
+        (slower,) = judge("memory-growth", phases, steps=80, records=[note]).where
+        assert slower.phase == "backward"
 
 
 class TestRecompilation:
