@@ -14,6 +14,7 @@ RULES: tuple[str, ...] = (
     "memory-bound-kernels",
     "non-contiguous-layout",
     "low-precision-unused",
+    "double-precision",
     "unused-vram",
     "vram-pressure",
     "memory-growth",
