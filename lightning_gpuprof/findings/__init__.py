@@ -27,6 +27,7 @@ RULES: tuple[str, ...] = (
     "frequent-validation",
     "unfused-optimizer",
     "retained-graph",
+    "unused-gradients",
     "recompilation",
     "opaque-compiled-regions",
     "exposed-communication",
