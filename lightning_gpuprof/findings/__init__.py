@@ -22,6 +22,7 @@ RULES: tuple[str, ...] = (
     "shared-device",
     "slow-callback",
     "slow-python",
+    "thread-contention",
     "slow-logging",
     "slow-checkpoint",
     "frequent-validation",

@@ -67,7 +67,7 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
         return Abstained(ID, "no sample of the training thread's stack was taken")
     if lines.whole < MIN_SAMPLES:
         return Abstained(ID, f"{lines.whole} samples of the stack are too few to say")
-    kinds = _kinds(lines.of(Phase.FORWARD))
+    kinds = _kinds([one for one in lines.of(Phase.FORWARD) if not one.waits])
     found = [
         _finding(run, run.step_ns, lines, Phase.FORWARD, kind, seen) for kind, seen in kinds.items()
     ]
