@@ -84,7 +84,8 @@ def _locked(
         Where(file=one.file, line=one.line, source=one.source, phase=one.phase)
         for one in waits[:MOST_LINES]
     )
-    others = () if lines.threads is None else lines.threads.others
+    others = [] if lines.threads is None else lines.threads.others
+    others = [one for one in others if one.file == waits[0].file]
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -95,7 +96,7 @@ def _locked(
         evidence={"lock_ns": cost_ns, "lock_frac": cost_ns / step_ns, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.8,
-        where=(*places, *(Where(name=f"thread {one.name}") for one in others[:1])),
+        where=(*places, *(_where(one) for one in others[:1])),
     )
 
 
@@ -109,15 +110,14 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
     if busy < BUSY_FRAC or idle < IDLE_FRAC:
         return None
     idle_ns = round(idle * step_ns)
-    saving = Range(low=round(LOW_FRAC * idle_ns), high=idle_ns)
-    where = [Where(name=f"thread {other.name}")]
-    if other.file:
-        where.append(Where(file=other.file, line=other.line, source=other.source))
+    # Where cores are few, the two take turns on one as well.
+    shared = min(busy, threads.queued_ns / watched_ns)
+    saving = Range(low=round(LOW_FRAC * idle_ns), high=round((idle + shared) * step_ns))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"The training thread stands still for {percent(idle)} of the time while thread "
-        f"{other.name} computes in Python ({percent(busy)} of the time)",
+        f"{other.name!r} computes in Python ({percent(busy)} of the time)",
         advice="Let that thread work in another process, or seldom: while it computes in Python, "
         "each operator of the training step has to wait for its turn.",
         evidence={
@@ -128,5 +128,12 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
         },
         saving_ns=saving,
         confidence=0.8,
-        where=tuple(where),
+        where=(_where(other),),
     )
+
+
+def _where(thread: ThreadLoad) -> Where:
+    name = f"thread {thread.name}"
+    if not thread.file:
+        return Where(name=name)
+    return Where(file=thread.file, line=thread.line, source=thread.source, name=name)

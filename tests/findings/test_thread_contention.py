@@ -63,7 +63,20 @@ def test_a_thread_that_computes_while_training_stands_still_is_named(judge):
     # Off its core for 70% of the time, 10% of which is the wait for data.
     assert finding.evidence["idle_frac"] == pytest.approx(0.6)
     assert (finding.saving_ns.low, finding.saving_ns.high) == (6 * MS, 12 * MS)
-    assert finding.where[1].file == "up.py"
+    assert (finding.where[0].file, finding.where[0].name) == ("up.py", "thread uploader")
+
+
+def test_the_thread_that_may_hold_the_lock_is_named_where_it_is_in_the_same_file(judge):
+    lock = line(3, 50, source="with self.lock:")
+    actor = ThreadLoad("actor", MS, "train.py", 30, "collect", "simulate()")
+    records = seen(lock, threads=used(30 * MS, 0, BUSY, actor))
+    finding = judge("thread-contention", PHASES, records=records)
+    assert [place.name for place in finding.where] == [None, "thread actor"]
+
+
+def test_a_core_that_both_need_may_be_saved_too(judge):
+    finding = judge("thread-contention", PHASES, records=seen(threads=used(30 * MS, 20 * MS, BUSY)))
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (4 * MS, 12 * MS)
 
 
 @pytest.mark.parametrize(
