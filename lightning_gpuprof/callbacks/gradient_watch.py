@@ -1,5 +1,6 @@
 """Notices gradients that are computed and then thrown away."""
 
+from collections import Counter
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
@@ -137,12 +138,19 @@ class GradientWatch(RecordingCallback):
             parameters=sum(sizes[i] for i in found),
             all_parameters=sum(sizes),
             stepped=bool(found & use.stepped),
-            modules=tuple(dict.fromkeys(self._names[i].split(".")[0] for i in sorted(found))),
+            modules=self._modules(found, {} if taken is None else taken.of),
             sure_frac=None if taken is None else taken.sure,
             maybe_frac=None if taken is None else taken.maybe,
         )
         if self._output is not None:
             self._output.write(Note(step=self._output.step, name=NOTE, value=value))
+
+    def _modules(self, found: set[int], share: dict[int, float]) -> tuple[str, ...]:
+        """Return the module's children that the parameters belong to, the costliest first."""
+        shares: Counter[str] = Counter()
+        for i in sorted(found):
+            shares[self._names[i].split(".")[0]] += share.get(i, 0)  # type: ignore[assignment]
+        return tuple(name for name, _ in shares.most_common())
 
     @override
     def _release(self) -> None:

@@ -18,12 +18,12 @@ work in Python run in another process (`multiprocessing`, a DataLoader worker), 
 torch let go of Python's lock while they compute.
 
 ## Thresholds
-`MIN_SAMPLES`, `MIN_FRAC`: as in slow-python. Of the wait for a lock, `LOW_FRAC` goes at least: the
-exchange itself stays. `BUSY_FRAC`: a thread that computes for a quarter of the time is no mere
-helper. `IDLE_FRAC`: the training thread is off its core for a moment in every run (the logger's
-file, the sampler itself). Waiting for data is not counted; on a GPU the host waits for the device
-too, so nothing is said there of threads that are only busy. Severity: the common scale
-(`findings/grade.py`).
+`MIN_SAMPLES`, `MIN_FRAC`: as in slow-python. Of the wait for a lock, `LOCK_LOW` goes at least: the
+exchange itself stays. Of standing still, `LOW_FRAC`: some of it is every run's. `BUSY_FRAC`: a
+thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the training thread is
+off its core for a moment in every run (the logger's file, the sampler itself). Waiting for data is
+not counted; on a GPU the host waits for the device too, so nothing is said there of threads that are
+only busy. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ ID = "thread-contention"
 EFFORT = Effort(Horizon.MEDIUM, "less is done under a lock, or in another process", "none")
 MIN_SAMPLES = 100
 MIN_FRAC = 0.05
-LOW_FRAC = 0.5
+LOCK_LOW, LOW_FRAC = 0.7, 0.5
 BUSY_FRAC = 0.25
 IDLE_FRAC = 0.1
 MOST_LINES = 2
@@ -79,7 +79,7 @@ def _locked(
     cost_ns = round(count / lines.by_phase[Phase.FORWARD.value] * forward.mean_ns)
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
-    saving = Range(low=round(LOW_FRAC * low * forward.mean_ns), high=round(high * forward.mean_ns))
+    saving = Range(low=round(LOCK_LOW * low * forward.mean_ns), high=round(high * forward.mean_ns))
     places = tuple(
         Where(file=one.file, line=one.line, source=one.source, phase=one.phase)
         for one in waits[:MOST_LINES]
@@ -90,7 +90,8 @@ def _locked(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) is spent in "
-        f"{waits[0].function} waiting for another thread",
+        f"{waits[0].function} waiting for "
+        + (f"thread {others[0].name!r}" if others else "another thread"),
         advice="Hold the lock for the exchange alone: let the other thread make its item first, "
         "and take the lock to put it down. Or let it hand items over in a queue ahead of time.",
         evidence={"lock_ns": cost_ns, "lock_frac": cost_ns / step_ns, "step_ns": step_ns},

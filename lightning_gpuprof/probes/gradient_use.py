@@ -1,5 +1,6 @@
 """Tells which gradients are computed and then thrown away: no optimizer ever steps on them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -163,11 +164,12 @@ class Shares:
     """What dropped gradients took of the backward passes' time up to the last gradient.
 
     `sure` is what nothing else needed: no used gradient came after it. `maybe` is what may have
-    carried the gradient on to used ones.
+    carried the gradient on to used ones. `of` holds each parameter's share of both.
     """
 
     sure: float
     maybe: float
+    of: dict[int, float]
 
 
 def shares(
@@ -180,11 +182,12 @@ def shares(
         is_dropped: Tells of a pass and a parameter whether that gradient is dropped.
 
     >>> shares([[(0, 50), (1, 30), (2, 20)]], lambda at, i: i == 2)
-    Shares(sure=0.2, maybe=0.0)
+    Shares(sure=0.2, maybe=0.0, of={2: 0.2})
     >>> shares([[(0, 50), (1, 30), (2, 20)]], lambda at, i: i == 1)
-    Shares(sure=0.0, maybe=0.3)
+    Shares(sure=0.0, maybe=0.3, of={1: 0.3})
     """
     sure = maybe = whole = 0
+    of: Counter[int] = Counter()
     for at, ready in enumerate(passes):
         whole += sum(taken for _, taken in ready)
         last = max((n for n, (i, _) in enumerate(ready) if not is_dropped(at, i)), default=-1)
@@ -193,4 +196,8 @@ def shares(
                 sure += taken
             elif is_dropped(at, i):
                 maybe += taken
-    return Shares(sure / whole, maybe / whole) if whole else None
+            if is_dropped(at, i):
+                of[i] += taken
+    if not whole:
+        return None
+    return Shares(sure / whole, maybe / whole, {i: taken / whole for i, taken in of.items()})

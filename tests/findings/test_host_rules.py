@@ -2,6 +2,7 @@
 
 import pytest
 
+from lightning_gpuprof.analysis.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
@@ -236,6 +237,24 @@ class TestSlowLogging:
         assert "on_before_optimizer_step" in finding.change
         assert finding.evidence["logging_ns"] == 3 * MS
         assert judge("slow-callback", {**WORK, "other": 3 * MS}, **options) == ()
+
+    def test_norms_taken_in_a_hook_that_logs_nothing_clip_gradients(self, judge):
+        options = {
+            "parts": {"other/on_before_optimizer_step": 3 * MS},
+            "trace": {"operators": [op("aten::linalg_vector_norm", 10, MS)]},
+        }
+        line = LineCount("other", "t.py", 3, "hook", "total += p.grad.norm()", None, None, 20)
+
+        def sampled(*lines):
+            return [Note(step=9, name=NOTE, value=HostLines(50, lines, {"other": 50}))]
+
+        phases = {**WORK, "other": 3 * MS}
+        assert judge("slow-logging", phases, records=sampled(line), **options) is None
+        (finding,) = judge("slow-callback", phases, records=sampled(line), **options)
+        assert "another training" in finding.advice
+        logs = LineCount("other", "t.py", 4, "hook", "self.log_dict(norms)", None, "log", 1)
+        found = judge("slow-logging", phases, records=sampled(line, logs), **options)
+        assert "on_before_optimizer_step" in found.change
 
     def test_another_hook_of_the_module_is_a_slow_callback(self, judge):
         (finding,) = judge(
