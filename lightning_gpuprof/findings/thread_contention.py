@@ -20,10 +20,10 @@ torch let go of Python's lock while they compute.
 ## Thresholds
 `MIN_SAMPLES`, `MIN_FRAC`: as in slow-python. Of the wait for a lock, `LOCK_LOW` goes at least: the
 exchange itself stays. Of standing still, `LOW_FRAC`: some of it is every run's. `BUSY_FRAC`: a
-thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the training thread is
-off its core for a moment in every run (the logger's file, the sampler itself). Waiting for data is
-not counted; on a GPU the host waits for the device too, so nothing is said there of threads that are
-only busy. Severity: the common scale (`findings/grade.py`).
+thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the training thread
+is off its core for a moment in every run (the logger's file, the sampler itself). Waiting for data
+is not counted; on a GPU the host waits for the device too, so nothing is said there of threads that
+are only busy. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
