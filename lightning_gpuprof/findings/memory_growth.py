@@ -2,8 +2,8 @@
 
 ## What it measures
 `growth_per_step_bytes`: the device's allocated memory, or the training process's resident memory,
-per step, where it rises from window to window all along; and phases whose time rises all along with
-it.
+per step, where it rises from window to window all along; phases whose time rises all along with it;
+and whether the autograd graph of a step is still there steps later.
 
 ## Why it matters
 Memory that grows ends the run sooner or later. The usual cause, a list of outputs with their
@@ -19,7 +19,8 @@ flat run shows in one case of a thousand, and go on in the run's second half
 (`analysis/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving
 is from what growing has cost a step so far, on average, to what it costs one by now, both against
 the first eighth of the run; severity is at least a
-warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps. A phase that gets
+warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps, or where graphs are
+kept, which has no end. A phase that gets
 slower while memory does not grow is no finding: other programs on the machine do that too. Where
 memory was not measured for long enough, it is told as `info` if the other phases kept their pace
 (`LIKE_OTHERS`).
@@ -66,9 +67,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     memory = run.memory_growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
-    if memory is None and run.memory_watched:
+    if memory is None and run.memory_watched and not kept:
         return None
-    if memory is None and not (slower := _by_themselves(slower, run.growing)):
+    if memory is None:
+        slower = _by_themselves(slower, run.growing)
+    if memory is None and not slower and not kept:
         return Abstained(
             ID, "memory was recorded in too few windows, and no phase gets slower by itself"
         )
@@ -126,19 +129,21 @@ def _finding(
             f"run"
         )
     if kept:
-        said.append("the graphs of earlier steps are kept")
-    severity = Severity.INFO if memory is None else grade(saving, step_ns)
-    if memory is not None and severity is Severity.INFO:
-        fast = memory.bytes_per_step >= WARN_BYTES_PER_STEP
-        severity = Severity.WARNING if fast else Severity.INFO
+        said.append("the graphs of earlier steps are kept, and memory with them")
+    sure = kept or memory is not None
+    severity = grade(saving, step_ns) if sure else Severity.INFO
+    fast = memory is not None and memory.bytes_per_step >= WARN_BYTES_PER_STEP
+    if severity is Severity.INFO and (kept or fast):
+        severity = Severity.WARNING
+    title = "; ".join(said)
     return Finding(
         id=ID,
         severity=severity,
-        title="; ".join(said),
-        advice=ADVICE if memory is not None else UNSURE + ADVICE,
+        title=title[0].upper() + title[1:],
+        advice=ADVICE if sure else UNSURE + ADVICE,
         evidence=evidence,
         saving_ns=saving,
-        confidence=0.8 if memory is not None else 0.3,
+        confidence=0.8 if sure else 0.3,
         where=tuple(Where(phase=phase.value) for phase in slower),
         change="self.total += loss.detach()  # instead of self.losses.append(loss)"
         if kept is not False

@@ -20,7 +20,7 @@ less often; something is logged still. Severity: the common scale (`findings/gra
 """
 
 from lightning_gpuprof.analysis.hidden import exposed
-from lightning_gpuprof.analysis.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.phase_split import Part
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
@@ -101,15 +101,20 @@ def norm_hooks(run: RunResults) -> list[Part]:
     if not any(name in facts.operators for name in NORMS):
         return []
     lines = host_lines(run.notes)
-    seen = lines.of(Phase.OTHER) if lines is not None else []
-    if sum(one.count for one in seen) >= MIN_SAMPLES and not any(map(_logs, seen)):
+    if lines is not None and not _log_in_hooks(lines):
         return []
     parts = run.parts_of(Phase.OTHER)
     return [part for part in parts if part.name in NORM_HOOKS and part.per_step is not None]
 
 
-def _logs(line: LineCount) -> bool:
-    return line.kind in ("log", "lightning") or "log" in line.source
+def _log_in_hooks(lines: HostLines) -> bool:
+    """Tell whether one of the hooks' lines logs, or too few were seen to say."""
+    seen = lines.of(Phase.OTHER)
+    if sum(one.count for one in seen) < MIN_SAMPLES:
+        return True
+    if any(one.function in NORM_HOOKS for one in lines.of(Phase.LOGGING)):
+        return True
+    return any(one.kind == "lightning" or "log" in one.source for one in seen)
 
 
 def _guarded(hook: str) -> str:

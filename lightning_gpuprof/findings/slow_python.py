@@ -2,8 +2,9 @@
 
 ## What it measures
 `python_ns`: how much of the forward pass, or of a gradient clipping of the module's own, the
-training thread was seen at lines that call other libraries (numpy, json, a metric, `self.log`)
-rather than the model, from samples of its stack in the first seconds of training.
+training thread was seen at lines that call other libraries (numpy, json, a metric) rather than the
+model, or that compute what is logged, from samples of its stack in the first seconds of training.
+`self.log` itself is `slow-logging`'s.
 
 ## Why it matters
 Such work runs between the operators, one call after the other, and the device waits for it. In the
@@ -46,7 +47,7 @@ MOST_LINES = 3
 _WHAT = dict(
     python="Python in {function}, called in the forward pass",
     metric="a metric in {function}, in the forward pass",
-    log="self.log in {function}",
+    log="what {function} computes for self.log",
     clip="{function}: the module clips its gradients itself",
 )
 _ADVICE = dict(
@@ -67,7 +68,8 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
         return Abstained(ID, "no sample of the training thread's stack was taken")
     if lines.whole < MIN_SAMPLES:
         return Abstained(ID, f"{lines.whole} samples of the stack are too few to say")
-    kinds = _kinds([one for one in lines.of(Phase.FORWARD) if not one.waits])
+    forward = [one for one in lines.of(Phase.FORWARD) if not one.waits]
+    kinds = _kinds(forward, lines.of(Phase.LOGGING))
     found = [
         _finding(run, run.step_ns, lines, Phase.FORWARD, kind, seen) for kind, seen in kinds.items()
     ]
@@ -76,14 +78,15 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     return tuple(one for one in found if one is not None)
 
 
-def _kinds(seen: Sequence[LineCount]) -> dict[str, list[LineCount]]:
+def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str, list[LineCount]]:
     """Return the lines of each kind of work.
 
     A line that ran itself may have been in an operator. It counts as work where other samples
     of the same line do (what is computed in a call of `self.log` is computed for the log), and as
-    Python in a function of which other lines are, and none is the model's.
+    Python in a function of which other lines are, and none is the model's. `self.log` itself is
+    timed as logging, and told by `slow-logging`.
     """
-    by_line: dict[tuple[str, int], str] = {}
+    by_line: dict[tuple[str, int], str] = {(one.file, one.line): "log" for one in logging}
     by_function: dict[tuple[str, str], set[str | None]] = {}
     for one in seen:
         by_function.setdefault((one.file, one.function), set()).add(one.kind)
@@ -97,7 +100,7 @@ def _kinds(seen: Sequence[LineCount]) -> dict[str, list[LineCount]]:
             kind = by_line.get((one.file, one.line))
         if kind is None and "python" in around and not around & {"model", "torch", "lightning"}:
             kind = "python"
-        if kind is not None and kind in _WHAT:
+        if kind in _WHAT and one.kind != "log":
             kinds.setdefault(kind, []).append(one)
     return kinds
 

@@ -85,14 +85,16 @@ def where_is(frame: FrameType | None) -> At | None:
     phase = phase or Phase.OTHER
     if users is None:
         return At(phase, "", 0, "", None, None)
-    callee = called[-1] if called else None
+    callee, kind = called[-1] if called else None, _kind(called)
+    if kind == "log" and phase is not Phase.VALIDATION:
+        phase = Phase.LOGGING  # as the timer has it
     return At(
         phase,
         users.f_code.co_filename,
         users.f_lineno,
         users.f_code.co_name,
         None if callee is None else _name(callee),
-        _kind(called),
+        kind,
     )
 
 

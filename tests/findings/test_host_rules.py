@@ -181,7 +181,10 @@ class TestMemoryGrowth:
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
         kept = Note(step=3, name="kept_graphs", value=True)
         finding = judge("memory-growth", WORK, records=[*notes, kept])
-        assert finding.title.endswith("the graphs of earlier steps are kept")
+        assert finding.title.endswith("the graphs of earlier steps are kept, and memory with them")
+        alone = judge("memory-growth", WORK, records=[kept])
+        assert alone.severity is Severity.WARNING
+        assert span(alone) == (0, 0)
 
     def test_a_cache_that_fills_and_stops_is_not_told(self, judge):
         sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
@@ -252,7 +255,8 @@ class TestSlowLogging:
         assert judge("slow-logging", phases, records=sampled(line), **options) is None
         (finding,) = judge("slow-callback", phases, records=sampled(line), **options)
         assert "another training" in finding.advice
-        logs = LineCount("other", "t.py", 4, "hook", "self.log_dict(norms)", None, "log", 1)
+        hook = "on_before_optimizer_step"
+        logs = LineCount("logging", "t.py", 4, hook, "self.log_dict(norms)", None, "log", 1)
         found = judge("slow-logging", phases, records=sampled(line, logs), **options)
         assert "on_before_optimizer_step" in found.change
 
