@@ -18,12 +18,13 @@ work in Python run in another process (`multiprocessing`, a DataLoader worker), 
 torch let go of Python's lock while they compute.
 
 ## Thresholds
-`MIN_SAMPLES`, `MIN_FRAC`: as in slow-python. Of the wait for a lock, `LOCK_LOW` goes at least: the
-exchange itself stays. Of standing still, `LOW_FRAC`: some of it is every run's. `BUSY_FRAC`: a
-thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the training thread
-is off its core for a moment in every run (the logger's file, the sampler itself). Waiting for data
-is not counted; on a GPU the host waits for the device too, so nothing is said there of threads that
-are only busy. Severity: the common scale (`findings/grade.py`).
+`MIN_SAMPLES`, `MIN_FRAC`: as in slow-python. `LOW_FRAC` of a wait goes at least: the exchange
+itself stays, and a little standing still is every run's. `AWAY_FRAC`: a thread that comes back to
+its core finds others' data in its caches, as much as goes with other costs (docs/adr/0031).
+`BUSY_FRAC`: a thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the
+training thread is off its core for a moment in every run (the logger's file, the sampler itself).
+Waiting for data is not counted; on a GPU the host waits for the device too, so nothing is said
+there of threads that are only busy. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ ID = "thread-contention"
 EFFORT = Effort(Horizon.MEDIUM, "less is done under a lock, or in another process", "none")
 MIN_SAMPLES = 100
 MIN_FRAC = 0.05
-LOCK_LOW, LOW_FRAC = 0.7, 0.5
+LOW_FRAC, AWAY_FRAC = 0.7, 1.2
 BUSY_FRAC = 0.25
 IDLE_FRAC = 0.1
 MOST_LINES = 2
@@ -79,7 +80,10 @@ def _locked(
     cost_ns = round(count / lines.by_phase[Phase.FORWARD.value] * forward.mean_ns)
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
-    saving = Range(low=round(LOCK_LOW * low * forward.mean_ns), high=round(high * forward.mean_ns))
+    saving = Range(
+        low=round(LOW_FRAC * low * forward.mean_ns),
+        high=round(min(forward.mean_ns, AWAY_FRAC * high * forward.mean_ns)),
+    )
     places = tuple(
         Where(file=one.file, line=one.line, source=one.source, phase=one.phase)
         for one in waits[:MOST_LINES]
@@ -113,7 +117,8 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
     idle_ns = round(idle * step_ns)
     # Where cores are few, the two take turns on one as well.
     shared = min(busy, threads.queued_ns / watched_ns)
-    saving = Range(low=round(LOW_FRAC * idle_ns), high=round((idle + shared) * step_ns))
+    high = min(1.0, AWAY_FRAC * (idle + shared))
+    saving = Range(low=round(LOW_FRAC * idle_ns), high=round(high * step_ns))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

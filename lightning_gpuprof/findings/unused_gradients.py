@@ -17,7 +17,7 @@ have been trained, give it to the optimizer: that is a mistake in the training, 
 
 ## Thresholds
 `SURE_LOW`: time between gradients after which no used one comes is theirs alone, up to the
-measurement. `MAYBE_LOW`: a layer whose gradients are unused, but that hands the gradient on to
+measurement (docs/adr/0031: a fifth). `MAYBE_LOW`: a layer whose gradients are unused, but that hands the gradient on to
 others, saves about one of its two products in the backward pass. `HIGH`: without a graph the
 forward pass is a little cheaper too. On a GPU the host's clock shows what was launched, not what it
 took: the low bound is 0. Without times (a compiled model) the high bound is the parameters' share.
@@ -33,7 +33,7 @@ from lightning_gpuprof.units import percent
 
 ID = "unused-gradients"
 EFFORT = Effort(Horizon.QUICK, "one line", "none, where these parameters are not meant to train")
-SURE_LOW, MAYBE_LOW, HIGH = 0.9, 0.4, 1.1
+SURE_LOW, MAYBE_LOW, HIGH = 0.8, 0.4, 1.2
 MOST_NAMES = 3
 
 
@@ -104,5 +104,9 @@ def _saving(unused: UnusedGradients, backward_ns: int, *, on_gpu: bool) -> Range
     if sure is None or maybe is None:
         share = unused.parameters / max(1, unused.all_parameters)
         return Range(low=0, high=round(share * backward_ns))
-    low = 0 if on_gpu else round((SURE_LOW * sure + MAYBE_LOW * maybe) * backward_ns)
+    # Of a model and its judge, each in the other's pass, the change proposed spares the larger.
+    least = max(SURE_LOW * sure, MAYBE_LOW * maybe)
+    if not unused.stepped:
+        least = SURE_LOW * sure + MAYBE_LOW * maybe
+    low = 0 if on_gpu else round(least * backward_ns)
     return Range(low=low, high=round(HIGH * (sure + maybe) * backward_ns))
