@@ -46,6 +46,8 @@ class HostWork:
     compute_ns: int
     heavy_ns: int
     """Self time of operators that take `THIN_NS` or more per call."""
+    operators_ns: int
+    """Self time of all operators, thin ones too."""
     calls: int
     """Calls per step that compute something."""
     thin_calls: int
@@ -98,6 +100,7 @@ def host_work(run: RunResults) -> HostWork | None:
     return HostWork(
         compute_ns=sum(stats.mean_ns for stats in per_step),
         heavy_ns=round(sum(op.self_ns for op in used if op not in thin)),
+        operators_ns=round(sum(op.self_ns for op in used)),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,

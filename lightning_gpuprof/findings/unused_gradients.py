@@ -16,12 +16,12 @@ other (`fake.detach()`), and freeze what stays as it is (`requires_grad_(False)`
 have been trained, give it to the optimizer: that is a mistake in the training, and no cost.
 
 ## Thresholds
-`SURE_LOW`: time between gradients after which no used one comes is theirs alone, up to what goes with
-a cost beside its own time (docs/adr/0031: a fifth, either way). `MAYBE_LOW`: a layer whose gradients
-are unused, but that hands the gradient on to others, saves about one of its two products in the
-backward pass. `HIGH`: that fifth; without a graph the forward pass is a little cheaper too. On a GPU
-the host's clock shows what was launched, not what it took: the low bound is 0. Without times (a
-compiled model) the high bound is the parameters' share. Severity: the common scale
+`SURE_LOW`: time between gradients after which no used one comes is theirs alone, up to what goes
+with a cost beside its own time (docs/adr/0031: a fifth, either way). `MAYBE_LOW`: a layer whose
+gradients are unused, but that hands the gradient on to others, saves about one of its two products
+in the backward pass. `HIGH`: that fifth; without a graph the forward pass is a little cheaper too.
+On a GPU the host's clock shows what was launched, not what it took: the low bound is 0. Without
+times (a compiled model) the high bound is the parameters' share. Severity: the common scale
 (`findings/grade.py`).
 """
 

@@ -91,7 +91,7 @@ def where_is(frame: FrameType | None) -> At | None:
     return At(
         phase,
         users.f_code.co_filename,
-        users.f_lineno,
+        line_of(users),
         users.f_code.co_name,
         None if callee is None else _name(callee),
         kind,
@@ -112,7 +112,17 @@ def own_line(frame: FrameType | None) -> tuple[str, int, str] | None:
             break
     if outermost is None:
         return None
-    return outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name
+    return outermost.f_code.co_filename, line_of(outermost), outermost.f_code.co_name
+
+
+def line_of(frame: FrameType) -> int:
+    """Return the line a frame is at; for a jump that the compiler made, the last one before it."""
+    number: int | None = frame.f_lineno
+    if number is not None:
+        return number
+    code = frame.f_code
+    before = [line for start, _, line in code.co_lines() if line and start <= frame.f_lasti]
+    return before[-1] if before else code.co_firstlineno
 
 
 def _phase(frame: FrameType, package: str) -> Phase | None:

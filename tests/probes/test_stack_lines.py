@@ -1,6 +1,7 @@
 import json
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.probes.stack_lines import where_is
+from lightning_gpuprof.probes.stack_lines import line_of, where_is
 from lightning_gpuprof.records.phases import Phase
 
 found = {}
@@ -132,3 +133,9 @@ def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["step"].callee, places["step"].kind) == (None, None)
     assert (places["logs"].callee, places["logs"].kind) == ("lightning.log", "log")
     assert places["waits"].kind == "wait"
+
+
+def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
+    here = sys._getframe()
+    frame = SimpleNamespace(f_lineno=None, f_code=here.f_code, f_lasti=here.f_lasti)
+    assert line_of(frame) == here.f_lineno - 1
