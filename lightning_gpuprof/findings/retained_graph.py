@@ -3,7 +3,7 @@
 ## What it measures
 From a trace: how often the nodes of the autograd graph run per step, against how often the
 operators ran that made them (`repeated_frac`). From the steps: a backward pass that takes longer
-and longer.
+and longer, unless a look found that no graph outlives its step.
 
 ## Why it matters
 `backward(retain_graph=True)` for each of several losses passes through what they share once for
@@ -22,9 +22,7 @@ a pass that is repeated finds weights and activations in the caches; or what the
 Severity: the common scale (`findings/grade.py`).
 """
 
-import re
-
-from lightning_gpuprof.analysis.graph_nodes import graph_nodes
+from lightning_gpuprof.analysis.graph_nodes import graph_nodes, graphs_are_kept, second_order
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
@@ -47,7 +45,6 @@ MIN_REPEATED = 0.10
 MIN_RISE = 0.2
 NOTE = "retained_graph"
 """Note of this name: a look after a backward pass found its graph still there."""
-_SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -56,7 +53,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if backward is None or step_ns is None:
         return Abstained(ID, "no step's backward pass was measured")
     grown = run.growing.get(Phase.BACKWARD)
-    if grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first):
+    rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
+    if grown is not None and rises and graphs_are_kept(run.notes) is not False:
         return _growing(grown, step_ns)
     facts = trace_facts(run)
     noted = any(note.name == NOTE and note.value for note in run.notes)
@@ -66,7 +64,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
     repeated, whole, repeats = repeated_nodes(facts)
     if not whole or repeated < MIN_REPEATED * whole:
-        return _kept(step_ns) if noted and not _second_order(facts) else None
+        return _kept(step_ns) if noted and not second_order(facts) else None
     share = repeated / whole
     cost_ns = round(backward.mean_ns * share)
     saving = Range(low=round(0.5 * cost_ns), high=min(backward.mean_ns, round(1.1 * cost_ns)))
@@ -91,7 +89,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
     """Return the time in repeated node calls, in all known nodes, and the mean number of passes."""
-    if _second_order(facts):
+    if second_order(facts):
         return 0.0, 0.0, 1.0
     repeated = whole = calls = made = 0.0
     for one in graph_nodes(facts):
@@ -102,10 +100,6 @@ def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
         made += min(one.node.calls, one.forward_calls)
         repeated += one.node.total_ns * max(0.0, 1 - one.forward_calls / one.node.calls)
     return repeated, whole, calls / made if made else 1.0
-
-
-def _second_order(facts: TraceFacts) -> bool:
-    return any(_SECOND_ORDER.search(name) for name in facts.operators)
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:
