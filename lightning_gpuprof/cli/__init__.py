@@ -1,6 +1,8 @@
 """The command `lightning-gpuprof`: COMMANDS is its registry, one module per command."""
 
 import argparse
+import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +11,7 @@ from typing import NamedTuple, Protocol, cast
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.units import plain
 
 
 class CommandModule(Protocol):
@@ -53,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (2 where the request cannot be met)."""
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(argv)
+    _print_anywhere()
     if not argv:
         parser.print_help(sys.stderr)
         return 2
@@ -71,6 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _print_anywhere() -> None:
+    """Have characters that the terminal's encoding lacks (the µ of µs) written as ASCII."""
+
+    def replaced(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return plain(error.object[error.start : error.end]), error.end
+
+    codecs.register_error("gpuprof-plain", replaced)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="gpuprof-plain")
 
 
 def entry() -> int:
