@@ -21,12 +21,14 @@ all operators of forward and backward together, by the trace, are too short to h
 (`MOSTLY` of its time).
 `MIN_FRAC`: every program logs a loss and calls a function or two, 5% of a step is more than that.
 The saving is the share's interval (`analysis/host_lines.py`) of the phase's own time; `LEFT_FRAC`
-may stay of the work after it was moved, as for callbacks. Severity: the common scale
+may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` more may go with it
+(docs/adr/0031). Severity: the common scale
 (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
 
+from lightning_gpuprof.analysis.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.host_work import host_work
 from lightning_gpuprof.analysis.run import RunResults
@@ -153,7 +155,8 @@ def _finding(
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
     least_ns = max(0, low * spent.mean_ns - less_ns)
-    saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(high * spent.mean_ns))
+    most_ns = min(step_ns, (1 + AROUND_FRAC) * high * spent.mean_ns)
+    saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
     where = _places(seen, phase)
     return Finding(
         id=ID,
