@@ -58,7 +58,7 @@ def test_every_registered_module_keeps_the_contract():
 
 
 def test_without_a_command_all_of_them_are_listed(capsys):
-    assert cli.cli.main([]) == 2
+    assert cli.main([]) == 2
     said = capsys.readouterr().err
     assert "compare" in said
     assert "why a PyTorch Lightning training run is slow" in said
