@@ -94,7 +94,8 @@ def host_work(run: RunResults) -> HostWork | None:
         reads = max(0.0, reads - tensors)
     worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
     return HostWork(
-        compute_ns=sum(stats.mean_ns for stats in per_step),
+        # The median step, to which the trace's times are scaled: not what a busy machine adds.
+        compute_ns=sum(stats.median_ns for stats in per_step),
         heavy_ns=round(sum(op.self_ns for op in used if op not in thin)),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),

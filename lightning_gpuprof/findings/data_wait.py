@@ -40,7 +40,9 @@ from lightning_gpuprof.analysis.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.input_pipeline import (
     HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
+    CorePlan,
     WorkerPlan,
+    divide_cores,
     most_workers,
     plan_workers,
 )
@@ -136,11 +138,12 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     if workers and (parts.receiving_frac or 0.0) >= MOST:
         return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
     if workers and cores is not None and workers >= cores:
-        return _fewer_workers(workers, cores, most_ns)
+        return _every_core_fetches(workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     busy = computes_on_all_cores(run)
     if busy:
-        return _taking_turns(run, most_ns)
+        shared = core_plan(run, step_ns, round(waited * wait_ns))
+        return _taking_turns(run, most_ns) if shared is None else _dividing(run, step_ns, shared)
     plan = _plan(run, step_ns, round(waited * wait_ns))
     if plan is None:
         return _without_workers(loader, most_ns)
@@ -163,6 +166,16 @@ def _may_need_more_than_workers(run: RunResults) -> bool:
     return loader is not None and (
         (loader.dataset_kind == "iterable" and bool(loader.num_workers))
         or (bool(loader.sampler) and unknown)
+    )
+
+
+def core_plan(run: RunResults, step_ns: int, wait_ns: int) -> CorePlan | None:
+    """Return how to divide cores that training uses all; None where that is no sure gain."""
+    loader, cores = run.start.loader, run.cores
+    if loader is None or loader.num_workers != 0 or cores is None or cores < 2:
+        return None
+    return divide_cores(
+        fetch_ns=wait_ns, compute_ns=step_ns - wait_ns, cores=cores, most=most_workers(loader)
     )
 
 
@@ -238,13 +251,13 @@ def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) 
     return _Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
 
 
-def _fewer_workers(workers: int, cores: int, wait_ns: int) -> _Cure:
-    fewer = max(1, cores - 1)
+def _every_core_fetches(workers: int, cores: int, wait_ns: int) -> _Cure:
     advice = (
-        f"{workers} workers on {cores} cores take turns with the training itself: use fewer "
-        f"({fewer}, or 0 where a batch is cheap to make), and make __getitem__ cheaper."
+        f"{workers} workers on {cores} cores are waited for: every core makes batches already, and "
+        "neither more nor fewer workers make them sooner. Make __getitem__ and the collate function "
+        "cheaper (decode or encode once, before training; keep tensors, index whole batches)."
     )
-    return _Cure(advice, f"DataLoader(..., num_workers={fewer})", Range(low=0, high=wait_ns))
+    return _Cure(advice, None, Range(low=0, high=wait_ns))
 
 
 def _taking_turns(run: RunResults, wait_ns: int) -> _Cure:
@@ -255,6 +268,24 @@ def _taking_turns(run: RunResults, wait_ns: int) -> _Cure:
         "whole batches). Or leave workers a core (torch.set_num_threads) and compare both runs."
     )
     return _Cure(advice, None, Range(low=0, high=wait_ns))
+
+
+def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> _Cure:
+    plural = "es" * (plan.num_workers > 1)
+    advice = (
+        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
+        "torch), and workers beside it would slow it down more than they hide. Divide the cores: "
+        f"{plan.num_workers} worker process{plural} and torch.set_num_threads({plan.threads}). "
+        "That is the change whose saving is given. To make batches cheaper saves up to the whole "
+        "wait: move slow work out of __getitem__ and collate (decode once, keep tensors, index "
+        "whole batches)."
+    )
+    change = (
+        f"torch.set_num_threads({plan.threads})\n"
+        f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    )
+    saving = Range(low=step_ns - plan.step_high_ns, high=step_ns - plan.step_low_ns)
+    return _Cure(advice, change, saving)
 
 
 def _without_workers(loader: Loader | None, wait_ns: int) -> _Cure:

@@ -18,7 +18,7 @@ give caches a bound.
 flat run shows in one case of a thousand, and go on in the run's second half
 (`analysis/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving
 is from what growing has cost a step so far, on average, to what it costs one by now, both against
-the first eighth of the run; severity is at least a
+the run's first step, to which the pace leads back; severity is at least a
 warning where memory grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps. A phase that gets
 slower while memory does not grow is no finding: other programs on the machine do that too. Where
 memory was not measured for long enough, it is told as `info` if the other phases kept their pace
@@ -94,9 +94,11 @@ UNSURE = "Memory was not measured for long enough to say whether it grows: train
 
 
 def _finding(step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth]) -> Finding:
-    cost_ns = sum(growth.mean_above_first for growth in slower.values())
+    # What is kept began with the session's first step, before any that was steady.
+    before_ns = sum(growth.before_first for growth in slower.values())
+    cost_ns = before_ns + sum(growth.mean_above_first for growth in slower.values())
     # From what growing has cost on average so far to what it costs a step by now.
-    now_ns = sum(growth.last - growth.first for growth in slower.values())
+    now_ns = before_ns + sum(growth.last - growth.first for growth in slower.values())
     saving = Range(low=min(cost_ns, now_ns), high=now_ns)
     evidence: dict[str, int | float] = {"step_ns": step_ns, "grown_per_step_ns": cost_ns}
     said = []

@@ -185,7 +185,12 @@ class TestMemoryGrowth:
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
         finding = judge("memory-growth", SLOWER, steps=500, records=notes)
         grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
-        assert span(finding) == (finding.evidence["grown_per_step_ns"], grown)
+        # Up to the middle of the first eighth it had grown as well, by 100 us a step.
+        before = round(500 / 16 * 100 * US)
+        assert span(finding) == (
+            finding.evidence["grown_per_step_ns"],
+            pytest.approx(grown + before, abs=50 * US),
+        )
         assert "forward went from" in finding.title
 
     def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(self, judge):
@@ -278,6 +283,8 @@ class TestFrequentValidation:
         )
         assert finding.evidence["validations_count"] == 10
         assert finding.change == "Trainer(..., val_check_interval=100)"
+        # Of the 3 ms a step, a tenth stays.
+        assert span(finding) == (2_160 * US, 3_240 * US)
 
     def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
         finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
@@ -419,6 +426,22 @@ class TestRecompilation:
             flags=every(20, StepFlag.COMPILED, first=19),
         )
         assert finding.evidence["compiled_steps_count"] == 5
+        assert span(finding) == (3_600 * US, 6 * MS)
+
+    def test_dynamos_own_timing_says_it_where_every_step_compiles(self, judge):
+        took = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
+        phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
+        finding = judge("recompilation", phases, flags=flags, records=took)
+        assert finding.evidence["compiling_ns"] == 30 * MS
+        # Without it nothing tells a step from one that compiles nothing.
+        assert isinstance(judge("recompilation", phases, flags=flags), Abstained)
+
+    def test_profiled_steps_are_taken_to_have_compiled_like_the_others(self, judge):
+        flags = every(20, StepFlag.COMPILED, first=19)
+        forward = every(20, 110 * MS, 10 * MS, first=19)
+        flags[39] |= StepFlag.PROFILED
+        forward[39] = 1_000 * MS
+        finding = judge("recompilation", {"forward": forward}, flags=flags)
         assert span(finding) == (3_600 * US, 6 * MS)
 
     def test_one_is_no_habit(self, judge):
