@@ -12,10 +12,11 @@ The host queues no work while it waits, so a device that has caught up stands id
 ## What to do
 Move slow work out of `__getitem__` and the collate function: decode or encode once, before
 training; keep tensors, index whole batches. Or let worker processes make the batches
-(`num_workers`, with `persistent_workers=True`), but fewer than there are cores. Workers cannot help
-where every core is busy, where a batch costs less than handing it over, and with a slow sampler or
-batch sampler, which runs in the training process. An `IterableDataset` must share its samples out
-among its workers (`get_worker_info`): without that each of them yields all.
+(`num_workers`, with `persistent_workers=True`), but fewer than there are cores, with fewer threads
+for torch where it computes on all of them. Workers cannot help where every core fetches already,
+where a batch costs less than handing it over, and with a slow sampler or batch sampler, which runs
+in the training process. An `IterableDataset` must share its samples out among its workers
+(`get_worker_info`): without that each of them yields all.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
@@ -28,9 +29,12 @@ making batches. What a batch takes to make is not known with workers that keep u
 them is told as `info`, unless they leave no core to training (`CROWDED`). An `IterableDataset`
 read in the training process goes to one worker, which needs no sharing out and keeps the order; one
 that has workers, or a sampler of your own where its part was not measured, may leave more of them
-nothing to do: the low bound is 0. A CPU on which torch computes on every core (`MOSTLY` in
-`analysis/host_work.py`) has no room for workers: none are proposed. Severity: the common
-scale (`findings/grade.py`).
+nothing to do: the low bound is 0. Where torch computes on every core (`MOSTLY` in
+`analysis/host_work.py`), workers beside it make the step longer: the cores are divided between
+workers and torch's threads where that is a sure gain (`divide_cores`), else none are proposed.
+Workers on every core that are waited for are not told to be fewer: every core makes batches
+already, and what cheaper batches save depends on the code. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from dataclasses import dataclass
@@ -254,8 +258,9 @@ def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) 
 def _every_core_fetches(workers: int, cores: int, wait_ns: int) -> _Cure:
     advice = (
         f"{workers} workers on {cores} cores are waited for: every core makes batches already, and "
-        "neither more nor fewer workers make them sooner. Make __getitem__ and the collate function "
-        "cheaper (decode or encode once, before training; keep tensors, index whole batches)."
+        "neither more nor fewer workers make them sooner. Make __getitem__ and the collate "
+        "function cheaper (decode or encode once, before training; keep tensors, index whole "
+        "batches)."
     )
     return _Cure(advice, None, Range(low=0, high=wait_ns))
 

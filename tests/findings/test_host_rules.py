@@ -381,6 +381,25 @@ class TestRetainedGraph:
         assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
         assert finding.evidence["passes_count"] == 3.0
 
+    def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(self, judge):
+        # Per step two layers of 1 and 5 ms; the small one runs three times.
+        node = op(self.NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
+        gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+        operators = [
+            node,
+            op("aten::addmm", 4, MS),
+            op("aten::ones_like", 6, 0),
+            op(gradients, 16, 800 * US),
+        ]
+        model = {"dtypes": {"float32": 4}}
+        phases = {"forward": 6 * MS, "backward": 10 * MS}
+        finding = judge("retained-graph", phases, trace={"operators": operators}, model=model)
+        # 2 ms in nodes, half of 0.4 ms of adding gradients, two thirds of the 1.6 ms between.
+        cost = 2 * MS + 200 * US + 2 * 1_600 * US / 3
+        assert finding.evidence["repeated_ns"] == pytest.approx(cost, abs=2)
+        assert finding.evidence["passes_count"] == 2.0
+        assert span(finding) == pytest.approx((0.8 * cost, 1.2 * cost), abs=2)
+
     def test_operators_in_place_make_nodes_too(self, judge):
         # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
         node = "autograd::engine::evaluate_function: SigmoidBackward0"
