@@ -30,13 +30,14 @@ class GraphPasses:
         """Share of all calls."""
         return self.repeated_calls / self.calls if self.calls else 0.0
 
-    def cost_ns(self, backward_ns: int) -> int:
+    def cost_ns(self, backward_ns: int, *, scale: float = 1.0) -> int:
         """Return what the repeated passes take of a backward phase.
 
         Beside its nodes each pass takes its share of what is left: the call of `backward` and the
-        start of the engine.
+        start of the engine. `scale` is by how much the nodes' time in the trace may be too short
+        (`host_work.unscaled_frac`).
         """
-        around_ns = max(0.0, backward_ns - self.nodes_ns)
+        around_ns = max(0.0, backward_ns - self.nodes_ns * scale)
         share = self.extra_passes / (self.extra_passes + 1)
         return min(backward_ns, round(self.repeated_ns + share * around_ns))
 

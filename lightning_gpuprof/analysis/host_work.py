@@ -113,7 +113,7 @@ def host_work(run: RunResults) -> HostWork | None:
         # The median step, to which the trace's times are scaled: not what a busy machine adds.
         compute_ns=sum(stats.median_ns for stats in per_step),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
-        heavy_most_ns=round(sum(op.self_ns for op in heavy) * _most_frac(run, facts)),
+        heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
@@ -126,7 +126,7 @@ def host_work(run: RunResults) -> HostWork | None:
     )
 
 
-def _most_frac(run: RunResults, facts: TraceFacts) -> float:
+def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
     """Return by how much times in the trace are too short if only its events slowed it down.
 
     Times are scaled to steps without the profiler. That is right where all of a profiled step is

@@ -28,7 +28,7 @@ import re
 from lightning_gpuprof.analysis.graph_passes import graph_passes
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.hidden import around
-from lightning_gpuprof.analysis.host_work import parameter_tensors
+from lightning_gpuprof.analysis.host_work import parameter_tensors, unscaled_frac
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
@@ -71,10 +71,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if _second_order(facts) or passes.repeated_frac < MIN_REPEATED:
         return _kept(step_ns) if noted and not _second_order(facts) else None
     # By the median step, to which the trace's times are scaled.
-    cost_ns = passes.cost_ns(backward.median_ns)
+    most_ns = passes.cost_ns(backward.median_ns)
+    least_ns = passes.cost_ns(backward.median_ns, scale=unscaled_frac(run, facts))
+    cost_ns = (least_ns + most_ns) // 2
     share = cost_ns / max(1, backward.median_ns)
-    least, most = around(cost_ns)
-    saving = Range(low=least, high=min(backward.mean_ns, most))
+    saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
