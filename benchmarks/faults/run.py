@@ -5,7 +5,7 @@
 Every cause is calibrated on this machine to cost about 5, 20 and 60 % of a step, trained once
 under GpuProfCallback, and asked about with `lightning-gpuprof report --json`. Then the faulty and
 the fixed run take turns without any profiler, and what the fix saved is compared with what the
-report had predicted. Clean controls must give no warning. The suite takes about 35 minutes on two
+report had predicted. Clean controls must give no warning. The suite takes about 40 minutes on two
 quiet cores; nothing else should run meanwhile.
 """
 

@@ -26,7 +26,7 @@ with training for the cores; on a GPU, only the device's idle time during the wa
 change is for the largest: `MOST` of it in the sampler, which runs in the training process with any
 number of workers; in taking batches over from workers, where more of them would not help; or in
 making batches. What a batch takes to make is not known with workers that keep up, so to do without
-them is told as `info`, unless they leave no core to training (`CROWDED`). An `IterableDataset`
+them is told as `info`, unless there are more of them than cores (`CROWDED`). An `IterableDataset`
 read in the training process goes to one worker, which needs no sharing out and keeps the order; one
 that has workers, or a sampler of your own where its part was not measured, may leave more of them
 nothing to do: the low bound is 0. Where torch computes on every core (`MOSTLY` in
@@ -68,7 +68,7 @@ from lightning_gpuprof.units import duration, percent
 ID = "data-wait"
 MOST = 0.5
 CROWDED = 4
-"""Workers that leave no core to training cost it up to a quarter more than the wait."""
+"""More workers than cores cost training up to a quarter more than the wait."""
 SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
 SHARDING = """
@@ -249,8 +249,9 @@ def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) 
         "waiting for them: make batches without workers, or fewer and larger tensors per batch."
     )
     change = "DataLoader(..., num_workers=0)"
-    if cores is not None and workers >= cores:
-        # They also take turns with the training itself.
+    if cores is not None and workers > cores:
+        # They also take turns with the training itself. One per core may be what costly batches
+        # need: these would then be made in the training process.
         return _Cure(advice, change, Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED))
     return _Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
 

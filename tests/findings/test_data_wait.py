@@ -167,6 +167,13 @@ def test_workers_on_every_core_that_are_not_waited_for_are_too_many(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 7_500_000)
 
 
+def test_one_worker_per_core_may_be_what_costly_batches_need(analyze):
+    run = analyze(WAITS, parts=RECEIVING, cpu_count=2, loader=Loader(num_workers=2))
+    finding = evaluate(run)
+    assert finding.severity is Severity.INFO
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
 def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):
     columns = {"device_dur": 10 * MS, "device/data_wait": 0, "run_ahead/data_wait": 5 * MS}
     run = analyze(
