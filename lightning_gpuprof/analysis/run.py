@@ -30,7 +30,12 @@ from lightning_gpuprof.analysis.sessions import (
     session_views,
 )
 from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
-from lightning_gpuprof.analysis.special_steps import Compiling, compiling, flagged_steps
+from lightning_gpuprof.analysis.special_steps import (
+    Compiling,
+    compiling,
+    flagged_steps,
+    usual_save_ns,
+)
 from lightning_gpuprof.analysis.spikes import GC_NOTE, Spikes, spikes
 from lightning_gpuprof.analysis.steady import Mask, StepStats, steady_mask, step_flags, step_stats
 from lightning_gpuprof.analysis.step_noise import step_noise_ns
@@ -95,6 +100,8 @@ class RunResults:
     """What the mean step of two equal runs of this length differs by; None with too few steps."""
     spikes: Spikes | None
     compiling: Compiling | None
+    usual_save_ns: int | None
+    """What a checkpoint takes at the median; None without one."""
     flagged_steps: dict[str, int]
     """Steady steps that carry a flag, by its name in lower case."""
     ranks: tuple[RankView, ...]
@@ -209,6 +216,7 @@ def analyze_run(
         step_noise_ns=step_noise_ns(chosen, steady) if chosen.steps else None,
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
+        usual_save_ns=usual_save_ns(chosen, steady),
         flagged_steps=flagged_steps(chosen, steady),
         ranks=rank_views(same),
         traces=_traces(same, traces),

@@ -6,6 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.distribution import Int64, median
 from lightning_gpuprof.analysis.steady import MIN_STEADY, SLOWED_BY_MEASURING, Mask, step_flags
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
 
@@ -67,6 +68,15 @@ def _timed_ns(session: Session, compiled: Mask) -> int | None:
     if not known or len(known) < len(numbers):
         return None
     return sum(value for value in known if isinstance(value, int))
+
+
+def usual_save_ns(session: Session, steady: Mask) -> int | None:
+    """Return what a checkpoint takes at the median; None where no steady step holds one."""
+    saving = session.phase_ns(Phase.CHECKPOINT)
+    if saving is None:
+        return None
+    holds = steady & ((step_flags(session) & int(StepFlag.CHECKPOINT)) != 0)
+    return median(saving[holds]) if holds.any() else None
 
 
 def flagged_steps(session: Session, steady: Mask) -> dict[str, int]:

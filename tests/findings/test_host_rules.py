@@ -254,6 +254,14 @@ class TestSlowCheckpoint:
         assert finding.change == "ModelCheckpoint(..., every_n_train_steps=50)"
         assert span(finding) == (1_280 * US, 1_920 * US)
 
+    def test_saves_that_waited_for_the_disk_are_saved_at_most(self, judge):
+        saving = every(10, 20 * MS, first=9)
+        saving[49] = 70 * MS
+        flags = every(10, StepFlag.CHECKPOINT, first=9)
+        finding = judge("slow-checkpoint", {**WORK, "checkpoint": saving}, flags=flags)
+        # Four fifths of 2 to 2.5 ms a step.
+        assert span(finding) == (1_280 * US, 2_400 * US)
+
     def test_a_run_that_goes_on_is_given_the_interval_that_keeps_it_at_a_hundredth(self, judge):
         finding = judge(
             "slow-checkpoint",
