@@ -5,16 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.distribution import Int64
+from lightning_gpuprof.analysis.memory_growth import rises
 from lightning_gpuprof.analysis.steady import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
-BUCKETS = 8
+BUCKETS = 16
 MIN_PER_BUCKET = 5
 """Medians of fewer steps follow single slow ones."""
-RISING = 7 / 8
-"""Share of all pairs of buckets of which the later must be the higher: for eight values in random
-order, that happens in one of 10,000 runs (Kendall's test)."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,7 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
     if len(values) < BUCKETS * MIN_PER_BUCKET:
         return None
     buckets = [int(np.median(part)) for part in np.array_split(values, BUCKETS)]
-    pairs = [(a, b) for i, a in enumerate(buckets) for b in buckets[i + 1 :]]
-    if sum(b > a for a, b in pairs) < RISING * len(pairs):
+    if not rises(np.array(buckets, dtype=np.float64)):
         return None
     span = len(values) * (BUCKETS - 1) / BUCKETS
     per_step = (buckets[-1] - buckets[0]) / span

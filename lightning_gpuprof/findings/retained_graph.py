@@ -16,11 +16,11 @@ to step.
 
 ## Thresholds
 `MIN_REPEATED`: a tenth of the nodes running twice cannot come from counting. Gradient penalties
-differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: as in
-memory-growth. The saving is the repeated passes: the nodes that no arrow from an
-operator reaches, the gradients that are added to others, and of what the backward pass takes beside
-its nodes each pass's share (`analysis/graph_passes.py`); or what the growth has cost.
-Severity: the common scale (`findings/grade.py`).
+differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: a pass
+that drags earlier steps along grows by more. The saving is the repeated passes: the nodes that no
+arrow from an operator reaches, the gradients that are added to others, and of what the backward
+pass takes beside its nodes each pass's share (`analysis/graph_passes.py`); or what the growth has
+cost. Severity: the common scale (`findings/grade.py`).
 """
 
 import re

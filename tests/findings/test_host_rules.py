@@ -185,8 +185,8 @@ class TestMemoryGrowth:
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
         finding = judge("memory-growth", SLOWER, steps=500, records=notes)
         grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
-        # Up to the middle of the first eighth it had grown as well, by 100 us a step.
-        before = round(500 / 16 * 100 * US)
+        # Up to the middle of the first sixteenth it had grown as well, by 100 us a step.
+        before = round(500 / 32 * 100 * US)
         assert span(finding) == (
             finding.evidence["grown_per_step_ns"],
             pytest.approx(grown + before, abs=50 * US),
