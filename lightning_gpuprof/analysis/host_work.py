@@ -17,7 +17,7 @@ LOOPED = 100
 """Calls per step from which an operator is in a loop, however long each takes: what it does to
 slices one by one, one operator over all of them does at once."""
 EVENT_NS = 2_000
-"""Recording an event slows the host down by up to this: 0.7 to 1.8 us were measured (torch 2.13,
+"""Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
 300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
