@@ -175,8 +175,8 @@ def stacks(folder: Path, _args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     path.unlink()
 
 
-def linearity(folder: Path, _args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for events in EVENTS:
+def linearity(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for events in args.events:
         path = folder / f"{events}.json"
         size = make("generated", events, path)
         runs = [measure(ours(path))[0] for _ in range(3 if events < 10**7 else 1)]
@@ -201,6 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--sizes", nargs="+", type=int, default=sorted(SOURCES), metavar="MB")
+    parser.add_argument("--events", nargs="+", type=int, default=EVENTS, metavar="N")
     parser.add_argument("--hta", metavar="PYTHON", default=os.environ.get("HTA_PYTHON"))
     parser.add_argument("--tb", metavar="PYTHON", default=os.environ.get("TB_PYTHON"))
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")

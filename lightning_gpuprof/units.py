@@ -17,6 +17,15 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def plain(text: str) -> str:
+    """Return text for a terminal that shows ASCII alone.
+
+    >>> plain("12 µs é ok")
+    '12 us ? ok'
+    """
+    return text.replace("µ", "u").encode("ascii", "replace").decode()
+
+
 def seconds(ns: float) -> str:
     """Format nanoseconds in seconds, with two decimals or three significant digits.
 

@@ -4,14 +4,13 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import used
+from lightning_gpuprof.analysis.grouping import looked_up
 from lightning_gpuprof.analysis.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""
@@ -40,17 +39,11 @@ def waits(timeline: Timeline, nesting: Nesting, launches: Launches) -> Waits:
     it returned; a copy for itself. A call within which nothing ended did not wait.
     """
     host, device = timeline.host, timeline.device
-    rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    if not len(device):
-        rows = rows[:0]
+    rows, waited = _waiting(timeline, nesting, launches)
     start, end = host.start_ns[rows], nesting.end_ns[rows]
-    waited = _copies(timeline, launches)[rows]
-    for_all = np.flatnonzero(_named(timeline, host.name[rows], waits_for_all))
-    by_end = np.argsort(device.end_ns, kind="stable")
-    last = np.searchsorted(device.end_ns[by_end], end[for_all], side="right") - 1
-    waited[for_all] = np.append(by_end, -1)[last]
-    done, dur = np.append(device.end_ns, 0)[waited], np.append(device.dur_ns, 0)[waited]
-    found = np.flatnonzero((waited >= 0) & (start < done) & (done <= end) & (dur > 0))
+    dur = device.dur_ns[waited]
+    done = device.start_ns[waited] + dur
+    found = np.flatnonzero((start < done) & (done <= end) & (dur > 0))
     found = found[np.argsort(end[found], kind="stable")]
     return Waits(rows[found], start[found], end[found], waited[found])
 
@@ -64,20 +57,38 @@ def waits_for_all(name: str) -> bool:
     return call_kind(name) == "sync" or _FREE.match(name) is not None
 
 
+def _waiting(timeline: Timeline, nesting: Nesting, launches: Launches) -> tuple[Int64, Int64]:
+    """Return calls that may have waited, by rising host row, and the device row of each."""
+    device = timeline.device
+    if not len(device):
+        none = np.zeros(0, dtype=np.int64)
+        return none, none
+    copies = _copies(timeline, launches)
+    for_all = _calls_named(timeline, waits_for_all)
+    by_end = np.argsort(device.end_ns, kind="stable")
+    last = np.searchsorted(device.end_ns[by_end], nesting.end_ns[for_all], side="right") - 1
+    for_all, last = for_all[last >= 0], last[last >= 0]
+    rows = np.concatenate((launches.call[copies], for_all))
+    waited = np.concatenate((copies, by_end[last]))
+    order = np.argsort(rows, kind="stable")
+    order = order[np.append(np.diff(rows[order]) > 0, True)[: len(order)]]  # the last of several
+    return rows[order], waited[order]
+
+
 def _copies(timeline: Timeline, launches: Launches) -> Int64:
-    """Return, by host row of a copy's call, the copy's device row; last of several, else -1."""
-    host, device = timeline.host, timeline.device
-    rows = np.flatnonzero(launches.call >= 0)
-    call = launches.call[rows]
-    copies = device.category[rows] == CATEGORY_ID["gpu_memcpy"]
-    copies |= _named(timeline, host.name[call], blocks_as_copy)
-    found = np.full(len(host), -1, dtype=np.int64)
-    found[call[copies]] = rows[copies]
-    return found
+    """Return the device rows of copies whose call is known, or that waits for its work."""
+    is_copy = timeline.device.category == CATEGORY_ID["gpu_memcpy"]
+    blocking = _calls_named(timeline, blocks_as_copy)
+    if len(blocking):
+        calls = np.zeros(len(timeline.host) + 1, dtype=np.bool_)  # one more, found by index -1
+        calls[blocking] = True
+        is_copy |= looked_up(calls, launches.call)
+    return np.flatnonzero(is_copy & (launches.call >= 0))
 
 
-def _named(timeline: Timeline, name: Int32, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Tell for each row of a name column whether its name passes a test."""
-    passes = np.zeros(len(timeline.names), dtype=np.bool_)
-    passes[[index for index in used(name) if test(timeline.names[index])]] = True
-    return passes[name]
+def _calls_named(timeline: Timeline, test: Callable[[str], bool]) -> Int64:
+    """Return the rows of runtime and driver calls whose names pass a test."""
+    host = timeline.host
+    calls = of_category(host, "cuda_runtime", "cuda_driver")
+    passes = np.array([test(name) for name in timeline.names] or [False])
+    return np.flatnonzero(calls & looked_up(passes, host.name))

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import summed, used
+from lightning_gpuprof.analysis.grouping import counted, summed, used
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import nest
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
@@ -160,7 +160,7 @@ def device_time_by_place(
     known = place >= 0
     name = timeline.host.name[place[known]]
     dur = timeline.device.dur_ns[launched][known]
-    count = np.bincount(name, minlength=len(timeline.names))
+    count = counted(name, len(timeline.names))
     total = summed(name, dur, len(timeline.names))
     table = [
         PlaceStats(

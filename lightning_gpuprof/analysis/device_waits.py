@@ -5,7 +5,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.launch_join import Launches
-from lightning_gpuprof.traces.timeline import MISSING, Int64, Timeline
+from lightning_gpuprof.traces.timeline import MISSING, DeviceEvents, Int32, Int64, Timeline
 
 _WAIT = "Stream Wait Event"
 
@@ -20,12 +20,18 @@ class StreamWaits(Struct, frozen=True):
     waited_for: Int64
 
 
-def previous_on_stream(timeline: Timeline) -> Int64:
+def by_stream(device: DeviceEvents) -> Int32:
+    """Return the rows stream by stream, each stream's in order of start."""
+    # Rows are in order of start, and stay so within a stream.
+    order: Int32 = np.lexsort((device.stream, device.device)).astype(np.int32)
+    return order
+
+
+def previous_on_stream(timeline: Timeline) -> Int32:
     """Return, for each device event, the row before it on its stream; -1 for none."""
     device = timeline.device
-    previous = np.full(len(device), -1, dtype=np.int64)
-    # Rows are in order of start, and stay so within a stream.
-    order = np.lexsort((device.stream, device.device))
+    previous = np.full(len(device), -1, dtype=np.int32)
+    order = by_stream(device)
     same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
     previous[order[1:][same]] = order[:-1][same]
     return previous

@@ -1,12 +1,17 @@
 """The autograd graph's nodes in a trace, each with the operator that made it."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.trace_facts import Operator, TraceFacts
+from lightning_gpuprof.records.schema import Note
 
+KEPT_NOTE = "kept_graphs"
+"""Note of this name: whether the graph of a step was still there steps later."""
 _ENGINE = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_ENGINE) + r"(\w+?)Backward\d*$")
+_SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,21 @@ def graph_nodes(facts: TraceFacts) -> list[GraphNode]:
         calls = sum(one.calls for one in makers)
         found.append(GraphNode(op, makers[0] if makers else None, calls))
     return found
+
+
+def graphs_are_kept(notes: Iterable[Note]) -> bool | None:
+    """Tell whether graphs outlive their steps; None where nobody looked.
+
+    >>> graphs_are_kept([Note(step=3, name=KEPT_NOTE, value=False)])
+    False
+    """
+    seen = [bool(note.value) for note in notes if note.name == KEPT_NOTE]
+    return any(seen) if seen else None
+
+
+def second_order(facts: TraceFacts) -> bool:
+    """Tell whether gradients are differentiated in turn: nodes of nodes' nodes run."""
+    return any(_SECOND_ORDER.search(name) for name in facts.operators)
 
 
 def operator_name(node: str) -> str:

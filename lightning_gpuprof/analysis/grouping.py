@@ -1,4 +1,12 @@
-"""Sums by an index column: names, threads and devices are small ints, so no sorting is needed."""
+"""Sums and look-ups by an index column, some rows at a time.
+
+Names, threads and devices are small ints, so no sorting is needed. numpy makes 64 bits of every
+index it is given, and of every value it sums: of a large table's column all at once, that is more
+memory than the column itself.
+"""
+
+from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -6,6 +14,41 @@ import numpy.typing as npt
 from lightning_gpuprof.traces.timeline import Int64
 
 Index = npt.NDArray[np.signedinteger]
+_Value = TypeVar("_Value", bound=np.generic)
+_BLOCK = 1 << 16
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """Yield a table's rows some at a time: what is made of all at once is as large as the table.
+
+    >>> list(blocks(70_000))
+    [slice(0, 65536, None), slice(65536, 70000, None)]
+    """
+    for low in range(0, rows, _BLOCK):
+        yield slice(low, min(low + _BLOCK, rows))
+
+
+def looked_up(table: npt.NDArray[_Value], index: Index) -> npt.NDArray[_Value]:
+    """Return `table[index]`.
+
+    >>> looked_up(np.array([True, False]), np.array([1, 0, -1])).tolist()
+    [False, True, False]
+    """
+    found = np.empty(len(index), dtype=table.dtype)
+    for block in blocks(len(index)):
+        found[block] = table[index[block]]
+    return found
+
+
+def narrowed(values: Index) -> Index:
+    """Return values in 32 bits where they fit.
+
+    >>> narrowed(np.array([1, -2])).dtype, narrowed(np.array([2**40])).dtype
+    (dtype('int32'), dtype('int64'))
+    """
+    limits = np.iinfo(np.int32)
+    fits = values.min(initial=0) >= limits.min and values.max(initial=0) <= limits.max
+    return values.astype(np.int32) if fits else values
 
 
 def used(column: Index) -> list[int]:
@@ -14,11 +57,13 @@ def used(column: Index) -> list[int]:
     >>> used(np.array([3, 1, 3]))
     [1, 3]
     """
-    values: list[int] = np.flatnonzero(np.bincount(column)).tolist()
-    return values
+    values: set[int] = set()
+    for block in blocks(len(column)):
+        values.update(np.flatnonzero(np.bincount(column[block])).tolist())
+    return sorted(values)
 
 
-def distinct(column: Index) -> Int64:
+def distinct(column: Index) -> Index:
     """Return the distinct values of any int column, rising.
 
     `np.unique` would do, and import numpy's masked arrays: a tenth of a short command's time.
@@ -26,12 +71,12 @@ def distinct(column: Index) -> Int64:
     >>> distinct(np.array([5, -1, 5])).tolist()
     [-1, 5]
     """
-    ordered = np.sort(column).astype(np.int64)
-    first: Int64 = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    ordered = np.sort(column)
+    first: Index = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return first
 
 
-def grouped(column: Index) -> tuple[Int64, Int64]:
+def grouped(column: Index) -> tuple[Index, Int64]:
     """Return the distinct values of any int column, rising, and each row's index into them.
 
     >>> values, index = grouped(np.array([70, 5, 70]))
@@ -42,11 +87,26 @@ def grouped(column: Index) -> tuple[Int64, Int64]:
     return values, np.searchsorted(values, column).astype(np.int64)
 
 
+def counted(group: Index, groups: int) -> Int64:
+    """Count rows by group.
+
+    >>> counted(np.array([0, 1, 0]), 3).tolist()
+    [2, 1, 0]
+    """
+    counts = np.zeros(groups, dtype=np.int64)
+    for block in blocks(len(group)):
+        counts += np.bincount(group[block], minlength=groups)
+    return counts
+
+
 def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
-    """Sum integers by group, exactly up to 2**53.
+    """Sum integers by group; exactly, unless 65,536 of them exceed 2**53.
 
     >>> summed(np.array([0, 1, 0]), np.array([5, 1, 2]), 2).tolist()
     [7, 1]
     """
-    sums: Int64 = np.bincount(group, weights=values, minlength=groups).astype(np.int64)
+    sums = np.zeros(groups, dtype=np.int64)
+    for block in blocks(len(group)):
+        some = np.bincount(group[block], weights=values[block], minlength=groups)
+        sums += some.astype(np.int64)
     return sums

@@ -1,16 +1,19 @@
 """The host's work as one chain: launches and returns from waits, and the work before each."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.analysis.blocking import waits
-from lightning_gpuprof.analysis.grouping import used
+from lightning_gpuprof.analysis.grouping import looked_up, narrowed, used
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.intervals import Spans
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import Int64, Timeline
+from lightning_gpuprof.traces.timeline import Int32, Int64, Timeline
 
+Floats = npt.NDArray[np.float64]
 _BATCH_WINDOWS = 1 << 14
 
 
@@ -30,7 +33,6 @@ class HostChain:
         device_row: By return: the device row that was waited for.
         after_ns: By return: how long after that row's end the call returned.
         waited_ns: How long all waits took.
-        work: Work before each place, and after the last, by activity (rows).
     """
 
     def __init__(
@@ -42,48 +44,70 @@ class HostChain:
         *,
         begin: int,
     ) -> None:
-        host, device = timeline.host, timeline.device
         found = waits(timeline, nesting, launches)
-        rows = np.flatnonzero(launched >= 0)
-        time = np.concatenate((launched[rows], found.end_ns))
-        is_return = np.arange(len(time)) >= len(rows)
-        order = np.lexsort((np.concatenate((rows, found.device_row)), is_return, time))
-        self.place = np.full(len(device), -1, dtype=np.int64)
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        self.place[rows] = place[: len(rows)]
-        back = order[is_return[order]] - len(rows)
-        self.returns = np.flatnonzero(is_return[order])
+        by_work = np.argsort(found.device_row, kind="stable")
+        rows = np.flatnonzero(launched >= 0).astype(np.int32)
+        # At one moment launches come before returns, and both in the order of device rows.
+        time = np.concatenate((launched[rows], found.end_ns[by_work]))
+        order = np.argsort(time, kind="stable").astype(np.int32)
+        is_return = order >= len(rows)
+        self.returns = np.flatnonzero(is_return)
+        back = by_work[order[self.returns] - len(rows)]
         self.device_row = found.device_row[back]
-        self.after_ns = found.end_ns[back] - device.end_ns[self.device_row]
+        device_end = timeline.device.start_ns[self.device_row]
+        device_end = device_end + timeline.device.dur_ns[self.device_row]
+        self.after_ns = found.end_ns[back] - device_end
+        thread = np.concatenate((launches.call[rows], found.row[by_work].astype(np.int32)))[order]
+        thread = looked_up(timeline.host.thread, thread)
+        place = np.empty(len(order), dtype=np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        self.place = np.full(len(launched), -1, dtype=np.int32)
+        self.place[rows] = place[: len(rows)]
+        del place, rows
+        start = np.append(begin, time[order])
+        del time, order
         # Work before a return ended when the wait began, or when the place before was reached.
-        worked = np.concatenate((launched[rows], found.start_ns))[order]
-        time = time[order]
-        worked = np.minimum(np.maximum(worked, np.append(begin, time[:-1])[: len(time)]), time)
-        self.waited_ns = int((time - worked).sum())
-        thread = host.thread[np.concatenate((launches.call[rows], found.row))[order]]
-        finish = int(nesting.end_ns.max(initial=begin))
-        start = np.append(begin, time)
-        end = np.append(worked, max(finish, int(start[-1])))
-        thread = np.append(thread, thread[-1:] if len(thread) else 0)
-        self.work = _work(timeline, nesting, Spans(start, end), thread)
+        end = np.append(start[1:], max(int(nesting.end_ns.max(initial=begin)), int(start[-1])))
+        worked = np.maximum(found.start_ns[back], start[self.returns])
+        worked = np.minimum(worked, end[self.returns])
+        self.waited_ns = int((end[self.returns] - worked).sum())
+        end[self.returns] = worked
+        thread = np.append(thread, thread[-1:] if len(thread) else np.int32(0))
+        self._places = len(start)
+        self._work = list(_work(timeline, nesting, Spans(start, end), thread))
+
+    @property
+    def work_ns(self) -> list[int]:
+        """All work, by activity."""
+        return [int(ns.sum()) for _, ns in self._work]
+
+    def work(self, share: Floats) -> Floats:
+        """Return the work before each place, and after the last, with a share of each activity."""
+        work = np.zeros(self._places)
+        for of_activity, (place, ns) in zip(share.tolist(), self._work, strict=True):
+            if of_activity:
+                work[place] += ns * of_activity
+        return work
 
 
 def _work(
     timeline: Timeline, nesting: Nesting, windows: Spans, thread: npt.NDArray[np.signedinteger]
-) -> npt.NDArray[np.signedinteger]:
-    """Return the work in each window (columns), on the thread given for it, by activity (rows)."""
-    # No window holds more work than it is long.
-    longest = int((windows.end - windows.start).max(initial=0))
-    small = longest <= np.iinfo(np.int32).max
-    work = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int32 if small else np.int64)
-    if not len(timeline.host):
-        return work
+) -> Iterator[tuple[Int32, npt.NDArray[np.signedinteger]]]:
+    """Yield for each activity the windows with such work, on the thread given for each, and it."""
+    none = np.zeros(0, dtype=np.int32)
+    found: list[list[tuple[Int32, npt.NDArray[np.signedinteger]]]]
+    found = [[(none, none)] for _ in ACTIVITIES]
     own = activities(timeline, nesting)
-    for one in used(thread):
-        mine = np.flatnonzero(thread == one)
+    for one in used(thread) if len(timeline.host) else ():
+        mine = np.flatnonzero(thread == one).astype(np.int32)
         for low in range(0, len(mine), _BATCH_WINDOWS):
             some = mine[low : low + _BATCH_WINDOWS]
             spans = Spans(windows.start[some], windows.end[some])
-            work[:, some] = activity_within(timeline, nesting, own, one, spans)
-    return work
+            spent = activity_within(timeline, nesting, own, one, spans)
+            for pieces, ns in zip(found, spent, strict=True):
+                worked = np.flatnonzero(ns)
+                if len(worked):
+                    pieces.append((some[worked], narrowed(ns[worked])))
+    while found:
+        place, ns = zip(*found.pop(0), strict=True)
+        yield np.concatenate(place), np.concatenate(ns)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.grouping import looked_up
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES, in_order
 from lightning_gpuprof.analysis.lanes import Lane, Relay
 from lightning_gpuprof.analysis.launch_join import Launches
@@ -52,16 +53,20 @@ class HostControl:
         takes_part = np.zeros(int(host.thread.max(initial=-1)) + 2, dtype=np.bool_)
         takes_part[host.thread[host.category == CATEGORY_ID["cpu_op"]]] = True
         takes_part[host.thread[launches.calls]] = True
-        counts = takes_part[host.thread] & ~python & (nesting.end_ns > host.start_ns)
+        counts = looked_up(takes_part, host.thread) & ~python & (nesting.end_ns > host.start_ns)
+        del python
         self.begin = begin
         self.end = int(nesting.end_ns.max(where=counts, initial=-1))
         # Laid end to end, all threads' times are one axis.
         width = self.end - self.begin + 1
         self.shift = (np.cumsum(takes_part) - 1) * width
         self.own = own = Lane(host, nesting, self.shift, 2 * int(counts.sum()))
-        threads = [(int(self.shift[host.thread[part[0]]]), part) for part in rows_by_thread(host)]
+        threads = [
+            (int(self.shift[host.thread[part[0]]]), part[counts[part]].astype(np.int32))
+            for part in rows_by_thread(host)
+        ]
         for shift, part in sorted(threads, key=lambda pair: pair[0]):
-            for at, change in _changes(host.start_ns, nesting, part[counts[part]]):
+            for at, change in _changes(host.start_ns, nesting, part):
                 own.add(at + shift, change)
         del threads, counts
         works, recorded = _Stretches(), _Stretches()
@@ -167,7 +172,7 @@ class _Shared(Struct, frozen=True):
         return found
 
 
-def _changes(start_ns: Int64, nesting: Nesting, rows: Int64) -> Iterator[tuple[Int64, Int32]]:
+def _changes(start_ns: Int64, nesting: Nesting, rows: Int32) -> Iterator[tuple[Int64, Int32]]:
     """Yield when the innermost of a thread's events changes, block by block.
 
     With each time comes the row that begins then, or `~row` of the one that ends.

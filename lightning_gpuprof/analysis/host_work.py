@@ -21,6 +21,8 @@ EVENT_NS = 2_000
 300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
+UPDATES = 4
+"""The same of one kind of operator in place, as gradients are clipped and weights updated."""
 MOSTLY = 0.5
 ANOMALY_NOTE = "anomaly_mode"
 READS = ("aten::item", "aten::_local_scalar_dense")
@@ -50,6 +52,8 @@ class HostWork:
     throughout."""
     heavy_most_ns: int
     """The same if they are slower by what recording each event takes."""
+    operators_ns: int
+    """Self time of all operators, thin ones too."""
     calls: int
     """Calls per step that compute something."""
     thin_calls: int
@@ -100,10 +104,10 @@ def host_work(run: RunResults) -> HostWork | None:
     per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
     if facts is None or not facts.rows("operators") or not per_step:
         return None
-    used = [op for op in facts.operators.values() if not _of_optimizer(op)]
+    tensors = parameter_tensors(run)
+    used = [op for op in facts.operators.values() if not _of_optimizer(op, tensors)]
     thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
     read = facts.operators.get(READS[0])
-    tensors = parameter_tensors(run)
     reads = read.calls if read else 0.0
     if tensors is not None and optimizer_reads(run):
         reads = max(0.0, reads - tensors)
@@ -114,6 +118,7 @@ def host_work(run: RunResults) -> HostWork | None:
         compute_ns=sum(stats.median_ns for stats in per_step),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
+        operators_ns=round(sum(op.self_ns for op in used)),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
@@ -193,6 +198,8 @@ def _computes(op: Operator) -> bool:
     return op.name not in _FREE and not op.name.startswith("autograd::engine")
 
 
-def _of_optimizer(op: Operator) -> bool:
-    # In place and without an underscore before: parameters are updated so, activations rarely.
-    return op.name.startswith(_OPTIMIZER) or op.name.endswith("_")
+def _of_optimizer(op: Operator, tensors: int | None) -> bool:
+    # In place and without an underscore before: parameters are updated so, activations rarely. An
+    # update has few calls of each kind per tensor; what has more is a loop that writes elements.
+    most = max(LOOPED, UPDATES * (tensors or 0))
+    return op.name.startswith(_OPTIMIZER) or (op.name.endswith("_") and op.calls <= most)

@@ -223,7 +223,8 @@ def _previous_streams(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
     ends = device.end_ns[rows]
     order = np.argsort(ends, kind="stable")
     last = np.searchsorted(ends[order], between.start, side="right") - 1
-    streams: Int64 = np.where(last >= 0, device.stream[rows[order[last]]], _NO_STREAM)
+    known = device.stream[rows[order[last]]]
+    streams: Int64 = np.where(last >= 0, known, np.int64(_NO_STREAM))
     return streams
 
 

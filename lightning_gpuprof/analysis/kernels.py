@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import summed
+from lightning_gpuprof.analysis.grouping import blocks, counted, summed
 from lightning_gpuprof.analysis.kernel_category import categorize, uses_tensor_cores
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Int64, Timeline, select
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline
 
 THIN_NS = 10_000
 """A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes
@@ -78,9 +78,10 @@ class KernelTable(Struct, frozen=True):
 def kernel_table(timeline: Timeline) -> KernelTable:
     """Sum up a trace's kernels; copies and fills are not kernels."""
     events = timeline.device
-    kernels = select(events, events.category == CATEGORY_ID["kernel"])
-    total = int(kernels.dur_ns.sum())
-    rows = _by_name(timeline, kernels, total)
+    is_kernel = events.category == CATEGORY_ID["kernel"]
+    name, dur_ns = events.name[is_kernel], events.dur_ns[is_kernel]
+    total = int(dur_ns.sum())
+    rows = _by_name(timeline, name, dur_ns, total)
     categories = _by_category(rows, total)
     gemm = sum(row.total_ns for row in rows if row.category == "gemm")
     matrix = sum(row.total_ns for row in rows if row.category in _MATRIX)
@@ -89,21 +90,23 @@ def kernel_table(timeline: Timeline) -> KernelTable:
         kernels=rows,
         categories=categories,
         total_ns=total,
-        count=len(kernels),
+        count=len(name),
         gemm_frac=gemm / total if total else None,
         tensor_core_frac=on_matrix_units / matrix if matrix else None,
-        thin=_thin(kernels.dur_ns),
+        thin=_thin(dur_ns),
     )
 
 
-def _by_name(timeline: Timeline, kernels: DeviceEvents, total: int) -> tuple[KernelStats, ...]:
+def _by_name(timeline: Timeline, name: Int32, dur_ns: Int64, total: int) -> tuple[KernelStats, ...]:
     names = timeline.names
-    count = np.bincount(kernels.name, minlength=len(names))
-    sums = summed(kernels.name, kernels.dur_ns, len(names))
+    count = counted(name, len(names))
+    sums = summed(name, dur_ns, len(names))
     low = np.full(len(names), np.iinfo(np.int64).max)
     high = np.zeros(len(names), dtype=np.int64)
-    np.minimum.at(low, kernels.name, kernels.dur_ns)
-    np.maximum.at(high, kernels.name, kernels.dur_ns)
+    for block in blocks(len(name)):
+        some = dur_ns[block].astype(np.int64)  # of one type these are far faster
+        np.minimum.at(low, name[block], some)
+        np.maximum.at(high, name[block], some)
     rows = []
     for i in np.flatnonzero(count).tolist():
         category = categorize(names[i])

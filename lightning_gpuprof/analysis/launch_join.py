@@ -4,7 +4,7 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.grouping import distinct
-from lightning_gpuprof.traces.timeline import MISSING, Int64, Timeline, of_category
+from lightning_gpuprof.traces.timeline import MISSING, Int32, Timeline, of_category
 
 
 class Launches(Struct, frozen=True):
@@ -15,8 +15,8 @@ class Launches(Struct, frozen=True):
         calls: Distinct host rows that launched anything, rising.
     """
 
-    call: Int64
-    calls: Int64
+    call: Int32
+    calls: Int32
 
 
 def join_launches(timeline: Timeline) -> Launches:
@@ -27,9 +27,9 @@ def join_launches(timeline: Timeline) -> Launches:
     order = np.argsort(ids, kind="stable")
     runtime, ids = runtime[order], ids[order]
     wanted = timeline.device.correlation
-    call = np.full(len(wanted), -1, dtype=np.int64)
+    call = np.full(len(wanted), -1, dtype=np.int32)
     if len(ids):
         at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         found = (ids[at] == wanted) & (wanted != MISSING)
         call[found] = runtime[at[found]]
-    return Launches(call, distinct(call[call >= 0]))
+    return Launches(call, distinct(call[call >= 0]).astype(np.int32))

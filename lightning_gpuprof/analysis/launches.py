@@ -3,14 +3,13 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import summed
+from lightning_gpuprof.analysis.grouping import blocks, counted, summed
 from lightning_gpuprof.analysis.host_calls import call_kind
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.trace_steps import step_events
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
 
 SERIES_POINTS = 200
-_BLOCK = 1 << 16
 
 
 class CallStats(Struct, frozen=True):
@@ -97,25 +96,26 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
     )
 
 
-def _first_events(launches: Launches) -> Int64:
+def _first_events(launches: Launches) -> Int32:
     """Return the first device row of each launching call; device rows are sorted by start."""
-    rows = np.flatnonzero(launches.call >= 0)
-    by_call = rows[np.argsort(launches.call[rows], kind="stable")]
-    call = launches.call[by_call]
-    result: Int64 = by_call[np.append(True, call[1:] != call[:-1])[: len(call)]]
-    return result
+    first = np.empty(len(launches.calls), dtype=np.int32)
+    for block in reversed(list(blocks(len(launches.call)))):
+        call = launches.call[block]
+        rows = np.flatnonzero(call >= 0)[::-1]  # the last one written stays
+        first[np.searchsorted(launches.calls, call[rows])] = block.start + rows
+    return first
 
 
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
     host = timeline.host
     is_call, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
     count, total, longest = np.zeros((3, len(names)), dtype=np.int64)
-    for low in range(0, len(host), _BLOCK):
-        rows = low + np.flatnonzero(is_call[low : low + _BLOCK])
+    for block in blocks(len(host)):
+        rows = block.start + np.flatnonzero(is_call[block])
         group, dur = host.name[rows], host.dur_ns[rows]
-        count += np.bincount(group, minlength=len(names))
+        count += counted(group, len(names))
         total += summed(group, dur, len(names))
-        np.maximum.at(longest, group, dur)
+        np.maximum.at(longest, group, dur.astype(np.int64))  # of one type it is far faster
     table = [
         CallStats(
             names[i],
@@ -157,19 +157,28 @@ def _per_step(at: Int64, start: Int64, end: Int64) -> float | None:
 
 
 def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
+    """Return how many launches had not started, after each launch and each start.
+
+    Args:
+        called: When work was launched, rising.
+        started: When it started, not before it was launched.
+    """
     if not len(called):
         return None
-    at = np.concatenate((started, called))  # at one moment, starts leave before launches enter
-    order = np.argsort(at, kind="stable")
-    at = at[order]
-    change = np.where(order < len(started), np.int8(-1), np.int8(1))
-    del order
-    depth = np.maximum(np.cumsum(change, dtype=np.int32), 0)
-    span = int(at[-1] - at[0])
-    mean = float((depth[:-1] * np.diff(at)).sum() / span) if span else None
+    begin, span = int(called[0]), int(started.max() - called[0])
+    # Each launch is in the queue for as long as it waits.
+    mean = int((started - called).sum()) / span if span else None
     width = max(1, -(-(span + 1) // SERIES_POINTS))
-    slices = (at - at[0]) // width
-    first = np.flatnonzero(np.diff(slices, prepend=-1))
-    peaks = np.maximum.reduceat(depth, first)
-    series = zip((at[0] + slices[first] * width).tolist(), peaks.tolist(), strict=True)
-    return QueueDepth(int(depth.max()), mean, tuple(series))
+    started = np.sort(started)
+    peaks = np.full(span // width + 1, -1, dtype=np.int64)
+    for block in blocks(len(called)):
+        # At one moment, starts leave before launches enter.
+        number = np.arange(block.start, block.stop)
+        left = np.searchsorted(started, called[block], side="right")
+        np.maximum.at(peaks, (called[block] - begin) // width, number + 1 - left)
+        entered = np.searchsorted(called, started[block], side="left")
+        depth = np.maximum(entered - number - 1, 0)
+        np.maximum.at(peaks, (started[block] - begin) // width, depth)
+    some = np.flatnonzero(peaks >= 0)
+    series = zip((begin + some * width).tolist(), peaks[some].tolist(), strict=True)
+    return QueueDepth(int(peaks.max()), mean, tuple(series))

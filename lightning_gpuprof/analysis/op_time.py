@@ -1,10 +1,19 @@
 """Which operator calls of known cost ran which kernels, and for how long."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from lightning_gpuprof.analysis.grouping import distinct, grouped
+from lightning_gpuprof.analysis.grouping import (
+    Index,
+    blocks,
+    counted,
+    grouped,
+    looked_up,
+    summed,
+)
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.op_call import Cost
@@ -12,6 +21,7 @@ from lightning_gpuprof.analysis.op_costs import MODELS, operator_cost
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     MISSING,
+    HostEvents,
     Int32,
     Int64,
     OpArguments,
@@ -19,6 +29,8 @@ from lightning_gpuprof.traces.timeline import (
     of_category,
 )
 
+Mask = npt.NDArray[np.bool_]
+_LOW = (1 << 32) - 1
 WORK = ("kernel", "gpu_memset")
 """What an operator's time on the device is made of; cuBLAS clears its workspace by fills."""
 _TF32_MARKS = ("tf32", "s1688", "xf32")
@@ -68,46 +80,64 @@ def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[Ca
     has_model = np.zeros(len(timeline.names), dtype=np.bool_)
     has_model[modelled] = True
     is_modelled = (
-        has_model[host.name]
+        looked_up(has_model, host.name)
         & (host.category == CATEGORY_ID["cpu_op"])
         & (host.arguments != MISSING)
     )
-    # The innermost operator of known cost owns a kernel: `addmm`, not the `linear` around it.
-    owner_of = nesting.inherited(np.where(is_modelled, np.arange(len(host)), -1))
-    rows = np.flatnonzero((launches.call >= 0) & of_category(device, *WORK))
-    owner = owner_of[launches.call[rows]]
-    rows, owner = rows[owner >= 0], owner[owner >= 0]
-    if not len(rows):
-        return []
-    keys, group = grouped((host.name[owner].astype(np.int64) << 32) + host.arguments[owner])
-    calls = _distinct_calls(group, owner, len(keys))
-    kernel_ns = np.bincount(group, weights=device.dur_ns[rows], minlength=len(keys))
-    kernel_count = np.bincount(group, minlength=len(keys))
-    tf32 = _any_marked(timeline, device.name[rows], group, len(keys))
+    ran_kernels = np.zeros(len(host), dtype=np.bool_)
+    kernel_ns, kernel_count, tf32 = Counter[int](), Counter[int](), Counter[int]()
+    is_work, is_tf32 = of_category(device, *WORK), _marked(timeline)
+    for block in blocks(len(device)):
+        rows = block.start + np.flatnonzero((launches.call[block] >= 0) & is_work[block])
+        owner = _owners(nesting, is_modelled, launches.call[rows])
+        rows, owner = rows[owner >= 0], owner[owner >= 0]
+        ran_kernels[owner] = True
+        keys, group = grouped(_key(host, owner))
+        _add(kernel_ns, keys, summed(group, device.dur_ns[rows], len(keys)))
+        _add(kernel_count, keys, counted(group, len(keys)))
+        _add(tf32, keys, counted(group[is_tf32[device.name[rows]]], len(keys)))
+    calls = Counter[int]()
+    for block in blocks(len(host)):
+        keys, group = grouped(_key(host, block.start + np.flatnonzero(ran_kernels[block])))
+        _add(calls, keys, counted(group, len(keys)))
     return [
         CallGroup(
-            timeline.names[name],
-            timeline.arguments[arguments],
-            int(calls[i]),
-            int(kernel_count[i]),
-            int(kernel_ns[i]),
-            bool(tf32[i]),
+            timeline.names[key >> 32],
+            timeline.arguments[key & _LOW],
+            calls[key],
+            kernel_count[key],
+            kernel_ns[key],
+            tf32[key] > 0,
         )
-        for i, (name, arguments) in enumerate(divmod(key, 1 << 32) for key in keys.tolist())
+        for key in sorted(calls)
     ]
 
 
-def _distinct_calls(group: Int64, owner: Int64, groups: int) -> Int64:
-    pairs = distinct((group << 32) + owner)
-    return np.bincount(pairs >> 32, minlength=groups).astype(np.int64)
+def _owners(nesting: Nesting, is_modelled: Mask, call: Int32) -> Int32:
+    """Return the innermost operator of known cost around each call; -1 for none.
+
+    It owns a kernel: `addmm`, not the `linear` around it.
+    """
+    owner = np.full(len(call), -1, dtype=np.int32)
+    open_, row = np.arange(len(call)), call
+    while len(row):
+        found = is_modelled[row]
+        owner[open_[found]] = row[found]
+        open_, row = open_[~found], nesting.parent[row[~found]]
+        open_, row = open_[row >= 0], row[row >= 0]
+    return owner
 
 
-def _any_marked(timeline: Timeline, names: Int32, group: Int64, groups: int) -> Int64:
-    marked = [
-        index
-        for index, name in enumerate(timeline.names)
-        if any(mark in name.lower() for mark in _TF32_MARKS)
-    ]
-    is_marked = np.zeros(len(timeline.names), dtype=np.bool_)
-    is_marked[marked] = True
-    return np.bincount(group[is_marked[names]], minlength=groups).astype(np.int64)
+def _key(host: HostEvents, rows: Int32 | Int64) -> Int64:
+    """Return a number for name and arguments of some host rows."""
+    return (host.name[rows].astype(np.int64) << 32) + host.arguments[rows]
+
+
+def _add(total: Counter[int], keys: Index, values: Int64) -> None:
+    total.update(dict(zip(keys.tolist(), values.tolist(), strict=True)))
+
+
+def _marked(timeline: Timeline) -> Mask:
+    """Return by name whether it tells of products of inputs that were rounded to TF32."""
+    marked = [any(mark in name.lower() for mark in _TF32_MARKS) for name in timeline.names]
+    return np.array(marked or [False])

@@ -1,12 +1,12 @@
 """Operators by name: host time, and the device time of what they launched."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import summed
+from lightning_gpuprof.analysis.grouping import blocks, looked_up, summed
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
 from lightning_gpuprof.analysis.repeated_nodes import repeated_nodes
@@ -14,7 +14,6 @@ from lightning_gpuprof.analysis.trace_steps import is_step
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
 
 Mask = npt.NDArray[np.bool_]
-_BLOCK = 1 << 16
 
 
 class OperatorStats(Struct, frozen=True, omit_defaults=True):
@@ -58,13 +57,13 @@ def operator_table(
     """Sum up operators by name, longest own host time first."""
     host = timeline.host
     steps = np.array([is_step(name) for name in timeline.names] or [False])
-    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~steps[host.name]
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~looked_up(steps, host.name)
     if not is_op.any():
         return ()
     names = len(timeline.names)
     in_batch, outermost = _loading(timeline, nesting), is_op.copy()
     count, loading, total = np.zeros((3, names), dtype=np.int64)
-    for block in _blocks(len(host)):
+    for block in blocks(len(host)):
         rows = block.start + np.flatnonzero(is_op[block])
         group = host.name[rows]
         outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
@@ -104,7 +103,7 @@ def _at(column: Int64 | None, i: int) -> int | None:
 def _loading(timeline: Timeline, nesting: Nesting) -> Mask:
     """Return which host events lie inside the making of a batch."""
     starts = np.array([name.startswith(LOADING) for name in timeline.names] or [False])
-    region = starts[timeline.host.name]
+    region = looked_up(starts, timeline.host.name)
     if not region.any():
         return region
     inside: Mask = nesting.inherited(np.where(region, np.int8(1), np.int8(-1))) == 1
@@ -128,7 +127,7 @@ def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
     host, names = timeline.host, len(timeline.names)
     counts = of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
     own = np.zeros(names, dtype=np.int64)
-    for block in _blocks(len(host)):
+    for block in blocks(len(host)):
         rows = block.start + np.flatnonzero(counts[block])
         length = nesting.end_ns[rows] - host.start_ns[rows]
         around = nesting.parent[rows]
@@ -144,7 +143,7 @@ def _device_time(
     """Return by name: device time inside, device time of its own, device events of its own."""
     name, names = timeline.host.name, len(timeline.names)
     inside, own, events = np.zeros((3, names), dtype=np.int64)
-    for block in _blocks(len(timeline.device)):
+    for block in blocks(len(timeline.device)):
         row, dur = launches.call[block], timeline.device.dur_ns[block]
         row, dur = row[row >= 0], dur[row >= 0]
         claimed = np.zeros(len(row), dtype=np.bool_)
@@ -159,9 +158,3 @@ def _device_time(
             up = around >= 0
             claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
     return inside, own, events
-
-
-def _blocks(rows: int) -> Iterator[slice]:
-    """Yield a table's rows some at a time: what is made of all at once is as large as the table."""
-    for low in range(0, rows, _BLOCK):
-        yield slice(low, min(low + _BLOCK, rows))

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.device_starts import DeviceStarts
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES
-from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int64, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int32, Int64, Timeline
 
 
 class PathKind(str, Enum):
@@ -80,11 +80,12 @@ def joined(parts: Iterable[PathRows]) -> PathRows:
     return PathRows(kind[order], start[order], *(column[order] for column in rest))
 
 
-def device_rows(timeline: Timeline, began: DeviceStarts, row: Int64) -> tuple[PathRows, PathRows]:
+def device_rows(timeline: Timeline, began: DeviceStarts, row: Int32) -> tuple[PathRows, PathRows]:
     """Return the segments of device events, and of what came between each and its cause."""
     device = timeline.device
     start, since = device.start_ns[row], began.since[row]
-    what = (device.name[row].astype(np.int64), device.category[row].astype(np.int64), row)
+    columns = (device.name[row], device.category[row], row)
+    what = [column.astype(np.int64) for column in columns]
     ran = np.full(len(row), _NUMBER[PathKind.DEVICE])
     waited = (_NUMBER[PathKind.LAUNCH], _NUMBER[PathKind.QUEUE])
     why = np.where(began.by_launch[row], *waited)

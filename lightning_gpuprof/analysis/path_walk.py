@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.blocking import waits
 from lightning_gpuprof.analysis.device_starts import DeviceStarts, device_starts
+from lightning_gpuprof.analysis.grouping import looked_up
 from lightning_gpuprof.analysis.host_activity import activities
 from lightning_gpuprof.analysis.host_control import HostControl
 from lightning_gpuprof.analysis.lanes import Lane, Relay
@@ -79,7 +80,7 @@ class Path(Struct, frozen=True):
     began: DeviceStarts
     on_host: tuple[Stretches, Stretches]
     in_waits: Int64
-    on_device: Int64
+    on_device: Int32
 
     def blocks(self) -> Iterator[PathRows]:
         """Yield its segments, in no order."""
@@ -129,13 +130,14 @@ class _Walk:
         self._main = _Walked(control.main, wait_row, done, thread, np.zeros_like(control.shift))
         self._own = _Walked(control.own, wait_row, done, thread, control.shift)
         self._shift: list[int] = control.shift.tolist()
-        self._on_device, self._in_waits = array("q"), array("q")
+        self._on_device, self._in_waits = array("i"), array("q")
         # These read like lists, without the memory of one.
         self._wait_row, self._waits_for, self._done = wait_row.data, waits_for.data, done.data
         self._before, self._since = self._began.before.data, self._began.since.data
         self._thread = thread.data
-        call = np.where(self._began.by_launch, launches.call, -1)
-        self._launched_by = thread[call].data
+        self._launched_by = looked_up(
+            thread, np.where(self._began.by_launch, launches.call, np.int32(-1))
+        ).data
 
     def run(self) -> None:
         """Walk back to the trace's beginning."""
@@ -157,7 +159,7 @@ class _Walk:
             self._began,
             (self._main.stretches(), self._own.stretches()),
             np.array(self._in_waits, dtype=np.int64).reshape(-1, 3),
-            np.array(self._on_device, dtype=np.int64),
+            np.frombuffer(self._on_device, dtype=np.int32),
         )
 
     def _to_launch(self, row: int) -> tuple[int, int]:

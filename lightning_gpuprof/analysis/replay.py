@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.bursts import Bursts
+from lightning_gpuprof.analysis.bursts import Bursts, Floats
 from lightning_gpuprof.analysis.device_starts import launch_ends
 from lightning_gpuprof.analysis.device_waits import previous_on_stream, stream_waits
-from lightning_gpuprof.analysis.grouping import summed, used
+from lightning_gpuprof.analysis.grouping import Index, blocks, looked_up, narrowed, summed, used
 from lightning_gpuprof.analysis.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.host_chain import HostChain
 from lightning_gpuprof.analysis.kernel_category import categorize
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORIES, Int64, Timeline, of_category
+from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int32, Int64, Timeline, of_category
 
 _NEVER_NS = 2**62
 
@@ -67,41 +67,46 @@ class Replay:
         starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
         self._begin = min(starts, default=0)
         self._start, self._dur = device.start_ns, device.dur_ns
-        self._end = np.append(device.end_ns, 0)
         self._category, self._categories = _categories(timeline)
-        self._launched = launch_ends(timeline, nesting, launches)
-        self._chain = HostChain(timeline, nesting, launches, self._launched, begin=self._begin)
+        launched = launch_ends(timeline, nesting, launches)
+        self._chain = chain = HostChain(timeline, nesting, launches, launched, begin=self._begin)
         # Only work that was launched before can hold an event back.
-        rank = np.empty(len(device), dtype=np.int64)
-        rank[np.argsort(self._launched, kind="stable")] = np.arange(len(device))
-        previous, told = previous_on_stream(timeline), stream_waits(timeline, launches)
-        rows = np.arange(len(device))
-        linked = self._holds_back(previous, rows, rank)
+        rank = np.empty(len(device), dtype=np.int32)
+        rank[np.argsort(launched, kind="stable")] = np.arange(len(device), dtype=np.int32)
+        told = stream_waits(timeline, launches)
         fits = self._holds_back(told.waited_for, told.row, rank)
         pairs = (told.row[fits], told.waited_for[fits])
-        after = np.where(linked, self._start - self._end[previous], _NEVER_NS)
-        np.minimum.at(after, pairs[0], self._start[pairs[0]] - self._end[pairs[1]])
-        self.latency, self.gap = self._delays(after)
-        # Without launch and known predecessor, an event begins when it did.
-        fixed = np.where(after == _NEVER_NS, self._start, -np.inf)
-        self._fixed = np.where(self._launched >= 0, 0.0, fixed)
-        chain = self._chain
-        epoch = np.searchsorted(chain.returns, chain.place) + 1
-        epoch[self._launched < 0] = 0
-        self._epoch = epoch
-        self._bursts = Bursts(
-            device, linked=linked, epoch=epoch, rank=rank, told=pairs, waited_for=chain.device_row
+        linked, after = self._after_work(previous_on_stream(timeline), pairs, rank)
+        self.latency, self.gap = self._delays(launched, after)
+        epoch = _epochs(chain)
+        self._bursts = bursts = Bursts(
+            device,
+            linked=linked,
+            epoch=epoch,
+            rank=rank,
+            told=pairs,
+            waited_for=chain.device_row,
         )
+        # Without launch and known predecessor, an event begins when it did.
+        alone = (launched < 0) & (after == _NEVER_NS)
+        del rank, linked, after
+        self._fixed: Floats | None = None
+        if (launched < 0).any():
+            self._fixed = np.where(alone, self._start, -np.inf)[bursts.rows]
+        del launched, alone
+        # What follows is by place in the bursts: each replay goes through it in that order.
+        self._place, self._epoch = chain.place[bursts.rows], epoch[bursts.rows]
+        self._of_category = self._category[bursts.rows]
+        self._in_bursts = [column[bursts.rows] for column in (self.latency, self.gap, self._dur)]
         self._bursts_until: list[int] = np.searchsorted(
             self._bursts.epoch, np.arange(len(chain.returns) + 2), side="right"
         ).tolist()
-        self._returned: list[int] = self._bursts.of[chain.device_row].tolist()
         self.span_ns = self.run(Left())
 
     @property
     def part_ns(self) -> dict[str, dict[str, int]]:
         """How much the trace holds of each part: host work, device work and delays, by name."""
-        host = self._chain.work.sum(axis=1).tolist()
+        host = self._chain.work_ns
         device = summed(self._category, self._dur, len(self._categories)).tolist()
         delays = {
             "launch_latency": self._latency_ns,
@@ -117,17 +122,23 @@ class Replay:
     def run(self, left: Left) -> int:
         """Return how long the trace lasts with parts shortened."""
         chain = self._chain
-        share = np.array([left.activity.get(name, 1.0) for name in ACTIVITIES])
+        work = chain.work(np.array([left.activity.get(name, 1.0) for name in ACTIVITIES]))
         # The host's time at each place if it never waited, in all and since its last wait.
-        at = np.cumsum(np.einsum("i,ij->j", share, chain.work))
+        at = np.cumsum(work, out=work)
         base = np.concatenate(([0.0, 0.0], at[chain.returns]))
-        ready = self.latency * left.launch_latency + at[chain.place] - base[self._epoch]
-        ready = np.where(self._launched >= 0, ready, self._fixed)
         of_category = np.array([left.category.get(name, 1.0) for name in self._categories])
-        dur = self._dur * np.append(of_category, 1.0)[self._category]
-        gap = (self.gap * left.queue).astype(np.float64)
-        ends = self._bursts.ends(ready, gap, dur)
+
+        def of(block: slice) -> tuple[Floats, Floats, Floats]:
+            latency, gap, dur = (column[block] for column in self._in_bursts)
+            place = self._place[block]
+            ready = latency * left.launch_latency + at[place] - base[self._epoch[block]]
+            if self._fixed is not None:
+                ready = np.where(place >= 0, ready, self._fixed[block])
+            took: Floats = dur * of_category[self._of_category[block]]
+            return ready, (gap * left.queue).astype(np.float64), took
+
         worked = np.diff(np.append(base[1:], at[-1])).tolist()
+        ends = self._bursts.ends(of)
         return round(self._go_through(*ends, worked, waits=left.waits) - self._begin)
 
     def _go_through(
@@ -142,7 +153,7 @@ class Replay:
         before, told, until = self._bursts.before, self._bursts.told, self._bursts_until
         ends = [-np.inf] * (len(before) + 1)  # one more, found by index -1
         after: list[float] = [*self._chain.after_ns.tolist(), 0]
-        returned = [*self._returned, -1]
+        returned = [*self._bursts.waited_for, -1]
         host, first = 0.0, 0
         # What no launch of the trace explains is in the first epoch, before the host's.
         for epoch, last in enumerate(until):
@@ -160,27 +171,55 @@ class Replay:
                     host = max(host, ends[returned[epoch - 1]] + after[epoch - 1])
         return max(host, *ends)
 
-    def _holds_back(self, other: Int64, row: Int64, rank: Int64) -> npt.NDArray[np.bool_]:
+    def _holds_back(self, other: Index, row: Index, rank: Int32) -> npt.NDArray[np.bool_]:
         """Tell for pairs of device rows whether the other can be what a row waited for."""
-        ended = self._end[other] <= self._start[row]
+        ended = self._start[other] + self._dur[other] <= self._start[row]
         before: npt.NDArray[np.bool_] = (other >= 0) & ended & (rank[other] < rank[row])
         return before
 
-    def _delays(self, after_work: Int64) -> tuple[Int64, Int64]:
+    def _after_work(
+        self, previous: Int32, told: tuple[Int64, Int64], rank: Int32
+    ) -> tuple[npt.NDArray[np.bool_], Int64]:
+        """Return which rows wait for the one before on their stream, and how long after work.
+
+        That is after the end of what each row waited for, `_NEVER_NS` where that is nothing.
+        """
+        linked = np.zeros(len(previous), dtype=np.bool_)
+        after = np.full(len(previous), _NEVER_NS)
+        for block in blocks(len(previous)):
+            other, rows = previous[block], np.arange(block.start, block.stop)
+            linked[block] = held = self._holds_back(other, rows, rank)
+            since = self._start[block] - self._start[other] - self._dur[other]
+            after[block] = np.where(held, since, _NEVER_NS)
+        row, ended = told
+        np.minimum.at(after, row, self._start[row] - self._start[ended] - self._dur[ended])
+        return linked, after
+
+    def _delays(self, launched: Int64, after_work: Int64) -> tuple[Index, Index]:
         """Return the delays after an event's launch and after the work before it.
 
         The later of launch and work explains the start. The other one gets the usual delay of
         its kind, or less where there was less time, and so changes nothing by itself.
         """
-        launched = self._launched >= 0
-        after_launch = np.where(launched, self._start - self._launched, _NEVER_NS)
-        by_launch = launched & (after_launch <= after_work)
+        after_launch = np.where(launched >= 0, self._start - launched, _NEVER_NS)
+        by_launch = (launched >= 0) & (after_launch <= after_work)
         by_work = ~by_launch & (after_work != _NEVER_NS)
         latencies, gaps = after_launch[by_launch], after_work[by_work]
         self._latency_ns, self._queue_ns = int(latencies.sum()), int(gaps.sum())
-        latency = np.minimum(after_launch, _usual(latencies))
-        gap = np.minimum(after_work, _usual(gaps))
-        return np.where(by_launch, after_launch, latency), np.where(by_work, after_work, gap)
+        np.minimum(after_launch, _usual(latencies), out=after_launch, where=~by_launch)
+        latency = narrowed(after_launch)
+        del latencies, after_launch
+        gap = np.where(by_work, after_work, np.minimum(after_work, _usual(gaps)))
+        return latency, narrowed(gap)
+
+
+def _epochs(chain: HostChain) -> Int32:
+    """Return, by device row, after how many returns it was launched, from 1 on; 0 for no launch."""
+    epoch = np.zeros(len(chain.place), dtype=np.int32)
+    for block in blocks(len(epoch)):
+        place = chain.place[block]
+        epoch[block] = np.where(place >= 0, np.searchsorted(chain.returns, place) + 1, 0)
+    return epoch
 
 
 def _usual(delays: Int64) -> int:
@@ -188,15 +227,16 @@ def _usual(delays: Int64) -> int:
     return int(np.median(some)) if len(some) else 0
 
 
-def _categories(timeline: Timeline) -> tuple[Int64, list[str]]:
+def _categories(timeline: Timeline) -> tuple[Int8, list[str]]:
     """Return each device event's category (of the kernel, or copy or fill) and their names."""
     device = timeline.device
     is_kernel = of_category(device, "kernel")
     known: dict[str, int] = {}
-    by_name = np.zeros(len(timeline.names), dtype=np.int64)
+    by_name = np.zeros(len(timeline.names), dtype=np.int8)
     for name in used(device.name[is_kernel]):
         by_name[name] = known.setdefault(categorize(timeline.names[name]), len(known))
-    by_category = np.zeros(len(CATEGORIES), dtype=np.int64)
+    by_category = np.zeros(len(CATEGORIES), dtype=np.int8)
     for category in used(device.category[~is_kernel]):
         by_category[category] = known.setdefault(CATEGORIES[category], len(known))
-    return np.where(is_kernel, by_name[device.name], by_category[device.category]), list(known)
+    of_kernel, of_other = looked_up(by_name, device.name), looked_up(by_category, device.category)
+    return np.where(is_kernel, of_kernel, of_other), list(known)

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lightning_gpuprof.analysis.grouping import distinct, used
+from lightning_gpuprof.analysis.grouping import distinct, looked_up, used
 from lightning_gpuprof.analysis.intervals import Spans, covered_within, union
 from lightning_gpuprof.analysis.kernel_category import categorize
 from lightning_gpuprof.traces.timeline import (
@@ -67,7 +67,7 @@ def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
     talks = np.zeros(len(timeline.names), dtype=np.bool_)
     for name in used(events.name[kernels]):
         talks[name] = categorize(timeline.names[name]) == "communication"
-    mask: Mask = kernels & talks[events.name]
+    mask: Mask = kernels & looked_up(talks, events.name)
     return mask
 
 

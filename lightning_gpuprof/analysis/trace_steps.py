@@ -5,6 +5,7 @@ import re
 import numpy as np
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.grouping import looked_up
 from lightning_gpuprof.analysis.time_split import DeviceSpans, TimeSplit, split_windows
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
 
@@ -36,7 +37,7 @@ def step_events(timeline: Timeline) -> HostEvents:
     """
     host = timeline.host
     names = np.array([is_step(name) for name in timeline.names] or [False])
-    marks = names[host.name] & (host.category != CATEGORY_ID["python_function"])
+    marks = looked_up(names, host.name) & (host.category != CATEGORY_ID["python_function"])
     return select(host, marks)
 
 

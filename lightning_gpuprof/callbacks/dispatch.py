@@ -64,7 +64,9 @@ class Each:
         self.calls += 1
         for method in self.methods:
             method(*args, **kwargs)
-        if self.calls == self._due:
+        # At or above: a method above may have put another object in this one's place, which then
+        # was made before those due now were called.
+        if self._due and self.calls >= self._due:
             due = [one for one in self.spaced if one.due == self.calls]
             for one in due:
                 one.due += one.every

@@ -1,5 +1,6 @@
-"""Notices two costly autograd settings: graphs kept after backward, and anomaly mode."""
+"""Notices costly habits around autograd: graphs that are kept, and anomaly mode."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,18 +16,24 @@ from lightning_gpuprof.callbacks.dispatch import (
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.graph import graph_is_kept
+from lightning_gpuprof.probes.graph import GraphMark, graph_is_kept
 from lightning_gpuprof.records.schema import Note
 
 ANOMALY_NOTE = "anomaly_mode"
 RETAINED_NOTE = "retained_graph"
+KEPT_NOTE = "kept_graphs"
+"""Whether the graph of a step is still there steps later."""
+LATER = 3
+"""Batch ends, with its own, after which a step's graph is looked for: the outputs of the last batch
+may be kept, and a loss in a variable lives until the next one."""
 
 
 class GraphWatch(RecordingCallback):
     """Looks at the backward passes of one batch in many, and notes what slows every one of them.
 
     `torch.autograd` in anomaly mode runs a check after each backward function. A graph kept by
-    `retain_graph=True` holds its activations until the loss goes. Each is noted once in the
+    `retain_graph=True` holds its activations until the loss goes. A graph that outlives its step
+    (a list of losses) is memory that grows. Each is noted once in the
     run's records, with the first step seen. Forward and backward run as always; the Trainer
     calls the hooks around backward for the batches looked at alone.
 
@@ -45,6 +52,8 @@ class GraphWatch(RecordingCallback):
         self._host: Callback | None = None
         self._looking = False
         self._node: Any = None
+        self._mark: weakref.ref[GraphMark] | None = None
+        self._ends, self._looked_later = 0, False
         self._noted: set[str] = set()
 
     @override
@@ -52,6 +61,7 @@ class GraphWatch(RecordingCallback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self._node = None
+        self._looked_later = False
         self._noted = set()
 
     @override
@@ -95,6 +105,10 @@ class GraphWatch(RecordingCallback):
     @guarded
     def _before(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         self._node = loss.grad_fn
+        if self._node is not None and self._mark is None and KEPT_NOTE not in self._noted:
+            self._mark, self._ends = GraphMark.put(self._node), 0
+            if self._host is not None:
+                add_hook(self._host, "on_train_batch_end", self._later)
         if torch.is_anomaly_enabled():
             self._note(ANOMALY_NOTE, "torch.autograd's anomaly detection is on")
 
@@ -104,14 +118,35 @@ class GraphWatch(RecordingCallback):
         if node is not None and RETAINED_NOTE not in self._noted and graph_is_kept(node):
             self._note(RETAINED_NOTE, "backward kept its graph (retain_graph=True)")
 
-    def _note(self, name: str, message: str) -> None:
+    @guarded
+    def _later(self, *_: Any) -> None:
+        self._ends += 1
+        if self._mark is None or self._ends < LATER:
+            return
+        if self._mark() is not None:
+            self._note(KEPT_NOTE, "the graph of a step was still there steps later")
+        elif not self._looked_later:
+            self._note(KEPT_NOTE, "no graph outlived its step", value=False)
+        self._forget_mark()
+
+    def _note(self, name: str, message: str, *, value: bool = True) -> None:
         if name not in self._noted and self._output is not None:
-            self._noted.add(name)
-            self._output.write(Note(step=self._output.step, name=name, value=True, message=message))
+            if value:
+                self._noted.add(name)
+            self._output.write(
+                Note(step=self._output.step, name=name, value=value, message=message)
+            )
+
+    def _forget_mark(self) -> None:
+        self._mark, self._looked_later = None, True
+        if self._host is not None:
+            drop_hook(self._host, "on_train_batch_end", self._later)
 
     @override
     def _release(self) -> None:
         self._stop_looking()
+        if self._mark is not None:
+            self._forget_mark()
         host, self._host = self._host, None
         if host is not None:
             drop_hook(host, "on_train_batch_end", self._look)

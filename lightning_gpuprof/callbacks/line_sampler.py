@@ -1,7 +1,6 @@
 """Notes at which lines of the program the training thread spends its time."""
 
 import linecache
-import os
 import random
 import sys
 import threading
@@ -10,12 +9,19 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.host_lines import (
+    NOTE,
+    HostLines,
+    LineCount,
+    ThreadLoad,
+    ThreadUse,
+)
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.stack_lines import At, where_is
+from lightning_gpuprof.probes.stack_lines import At, shown_path, where_is
+from lightning_gpuprof.probes.thread_watch import ThreadWatch
 from lightning_gpuprof.records.schema import Note
 
 THREAD = "gpuprof-lines"
@@ -51,13 +57,14 @@ class LineSampler(EpochRecorder):
         self._seen: Counter[At] = Counter()
         self._noted = 0
         self._watched = 0
+        self._threads = ThreadWatch()
         self._stop = threading.Event()
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._seen, self._noted = Counter(), 0
+        self._seen, self._noted, self._threads = Counter(), 0, ThreadWatch()
 
     @override
     @guarded
@@ -71,9 +78,11 @@ class LineSampler(EpochRecorder):
         """Take one sample of the training thread, where it is in a step."""
         if self._output is None or self._output.step < self.warmup:
             return
-        at = where_is(sys._current_frames().get(self._watched))
+        frames = sys._current_frames()
+        at = where_is(frames.get(self._watched))
         if at is not None:
             self._seen[at] += 1
+            self._threads.saw(frames, self._watched)
 
     def _watch(self, stop: threading.Event) -> None:
         chance = random.Random(0)
@@ -81,6 +90,7 @@ class LineSampler(EpochRecorder):
             if stop.wait(self.interval_s * (0.5 + chance.random())):
                 return
             self.sample()
+        self._threads.end()
 
     @override
     def _write(self) -> None:
@@ -89,8 +99,15 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen))
+        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), self._thread_use())
         self._output.write(Note(step=self._output.step, name=NOTE, value=found))
+
+    def _thread_use(self) -> ThreadUse | None:
+        used = self._threads.use(self._watched)
+        if used is None:
+            return None
+        others = tuple(ThreadLoad(*one) for one in used.others)
+        return ThreadUse(used.watched_ns, used.cpu_ns, used.queued_ns, others)
 
     @override
     def _release(self) -> None:
@@ -108,7 +125,7 @@ def _rows(seen: Counter[At]) -> list[LineCount]:
     return [
         LineCount(
             phase=at.phase.value,
-            file=_short(at.file),
+            file=shown_path(at.file),
             line=at.line,
             function=at.function,
             source=linecache.getline(at.file, at.line).strip(),
@@ -119,12 +136,6 @@ def _rows(seen: Counter[At]) -> list[LineCount]:
         for at, count in seen.most_common()
         if at.file
     ][:MOST_LINES]
-
-
-def _short(file: str) -> str:
-    """Return a path as a user in the training's folder would write it."""
-    path, here = os.path.abspath(file), os.getcwd()
-    return os.path.relpath(path, here) if path.startswith(here + os.sep) else path
 
 
 def _by_phase(seen: Counter[At]) -> dict[str, int]:

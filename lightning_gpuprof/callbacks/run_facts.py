@@ -128,6 +128,7 @@ def _model(trainer: Trainer) -> dict[str, Any]:
         lambda: sum(p.numel() * p.element_size() for p in parameters), None
     )
     facts["dtypes"] = dict(Counter(str(p.dtype).removeprefix("torch.") for p in parameters))
+    facts["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
     facts["optimizers"] = [_optimizer(optimizer) for optimizer in trainer.optimizers]
     facts["compiled"] = any(_is_compiled(part) for part in module.modules())
     return {name: value for name, value in facts.items() if value is not None}

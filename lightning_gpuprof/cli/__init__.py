@@ -1,7 +1,8 @@
 """The command `lightning-gpuprof`: COMMANDS is its registry, one module per command."""
 
 import argparse
-import gc
+import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import NamedTuple, Protocol, cast
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.units import plain
 
 
 class CommandModule(Protocol):
@@ -54,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (2 where the request cannot be met)."""
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(argv)
+    _print_anywhere()
     if not argv:
         parser.print_help(sys.stderr)
         return 2
@@ -74,13 +77,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _print_anywhere() -> None:
+    """Have characters that the terminal's encoding lacks (the µ of µs) written as ASCII."""
+
+    def replaced(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return plain(error.object[error.start : error.end]), error.end
+
+    codecs.register_error("gpuprof-plain", replaced)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="gpuprof-plain")
+
+
 def entry() -> int:
     """Run one command in a process that ends with it: the console script."""
     status = main()
     if "torch" not in sys.modules:  # where a user's code ran, its objects are finalised as ever
-        # Else Python looks for garbage among all objects before it ends, a tenth of the time
-        # that a small trace takes.
-        gc.freeze()
+        # Else Python takes modules and objects down one by one, a tenth of the time that a small
+        # trace takes.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
     return status
 
 
@@ -90,7 +107,9 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         description="Know why a PyTorch Lightning training run is slow.",
     )
     parser.add_argument("--version", action="version", version=f"lightning-gpuprof {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, prog=parser.prog
+    )
     for name, command in COMMANDS.items():
         described = f"{command.help[0].upper()}{command.help[1:]}."
         sub = commands.add_parser(name, help=command.help, description=described)

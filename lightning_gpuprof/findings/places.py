@@ -20,6 +20,7 @@ PHASES = {
         Phase.CALLBACKS,
         Phase.CLIP_GRADIENTS,
         Phase.OPTIMIZER_STEP,
+        Phase.LOGGING,
         Phase.OTHER,
     )
 }

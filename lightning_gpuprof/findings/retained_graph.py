@@ -3,7 +3,7 @@
 ## What it measures
 From a trace: how often the nodes of the autograd graph run per step, against how often the
 operators ran that made them (`repeated_frac`). From the steps: a backward pass that takes longer
-and longer.
+and longer, unless a look found that no graph outlives its step.
 
 ## Why it matters
 `backward(retain_graph=True)` for each of several losses passes through what they share once for
@@ -23,14 +23,13 @@ pass takes beside its nodes each pass's share (`analysis/graph_passes.py`); or w
 cost. Severity: the common scale (`findings/grade.py`).
 """
 
-import re
-
+from lightning_gpuprof.analysis.graph_nodes import graphs_are_kept, second_order
 from lightning_gpuprof.analysis.graph_passes import graph_passes
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.host_work import parameter_tensors, unscaled_frac
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,
@@ -50,7 +49,6 @@ MIN_REPEATED = 0.10
 MIN_RISE = 0.2
 NOTE = "retained_graph"
 """Note of this name: a look after a backward pass found its graph still there."""
-_SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -59,7 +57,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if backward is None or step_ns is None:
         return Abstained(ID, "no step's backward pass was measured")
     grown = run.growing.get(Phase.BACKWARD)
-    if grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first):
+    rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
+    if grown is not None and rises and graphs_are_kept(run.notes) is not False:
         return _growing(grown, step_ns)
     facts = trace_facts(run)
     noted = any(note.name == NOTE and note.value for note in run.notes)
@@ -68,8 +67,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
             return _kept(step_ns)
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
     passes = graph_passes(facts, parameter_tensors(run))
-    if _second_order(facts) or passes.repeated_frac < MIN_REPEATED:
-        return _kept(step_ns) if noted and not _second_order(facts) else None
+    if second_order(facts) or passes.repeated_frac < MIN_REPEATED:
+        return _kept(step_ns) if noted and not second_order(facts) else None
     # By the median step, to which the trace's times are scaled.
     most_ns = passes.cost_ns(backward.median_ns)
     least_ns = passes.cost_ns(backward.median_ns, scale=unscaled_frac(run, facts))
@@ -94,10 +93,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=(Where(phase=Phase.BACKWARD.value),),
         change="(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)",
     )
-
-
-def _second_order(facts: TraceFacts) -> bool:
-    return any(_SECOND_ORDER.search(name) for name in facts.operators)
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings import RULES
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range, Severity
 from lightning_gpuprof.findings.places import with_lines
 
 MIN_SAVING_FRAC = 0.005
@@ -49,8 +49,8 @@ def load_rule(finding_id: str) -> Rule:
 def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
     """Evaluate the rules and rank their findings by expected saving: its middle times confidence.
 
-    A finding that claims no time (`saving_ns` of 0 to 0, such as unused memory) is a fact: it is
-    kept, and ranked after those that save time.
+    What is only `info` comes after the rest. A finding that claims no time (`saving_ns` of 0 to 0,
+    such as unused memory) is a fact: it is kept, and ranked after those that save time.
     """
     found: list[Finding] = []
     abstained: list[Abstained] = []
@@ -90,5 +90,6 @@ def _matters(finding: Finding, run: RunResults) -> bool:
     return finding.saving_ns.middle >= MIN_SAVING_FRAC * run.step_ns
 
 
-def _rank(finding: Finding) -> tuple[float, float]:
-    return (-finding.saving_ns.middle * finding.confidence, -finding.confidence)
+def _rank(finding: Finding) -> tuple[bool, float, float]:
+    expected = finding.saving_ns.middle * finding.confidence
+    return (finding.severity is Severity.INFO, -expected, -finding.confidence)

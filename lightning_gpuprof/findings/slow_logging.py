@@ -14,11 +14,13 @@ Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for
 the same condition, and keep values on the device until then (`DeferredLoss`).
 
 ## Thresholds
-`EVERY_N_STEPS`: Lightning's own default. `LOW_FRAC`: at least that of the cost goes with logging
+`EVERY_N_STEPS`: Lightning's own default. A hook counts where norms were taken and, if its lines
+were sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging
 less often; something is logged still. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.hidden import exposed
+from lightning_gpuprof.analysis.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.phase_split import Part
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
@@ -40,6 +42,8 @@ EVERY_N_STEPS = 50
 LOW_FRAC = 0.8
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
+MIN_SAMPLES = 10
+"""Samples in those hooks of which one at least would be at a logging line."""
 NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
 
 
@@ -86,14 +90,31 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 
 def norm_hooks(run: RunResults) -> list[Part]:
-    """Return the module's hooks that take norms of the gradients, to log them."""
+    """Return the module's hooks that take norms of the gradients, to log them.
+
+    Where samples of the stack show the hooks and no logging in them, the norms are for something
+    else, such as a clipping of the module's own: to do that seldom would be another training.
+    """
     facts = trace_facts(run)
     if facts is None:
         return []
     if not any(name in facts.operators for name in NORMS):
         return []
+    lines = host_lines(run.notes)
+    if lines is not None and not _log_in_hooks(lines):
+        return []
     parts = run.parts_of(Phase.OTHER)
     return [part for part in parts if part.name in NORM_HOOKS and part.per_step is not None]
+
+
+def _log_in_hooks(lines: HostLines) -> bool:
+    """Tell whether one of the hooks' lines logs, or too few were seen to say."""
+    seen = lines.of(Phase.OTHER)
+    if sum(one.count for one in seen) < MIN_SAMPLES:
+        return True
+    if any(one.function in NORM_HOOKS for one in lines.of(Phase.LOGGING)):
+        return True
+    return any(one.kind == "lightning" or "log" in one.source for one in seen)
 
 
 def _guarded(hook: str) -> str:

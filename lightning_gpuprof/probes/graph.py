@@ -1,9 +1,12 @@
-"""Tells whether a backward pass freed the graph it went through."""
+"""Tells whether a backward pass freed the graph it went through, and whether the graph lives on."""
 
+import weakref
 from collections import deque
 from typing import Any
 
 MAX_NODES = 50
+MAX_MARKED = 200
+_KEY = "lightning_gpuprof"
 _RAW = "_raw_saved_"
 
 
@@ -33,6 +36,29 @@ def graph_is_kept(node: Any) -> bool | None:
                 seen.add(following)
                 queue.append(following)
     return None
+
+
+class GraphMark:
+    """Lives as long as a part of a graph does: each node holds it in its metadata.
+
+    Whoever keeps a tensor keeps all nodes that led to it, so nodes are marked from the loss
+    downwards until the inputs or `MAX_MARKED`. Nodes that a parameter or DDP keeps are left out.
+    """
+
+    @classmethod
+    def put(cls, node: Any) -> "weakref.ref[GraphMark]":
+        """Mark a graph, given the loss's `grad_fn`; the reference dies with the graph."""
+        mark = cls()
+        queue, seen = deque([node]), {node}
+        while queue and len(seen) <= MAX_MARKED:
+            node = queue.popleft()
+            node.metadata[_KEY] = mark
+            for following, _ in node.next_functions:
+                if following is None or following in seen or "AccumulateGrad" in following.name():
+                    continue
+                seen.add(following)
+                queue.append(following)
+        return weakref.ref(mark)
 
 
 def _shows(node: Any, name: str) -> bool | None:

@@ -40,6 +40,8 @@ _BY_FILE = {
     "model_checkpoint.py": Phase.CHECKPOINT,
 }
 _LOOP = "training_epoch_loop.py"
+_WAITING = ("threading.py", "queue.py")
+"""Files of Python in which one thread waits for another."""
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
@@ -83,15 +85,44 @@ def where_is(frame: FrameType | None) -> At | None:
     phase = phase or Phase.OTHER
     if users is None:
         return At(phase, "", 0, "", None, None)
-    callee = called[-1] if called else None
+    callee, kind = called[-1] if called else None, _kind(called)
+    if kind == "log" and phase is not Phase.VALIDATION:
+        phase = Phase.LOGGING  # as the timer has it
     return At(
         phase,
         users.f_code.co_filename,
-        users.f_lineno,
+        line_of(users),
         users.f_code.co_name,
         None if callee is None else _name(callee),
-        _kind(called),
+        kind,
     )
+
+
+def own_line(frame: FrameType | None) -> tuple[str, int, str] | None:
+    """Return file, line and function of a thread's innermost frame in the user's own code.
+
+    Where no frame is the user's, it is the outermost one that is not Python's.
+    """
+    outermost = None
+    for each in _outwards(frame):
+        package = package_of(each.f_code.co_filename)
+        if package != "python":
+            outermost = each
+        if package == _USER:
+            break
+    if outermost is None:
+        return None
+    return outermost.f_code.co_filename, line_of(outermost), outermost.f_code.co_name
+
+
+def line_of(frame: FrameType) -> int:
+    """Return the line a frame is at; for a jump that the compiler made, the last one before it."""
+    number: int | None = frame.f_lineno
+    if number is not None:
+        return number
+    code = frame.f_code
+    before = [line for start, _, line in code.co_lines() if line and start <= frame.f_lasti]
+    return before[-1] if before else code.co_firstlineno
 
 
 def _phase(frame: FrameType, package: str) -> Phase | None:
@@ -112,6 +143,9 @@ def _kind(called: list[FrameType]) -> str | None:
     if any(each.f_code.co_name == "format_stack" for each in called):
         return "traceback"
     packages = [package_of(each.f_code.co_filename) for each in called]
+    innermost = os.path.basename(called[0].f_code.co_filename)
+    if packages[0] == packages[-1] == "python" and innermost in _WAITING:
+        return "wait"
     if packages[-1] in _LIGHTNING:
         return "log" if called[-1].f_code.co_name in ("log", "log_dict") else "lightning"
     if "torchmetrics" in packages:
@@ -127,6 +161,12 @@ def _name(frame: FrameType) -> str:
     code = frame.f_code
     module = str(frame.f_globals.get("__name__", "")).split(".")[0]
     return f"{module}.{code.co_name}" if module else code.co_name
+
+
+def shown_path(file: str) -> str:
+    """Return a path as a user in the training's folder would write it."""
+    path, here = os.path.abspath(file), os.getcwd()
+    return os.path.relpath(path, here) if path.startswith(here + os.sep) else path
 
 
 @lru_cache(maxsize=4096)

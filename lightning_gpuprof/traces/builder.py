@@ -33,6 +33,8 @@ _DEVICE = (
     "graph",
 )
 _INT64_MAX = 2**63 - 1
+_LIMIT_NS = 2**62
+"""Later times are damage; the difference of two earlier ones fits into int64."""
 _PROCESS_SHIFT = 40
 """Correlation ids count from 0 in each process; 2^40 launches are more than a trace holds."""
 
@@ -40,7 +42,8 @@ _PROCESS_SHIFT = 40
 class TimelineBuilder:
     """What the readers of every source but Kineto fill; times are absolute, in ns.
 
-    An event without an end, or that ends before it starts, is left out and counted in a warning.
+    An event without an end, that ends before it starts, or at a time that no clock shows, is left
+    out and counted in a warning.
 
     >>> builder = TimelineBuilder("nsys")
     >>> builder.host(5, 9, builder.name("cudaLaunchKernel"), "cuda_runtime", builder.thread(1, 1))
@@ -96,7 +99,7 @@ class TimelineBuilder:
         correlation: int | None = None,
     ) -> None:
         """Add what a host thread did."""
-        if not (isinstance(start, int) and isinstance(end, int)) or end < start:
+        if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
             self._cut += 1
             return
         self._host.append(
@@ -116,7 +119,7 @@ class TimelineBuilder:
         graph: int | None = None,
     ) -> None:
         """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
-        if not (isinstance(start, int) and isinstance(end, int)) or end < start:
+        if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
             self._cut += 1
             return
         rows = {"cuda_sync": self._syncs, "gpu_user_annotation": self._annotations}

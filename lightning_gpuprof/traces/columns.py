@@ -110,7 +110,7 @@ def ids(values: Sequence[object]) -> Int64:
 
 
 class Columns:
-    """A table in the making: each column a buffer that grows.
+    """A table in the making: each column a buffer that grows, and is as wide as its values need.
 
     Large buffers grow in place and go back to the system when freed; thousands of small pieces
     joined at the end would need twice the memory.
@@ -126,15 +126,22 @@ class Columns:
         """Add rows; columns that are left out hold `MISSING` for them."""
         start, end = self._rows, self._rows + rows
         if end > self._room:
-            self._room = max(_FEWEST_ROWS, end + end // 3)
-            for buffer in self._buffers.values():
-                buffer.resize(self._room, refcheck=False)
-        for name in columns.keys() - self._buffers.keys():
-            self._buffers[name] = buffer = np.empty(self._room, dtype=column_dtype(name))
-            buffer[:start] = MISSING
+            self._resize(max(_FEWEST_ROWS, end + end // 8))
+        for name, values in columns.items():
+            buffer = self._buffers.get(name)
+            if buffer is None:
+                self._buffers[name] = buffer = np.empty(self._room, dtype=_narrowest(name))
+                buffer[:start] = MISSING
+            if not _fits(values, buffer.dtype):
+                self._buffers[name] = buffer.astype(np.int64)
         for name, buffer in self._buffers.items():
             buffer[start:end] = columns.get(name, MISSING)
         self._rows = end
+
+    def _resize(self, room: int) -> None:
+        self._room = room
+        for buffer in self._buffers.values():
+            buffer.resize(room, refcheck=False)
 
     def begin_stretch(self, number: int) -> None:
         """Say which stretch of a file the following rows are from; without, all are from one."""
@@ -149,12 +156,14 @@ class Columns:
         """Add rows from other stretches of the same file."""
         self._stretches += [(self._rows + row, number) for row, number in other.stretches]
         if other.rows:
+            self._resize(max(self._room, self._rows + other.rows))
             self.add(other.rows, **other.columns)
 
     def table(self, kind: type[_T]) -> _T:
         """Sort the rows, column by column: only one exists twice at a time."""
         if not self._rows:
             return make_table(kind)
+        self._resize(self._rows)
         order = start_order(
             self._buffers["start_ns"][: self._rows],  # type: ignore[arg-type]
             self._buffers["dur_ns"][: self._rows],  # type: ignore[arg-type]
@@ -163,9 +172,9 @@ class Columns:
         columns: dict[str, AnyArray] = {}
         for field in fields(kind):
             buffer = self._buffers.pop(field.name, None)
-            values = None if buffer is None else buffer[: self._rows]
-            if values is None or (field.name not in _TIMES and not (values != MISSING).any()):
-                columns[field.name] = _missing(field.name, self._rows)
+            values = _missing(field.name) if buffer is None else buffer[: self._rows]
+            if field.name not in _TIMES and not (values != values[0]).any():
+                columns[field.name] = np.broadcast_to(values[0], self._rows)
             else:
                 columns[field.name] = values[order]
         return kind(**columns)  # type: ignore[arg-type]
@@ -188,8 +197,21 @@ class Content(NamedTuple):
     stretches: list[tuple[int, int]]
 
 
-def _missing(name: str, rows: int) -> AnyArray:
-    return np.broadcast_to(np.array(MISSING, dtype=column_dtype(name)), rows)
+def _missing(name: str) -> AnyArray:
+    return np.array([MISSING], dtype=column_dtype(name))
+
+
+def _narrowest(name: str) -> type[np.generic]:
+    """Return the dtype that a column begins with: ids and durations seldom need 64 bits."""
+    wide = column_dtype(name)
+    return np.int32 if wide is np.int64 and name != "start_ns" else wide
+
+
+def _fits(values: AnyArray, dtype: np.dtype[np.generic]) -> bool:
+    if dtype != np.int32 or values.dtype != np.int64 or not len(values):
+        return True
+    limits = np.iinfo(np.int32)
+    return bool(values.min() >= limits.min and values.max() <= limits.max)
 
 
 class ArgumentTable(Sequence[OpArguments]):

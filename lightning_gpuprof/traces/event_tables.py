@@ -2,7 +2,8 @@
 
 A table is a frozen dataclass whose fields are arrays of one length: row `i` is one event.
 Where something was not recorded an index or id column holds -1 (`MISSING`), never 0. Rows are
-sorted by start, then longest first, so that a parent comes before its children.
+sorted by start, then longest first, so that a parent comes before its children. Columns of
+`Int64` other than `start_ns` may hold 32 bits, where a reader found all values to fit.
 """
 
 from collections.abc import Callable, Sequence
@@ -239,6 +240,8 @@ def select(table: _T, keep: npt.NDArray[np.bool_] | Int64) -> _T:
 
 def of_category(table: HostEvents | DeviceEvents, *names: str) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows of the given categories."""
-    wanted = np.zeros(len(CATEGORIES), dtype=np.bool_)
-    wanted[[CATEGORY_ID[name] for name in names]] = True
-    return wanted[table.category]
+    # Comparisons, since looking each up would make indices of 64 bits of them all.
+    found: npt.NDArray[np.bool_] = table.category == CATEGORY_ID[names[0]]
+    for name in names[1:]:
+        found |= table.category == CATEGORY_ID[name]
+    return found

@@ -60,6 +60,9 @@ def decode_json(data: bytes, kind: type[_T], path: str, warnings: list[str]) -> 
         return decoder.decode(data)
     except msgspec.DecodeError as error:
         first = error
+    except UnicodeDecodeError:
+        warnings.append("The JSON holds bytes that are no text; they are shown as \ufffd.")
+        return decode_json(data.decode("utf-8", "replace").encode(), kind, path, warnings)
     try:
         saved = decoder.decode(close_json(data))
     except msgspec.DecodeError:
@@ -108,16 +111,30 @@ def parse_csv(
         needed: A row with at least this many fields is whole, and lacks its last columns;
             by default rows have a field for each column.
     """
-    reader = csv.reader(io.StringIO(text, newline=""))
-    header = [name.strip() for name in next(reader, [])]
+    reader = csv_rows(text)
+    header = [name.strip() for name in next(reader, None) or []]
     cut = 0
     for row in reader:
-        if (needed or len(header)) <= len(row) <= len(header):
+        if row is not None and (needed or len(header)) <= len(row) <= len(header):
             yield dict(zip(header, row, strict=False))
-        elif row:
+        elif row != []:
             cut += 1
     if cut:
         warnings.append(f"{cut} CSV rows do not have {len(header)} fields; they are left out.")
+
+
+def csv_rows(text: str) -> Iterator[list[str] | None]:
+    """Yield rows, and None for what is no row at all."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error:
+            yield None
+            continue
+        if row is None:
+            return
+        yield row
 
 
 def csv_header(head: bytes) -> frozenset[str]:
@@ -131,7 +148,8 @@ def csv_header(head: bytes) -> frozenset[str]:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
         return frozenset()
-    return frozenset(name.strip() for row in csv.reader([text]) for name in row)
+    row = next(csv_rows(text), None) or []
+    return frozenset(name.strip() for name in row)
 
 
 def integer(text: str | None) -> int | None:

@@ -22,6 +22,7 @@ from lightning_gpuprof.traces.kineto_collect import Collected, Collector, NeedsE
 from lightning_gpuprof.traces.kineto_events import Event, FullEvent, Times
 from lightning_gpuprof.traces.kineto_halves import every_other
 from lightning_gpuprof.traces.kineto_json import EventStream
+from lightning_gpuprof.traces.kineto_skip import only_python_calls
 from lightning_gpuprof.traces.kineto_times import LIMIT_NS, exact_ns
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
@@ -125,10 +126,11 @@ def _collect(path: str, options: ReadOptions, *, exact: bool, half: int | None =
     collector = Collector(options, exact=exact)
     header: dict[str, Any] = {}
     blocks = read_blocks(path, warnings.append, options.progress)
+    unwanted = None if options.stacks else only_python_calls
     stretches = iter([(0, blocks)]) if half is None else every_other(blocks, half)
     for number, text in stretches:
         collector.begin_stretch(number)
-        stream = EventStream(text, decoder.many, decoder.one, warnings.append)
+        stream = EventStream(text, decoder.many, decoder.one, warnings.append, unwanted)
         for events in stream:
             collector.add(events)
         header.update(stream.header)

@@ -42,6 +42,8 @@ class EventStream(Generic[T]):
         decode_one: Decodes one event from text that `decode` could not read; None if it
             cannot be read at all.
         warn: Called with a sentence for anything that was lost.
+        unwanted: Tells whether the events of a buffer, from an index on to the comma at another,
+            may be left out unread.
 
     Attributes:
         header: Top-level values other than the events; complete after the iteration.
@@ -53,12 +55,14 @@ class EventStream(Generic[T]):
         decode: Decode[T],
         decode_one: Callable[[bytes], T | None],
         warn: Callable[[str], None],
+        unwanted: Callable[[bytearray, int, int], bool] | None = None,
     ) -> None:
         self.header: dict[str, Any] = {}
         self._blocks = blocks
         self._decode = decode
         self._decode_one = decode_one
         self._warn = warn
+        self._unwanted = unwanted
         self._buffer = bytearray()
         self._at = 0  # index of a byte before the next event that may be overwritten with [
         self._bare = False
@@ -127,6 +131,9 @@ class EventStream(Generic[T]):
     def _parse(self, cut: int) -> list[T] | None:
         """Parse up to the comma at `cut`; None where it is no border or an event is faulty."""
         buffer, at = self._buffer, self._at
+        if self._unwanted is not None and self._unwanted(buffer, at, cut):
+            self._at = cut
+            return []
         comma, buffer[at], buffer[cut] = buffer[cut], _OPEN, _CLOSE
         text = memoryview(buffer)[at : cut + 1]
         try:

@@ -8,12 +8,10 @@ Lines before the header (`==PROF== ...`, a program's own output) are skipped. Va
 thousands separators; where a locale writes a decimal comma, that is told by the digits behind it.
 """
 
-import csv
-import io
 import math
 import re
 
-from lightning_gpuprof.traces.files import integer, parse_csv, read_text
+from lightning_gpuprof.traces.files import csv_rows, integer, parse_csv, read_text
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import Counter, Tables
 
@@ -82,7 +80,7 @@ def _header_start(text: str) -> int | None:
 
 def _fields(text: str) -> dict[str, int]:
     """Return the columns of the first line, by place."""
-    line = next(csv.reader(io.StringIO(text.split("\n", 1)[0].strip())), [])
+    line = next(csv_rows(text.split("\n", 1)[0].strip()), None) or []
     return {name.strip(): place for place, name in enumerate(line)}
 
 

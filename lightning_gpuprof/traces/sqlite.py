@@ -15,6 +15,8 @@ import numpy as np
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.timeline import MISSING, Int64
 
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises; SQLite's own message may quote bytes that are no text."""
 MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _BATCH_ROWS = 1 << 16
@@ -59,7 +61,7 @@ class Database:
             names = self._connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
             ).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise TraceError(
                 f"{self._path} is an SQLite file that cannot be read ({error}). "
                 "It may end early: export it again."
@@ -84,7 +86,7 @@ class Database:
             for row in self._connection.execute(f'SELECT {picked} FROM "{table}"'):
                 count += 1
                 yield row
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self._warnings.append(
                 f"Table {table} could be read only up to row {count} ({error}): the file is "
                 "damaged or ends early."
@@ -107,7 +109,7 @@ class Database:
             while batch := cursor.fetchmany(_BATCH_ROWS):
                 done += len(batch)
                 yield tuple(np.array(batch, dtype=np.int64).T)
-        except sqlite3.Error:
+        except _ERRORS:
             # The batch was lost with its damaged row: read it again, row by row.
             rest = [
                 tuple(MISSING if value is None else value for value in row)
@@ -119,7 +121,7 @@ class Database:
     def _columns(self, table: str) -> list[str]:
         try:
             found = self._connection.execute(f'PRAGMA table_info("{table}")').fetchall()
-        except sqlite3.Error:
+        except _ERRORS:
             # A view over a table that is missing: as good as not there.
             return []
         return [row[1] for row in found]

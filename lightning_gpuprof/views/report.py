@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +67,16 @@ def load_report(
         findings=judged.found,
         abstained=judged.abstained,
         silent=judged.silent,
-        notices=(*found.notices, *results.warnings, *unreadable),
+        notices=(*found.notices, *_of_warm_up(results), *results.warnings, *unreadable),
     )
+
+
+def _of_warm_up(results: RunResults) -> Iterator[str]:
+    if results.steps is not None and results.steps.basis == "all":
+        yield (
+            "Only warm-up steps are recorded: what is found in them may not hold once training is "
+            "steady. Train longer, or lower warmup_steps."
+        )
 
 
 def _read_analyses(

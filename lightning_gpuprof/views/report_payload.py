@@ -6,7 +6,6 @@ Every key is always there; null says that it was not measured.
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import Enum
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.views.finding_payload import finding_payload, plain
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
@@ -40,34 +40,23 @@ def report_payload(
             phase.value: _phase(stats, results.parts_of(phase))
             for phase, stats in results.phases.items()
         },
-        "outside": [_plain(asdict(outside)) for outside in results.outside],
+        "outside": [plain(asdict(outside)) for outside in results.outside],
         "findings": [finding_payload(finding, results.step_ns) for finding in findings],
         "abstained": [asdict(one) for one in abstained],
         "silent": list(silent),
         "plan": [_plan_item(item, results.step_ns) for item in make_plan(findings)],
         **_checks(results),
         "device": _device(results),
-        "ranks": [_plain(asdict(rank)) for rank in results.ranks],
+        "ranks": [plain(asdict(rank)) for rank in results.ranks],
         "sync_sites": [_struct(site) for site in results.sync_sites],
         "trace_files": [_trace(run, trace) for trace in results.traces],
     }
 
 
-def finding_payload(finding: Finding, step_ns: int | None) -> dict[str, Any]:
-    """Return one finding as JSON types; `saving_frac` is the middle of its saving."""
-    document: dict[str, Any] = _plain(asdict(finding))
-    document["saving_frac"] = finding.saving_ns.middle / step_ns if step_ns else None
-    document["where"] = [
-        {key: value for key, value in place.items() if value is not None}
-        for place in document["where"]
-    ]
-    return document
-
-
 def _plan_item(item: PlanItem, step_ns: int | None) -> dict[str, Any]:
     finding = finding_payload(item.finding, step_ns)
     kept = ("id", "severity", "title", "advice", "change", "saving_ns", "saving_frac")
-    return {**{key: finding[key] for key in kept}, **_plain(asdict(item.effort))}
+    return {**{key: finding[key] for key in kept}, **plain(asdict(item.effort))}
 
 
 def _checks(results: RunResults) -> dict[str, Any]:
@@ -75,7 +64,7 @@ def _checks(results: RunResults) -> dict[str, Any]:
     first = focus(checks)
     return {
         "focus": None if first is None else {"id": first.id, "next": first.next},
-        "checks": [_plain(asdict(check)) for check in checks],
+        "checks": [plain(asdict(check)) for check in checks],
         "suggested_num_workers": suggested_workers(results),
     }
 
@@ -135,7 +124,7 @@ def _steps(results: RunResults) -> dict[str, Any]:
         "samples_per_s": steps.samples_per_s if steps else None,
         "epochs": steps.epochs if steps else None,
         "apart": [asdict(apart) for apart in steps.apart] if steps else [],
-        "slowest": [_plain(asdict(slow)) for slow in results.slowest],
+        "slowest": [plain(asdict(slow)) for slow in results.slowest],
     }
 
 
@@ -173,7 +162,7 @@ def _device(results: RunResults) -> dict[str, Any]:
     return {
         **(_struct(device) if device else {"type": None}),
         "memory": {**asdict(memory), "peak_frac": memory.peak_frac} if memory else None,
-        "time": {**_plain(asdict(time)), "state": time.state.value} if time else None,
+        "time": {**plain(asdict(time)), "state": time.state.value} if time else None,
         "advice": _struct(results.advice) if results.advice else None,
         "size_rates": [asdict(rate) for rate in results.size_rates],
         "knee": asdict(results.knee) if results.knee else None,
@@ -209,14 +198,3 @@ def _struct(record: msgspec.Struct) -> dict[str, Any]:
     fields = msgspec.structs.asdict(record)
     builtins: dict[str, Any] = msgspec.to_builtins(fields, enc_hook=str)
     return builtins
-
-
-def _plain(value: Any) -> Any:
-    """Turn enum members, also as keys, into their values, and tuples into lists."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.steady import StepStats
 from lightning_gpuprof.analysis.wall_time import WallTime
 from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.records.schema import Device, ProfilerCycle, RunStart
-from lightning_gpuprof.views.report_payload import finding_payload
+from lightning_gpuprof.views.finding_payload import finding_payload
 
 RULES = (
     "host-sync",

@@ -123,7 +123,7 @@ def one_by_one(timeline, replay, left):
         if launched[row] < 0:
             finish(row, None)
     share = np.array([left.activity.get(name, 1.0) for name in ACTIVITIES])
-    work = share @ chain.work
+    work = chain.work(share)
     row_at = {place: row for row, place in enumerate(chain.place.tolist()) if place >= 0}
     returns = dict(zip(chain.returns.tolist(), range(len(chain.returns)), strict=True))
     host = float(begin)

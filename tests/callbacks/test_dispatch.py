@@ -48,6 +48,22 @@ def test_a_method_that_comes_and_goes_leaves_the_others_count_alone(host):
     assert spaced == [2]
 
 
+def test_one_that_goes_in_the_call_in_which_another_is_due_does_not_stop_it(host):
+    visits, spaced = [], []
+    add_hook(host, HOOK, spaced.append, every=2)
+
+    def visit(number):
+        visits.append(number)
+        if number == 2:
+            drop_hook(host, HOOK, visit)
+
+    add_hook(host, HOOK, visit)
+    call(host, 6)
+
+    assert visits == [1, 2]
+    assert spaced == [2, 4, 6]
+
+
 def test_a_hook_that_nothing_is_left_of_is_passed_over(host):
     def one(*_):
         raise AssertionError("it was dropped")

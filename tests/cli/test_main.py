@@ -1,3 +1,4 @@
+import io
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -57,7 +58,18 @@ def test_every_registered_module_keeps_the_contract():
 
 
 def test_without_a_command_all_of_them_are_listed(capsys):
-    assert main([]) == 2
+    assert cli.main([]) == 2
     said = capsys.readouterr().err
     assert "compare" in said
     assert "why a PyTorch Lightning training run is slow" in said
+
+
+def test_a_terminal_of_ascii_alone_gets_ascii(monkeypatch):
+    said = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding="ascii"))
+    command = SimpleNamespace(
+        run=lambda args: sys.stdout.write("12 µs, é\n") and 0, add_arguments=lambda parser: None
+    )
+    monkeypatch.setattr(cli, "load_command", lambda name: command)
+    cli.main(["doctor"])
+    assert said.getvalue() == b"12 us, ?\n"

@@ -55,6 +55,17 @@ def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (2_700_000, 6 * MS)
 
 
+def test_a_loop_that_writes_elements_in_place_is_no_optimizer(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["name"] = "aten::add_"
+    model = {"dtypes": {"float32": 4}, "optimizers": [{"class": "Adam", "fused": True}]}
+    finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces, model=model))
+    assert finding.where[0].name == "aten::add_"
+    # An update has a few such calls for each of 300 tensors.
+    model["dtypes"]["float32"] = 300
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, model=model)) is None
+
+
 def test_operators_that_make_batches_are_no_part_of_the_models_work(analyze):
     traces = traced(2_000, 4 * MS)
     traces["t.gz"]["operators"][0]["loading_count"] = 2_000

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lightning_gpuprof.analysis.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
@@ -176,6 +177,15 @@ class TestMemoryGrowth:
         assert finding.severity is Severity.WARNING
         assert finding.evidence["growth_per_step_bytes"] == 200_000
 
+    def test_graphs_that_are_kept_are_said_to_be_the_cause(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        kept = Note(step=3, name="kept_graphs", value=True)
+        finding = judge("memory-growth", WORK, records=[*notes, kept])
+        assert finding.title.endswith("the graphs of earlier steps are kept, and memory with them")
+        alone = judge("memory-growth", WORK, records=[kept])
+        assert alone.severity is Severity.WARNING
+        assert span(alone) == (0, 0)
+
     def test_a_cache_that_fills_and_stops_is_not_told(self, judge):
         sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
         notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
@@ -235,6 +245,25 @@ class TestSlowLogging:
         assert "on_before_optimizer_step" in finding.change
         assert finding.evidence["logging_ns"] == 3 * MS
         assert judge("slow-callback", {**WORK, "other": 3 * MS}, **options) == ()
+
+    def test_norms_taken_in_a_hook_that_logs_nothing_clip_gradients(self, judge):
+        options = {
+            "parts": {"other/on_before_optimizer_step": 3 * MS},
+            "trace": {"operators": [op("aten::linalg_vector_norm", 10, MS)]},
+        }
+        line = LineCount("other", "t.py", 3, "hook", "total += p.grad.norm()", None, None, 20)
+
+        def sampled(*lines):
+            return [Note(step=9, name=NOTE, value=HostLines(50, lines, {"other": 50}))]
+
+        phases = {**WORK, "other": 3 * MS}
+        assert judge("slow-logging", phases, records=sampled(line), **options) is None
+        (finding,) = judge("slow-callback", phases, records=sampled(line), **options)
+        assert "another training" in finding.advice
+        hook = "on_before_optimizer_step"
+        logs = LineCount("logging", "t.py", 4, hook, "self.log_dict(norms)", None, "log", 1)
+        found = judge("slow-logging", phases, records=sampled(line, logs), **options)
+        assert "on_before_optimizer_step" in found.change
 
     def test_another_hook_of_the_module_is_a_slow_callback(self, judge):
         (finding,) = judge(
@@ -443,6 +472,15 @@ class TestRetainedGraph:
         backward = [MS + step * 100 * US for step in range(80)]
         finding = judge("retained-graph", {"backward": backward}, steps=80)
         assert "its graph grows" in finding.title
+
+    def test_a_backward_that_gets_slower_without_a_graph_that_stays_is_something_else(self, judge):
+        backward = [MS + step * 100 * US for step in range(80)]
+        note = Note(step=3, name="kept_graphs", value=False)
+        phases = {"backward": backward}
+        found = judge("retained-graph", phases, steps=80, records=[note])
+        assert isinstance(found, Abstained)
+        (slower,) = judge("memory-growth", phases, steps=80, records=[note]).where
+        assert slower.phase == "backward"
 
 
 class TestRecompilation:

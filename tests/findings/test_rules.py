@@ -9,6 +9,7 @@ import lightning_gpuprof.findings as package
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
+from lightning_gpuprof.records.schema import Note
 
 HEADINGS = ["What it measures", "Why it matters", "What to do", "Thresholds"]
 NOT_RULES = {
@@ -83,3 +84,13 @@ def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):
     found = evaluate_rules(run).found
     assert [finding.id for finding in found] == ["slow-callback", "data-wait"]
     assert all(isinstance(finding, Finding) for finding in found)
+
+
+def test_a_warning_that_saves_no_time_comes_before_what_is_only_info(analyze):
+    ms = 1_000_000
+    kept = Note(step=3, name="kept_graphs", value=True)
+    run = analyze(
+        {"forward": 90 * ms, "callbacks": 2 * ms}, parts={"callbacks/A": 2 * ms}, records=[kept]
+    )
+    found = evaluate_rules(run).found
+    assert [finding.id for finding in found] == ["memory-growth", "slow-callback"]

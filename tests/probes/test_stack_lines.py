@@ -1,5 +1,7 @@
 import json
 import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,7 +9,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.probes.stack_lines import where_is
+from lightning_gpuprof.probes.stack_lines import line_of, where_is
 from lightning_gpuprof.records.phases import Phase
 
 found = {}
@@ -41,12 +43,34 @@ class Model(BoringModel):
     def training_step(self, batch, batch_idx):
         look("step")
         self.looks(batch)
+        self.log(Name("loss"), 0.0)
+        with threading.Condition(Lock()):
+            pass
         # A frame of Python's own, innermost: what the user's line is in.
         json.dumps(Frame(), cls=Encodes)
         return super().training_step(batch, batch_idx)
 
     def on_before_optimizer_step(self, optimizer):
         look("hook")
+
+
+class Name(str):
+    def __contains__(self, part):
+        found["logs"] = where_is(sys._getframe(1))  # past this method, in self.log
+        return super().__contains__(part)
+
+
+class Lock:
+    def acquire(self):
+        pass
+
+    release = acquire
+
+    def __enter__(self):
+        found["waits"] = where_is(sys._getframe(1))  # past this method, in `threading`
+
+    def __exit__(self, *_):
+        pass
 
 
 class Frame:
@@ -85,6 +109,8 @@ def test_the_phase_is_that_of_the_hook_around(places):
         "step": Phase.FORWARD,
         "module": Phase.FORWARD,
         "called": Phase.FORWARD,
+        "logs": Phase.LOGGING,
+        "waits": Phase.FORWARD,
         "hook": Phase.OTHER,
     }
 
@@ -96,6 +122,8 @@ def test_the_line_is_the_innermost_of_the_users_own(places):
         "step": "training_step",
         "module": "forward",
         "called": "training_step",
+        "logs": "training_step",
+        "waits": "training_step",
         "hook": "on_before_optimizer_step",
     }
 
@@ -103,3 +131,11 @@ def test_the_line_is_the_innermost_of_the_users_own(places):
 def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["called"].callee, places["called"].kind) == ("json.dumps", "python")
     assert (places["step"].callee, places["step"].kind) == (None, None)
+    assert (places["logs"].callee, places["logs"].kind) == ("lightning.log", "log")
+    assert places["waits"].kind == "wait"
+
+
+def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
+    here = sys._getframe()
+    frame = SimpleNamespace(f_lineno=None, f_code=here.f_code, f_lasti=here.f_lasti)
+    assert line_of(frame) == here.f_lineno - 1

@@ -157,3 +157,56 @@ def test_a_file_of_one_stray_line_is_named_and_refused(tmp_path):
 
     with pytest.raises(UnknownTraceError, match="no kind that can be read"):
         open_timeline(str(path))
+
+
+def test_a_schema_that_is_no_text_is_damage_not_an_accident(tmp_path):
+    path = tmp_path / "damaged.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE rocpd_op (start, gpuId)")
+        connection.execute("CREATE VIEW top AS SELECT gpuId FROM rocpd_op")
+    connection.close()
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"top", b"t\xd2p").replace(b"CREATE VIEW", b"CREATE VIXW"))
+
+    with pytest.raises(UnknownTraceError):
+        open_timeline(str(path))
+
+
+def test_a_row_that_is_no_csv_costs_itself_alone(tmp_path):
+    path = tmp_path / "kernels.csv"
+    rows = [
+        "Kernel_Name,Start_Timestamp,End_Timestamp",
+        "gemm,10,30",
+        f"{'a' * 200_000},40,50",
+        "add,60,65",
+    ]
+    path.write_bytes("\n".join(rows).encode())
+
+    timeline = open_timeline(str(path))
+
+    assert timeline.device.dur_ns.tolist() == [20, 5]
+    assert "1 CSV rows" in timeline.warnings[0]
+
+
+def test_bytes_that_are_no_text_keep_no_json_away(tmp_path):
+    args = {"BeginNs": "10", "EndNs": "30", "dev-id": "0", "queue-id": "0", "Name": "ge_m"}
+    gpu = {"args": {"name": "GPU0"}, "ph": "M", "pid": 6, "name": "process_name"}
+    span = {"ph": "X", "name": "ge_m", "pid": "6", "tid": "0", "ts": "0", "dur": "0", "args": args}
+    path = tmp_path / "results.json"
+    path.write_bytes(json.dumps({"traceEvents": [gpu, span]}).encode().replace(b"ge_m", b"ge\xffm"))
+
+    timeline = open_timeline(str(path))
+
+    assert [timeline.names[i] for i in timeline.device.name] == ["ge\ufffdm"]
+    assert "no text" in timeline.warnings[0]
+
+
+def test_times_that_no_clock_shows_cost_their_own_events(tmp_path):
+    path = tmp_path / "kernels.csv"
+    rows = ["Kernel_Name,Start_Timestamp,End_Timestamp", "gemm,10,30", f"add,40,{10**30}"]
+    path.write_text("\n".join([*rows, f"mul,{-(10**30)},50"]))
+
+    timeline = open_timeline(str(path))
+
+    assert timeline.device.dur_ns.tolist() == [20]
+    assert "2 events" in timeline.warnings[0]

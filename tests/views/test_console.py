@@ -9,6 +9,7 @@ from lightning_gpuprof.records.schema import (
     Memory,
     OutsideSpan,
     ProbeDisabled,
+    StepFlag,
 )
 from lightning_gpuprof.views.console import WIDTH, render, render_for
 from lightning_gpuprof.views.report import load_report
@@ -111,6 +112,12 @@ def test_what_happened_outside_of_steps_and_what_failed_is_said(report):
     assert "2.00 ms: epoch_end 2.00 ms" in text
     assert "100.0% of 1.00 s wall time is accounted for" in text
     assert "DeferredLoss failed at step 7: ValueError: no" in text
+
+
+def test_findings_in_warm_up_steps_alone_come_with_a_caution(report):
+    caution = "note: Only warm-up steps are recorded"
+    assert caution in render(report(steps=4, flags=StepFlag.WARMUP))
+    assert caution not in render(report())
 
 
 def test_a_run_without_steps_says_so(report):

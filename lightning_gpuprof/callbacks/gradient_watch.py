@@ -1,0 +1,167 @@
+"""Notices gradients that are computed and then thrown away."""
+
+from collections import Counter
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch.nn import Parameter
+from typing_extensions import override
+
+from lightning_gpuprof.analysis.gradient_use import NOTE, UnusedGradients
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.probes.gradient_use import GradientTimes, GradientUse, shares
+from lightning_gpuprof.records.schema import Note
+
+BATCHES = 3
+"""Batches that are looked at, and one more that says what became of the last one's gradients."""
+MOST_ACCUMULATED = 16
+"""With more batches per step than this, a look would reach into the run: there is none."""
+LEAST_DROPPED = 2
+"""Times that a gradient was cleared unused before it is a habit: one step may be skipped."""
+
+
+class GradientWatch(RecordingCallback):
+    """Looks in the first batches whether every gradient is stepped on, and then never again.
+
+    Where some are not (a teacher without `no_grad`, a generator that is not detached, a body that
+    is left out of the optimizer), the next batches tell by the host's clock what they take of the
+    backward pass; the run's records get one note. Under a gradient scaler steps may be skipped, so
+    nothing is looked at.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._host: Callback | None = None
+        self._use: GradientUse | None = None
+        self._times: GradientTimes | None = None
+        self._names: list[str] = []
+        self._parameters: list[Parameter] = []
+        self._before: dict[int, torch.Tensor] = {}
+        self._batches = self._left = 0
+        self._complete = 0
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+        every = trainer.accumulate_grad_batches
+        if str(trainer.precision).startswith("16") or every > MOST_ACCUMULATED:
+            return
+        named = list(pl_module.named_parameters())
+        self._names = [name for name, _ in named]
+        self._parameters = [parameter for _, parameter in named]
+        self._batches = max(BATCHES, 2 * every)
+        self._host = called_by_trainer(trainer, self)
+        for hook, method in self._hooks():
+            add_hook(self._host, hook, method)
+        self._look()
+
+    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
+        return [
+            ("on_before_backward", self._before_backward),
+            ("on_after_backward", self._after_backward),
+            ("on_train_batch_end", self._batch_ends),
+        ]
+
+    def _look(self) -> None:
+        self._left, self._complete = self._batches + 1, 0
+        self._use = GradientUse(self._parameters)
+        self._use.start()
+
+    @guarded
+    def _before_backward(self, *_: Any) -> None:
+        if self._use is not None:
+            self._use.before_backward()
+        if self._times is not None:
+            self._times.before_backward()
+
+    @guarded
+    def _after_backward(self, *_: Any) -> None:
+        if self._use is not None:
+            self._use.after_backward()
+
+    @guarded
+    def _batch_ends(self, trainer: Trainer, *_: Any) -> None:
+        if self._use is None:
+            return
+        self._left -= 1
+        if self._left == 1:
+            self._complete = self._use.passes
+        if self._left:
+            return
+        found = self._unused(trainer, self._use)
+        self._use.stop()
+        if not found or self._before:
+            if found:
+                self._note(found, self._use)
+            self._release()
+            return
+        # Once more, with times, and with values that show whether somebody steps by hand.
+        self._before = {i: self._first_value(i) for i in found}
+        if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
+            self._times = GradientTimes(self._parameters, perf_counter_ns)
+            self._times.start()
+        self._look()
+
+    def _unused(self, trainer: Trainer, use: GradientUse) -> set[int]:
+        """Return the parameters with gradients that nobody uses."""
+        dropped = {i for i, at in use.dropped.items() if len(at) >= LEAST_DROPPED}
+        if use.steps < LEAST_DROPPED:
+            return dropped & use.stepped
+        optimizers: list[Any] = trainer.optimizers
+        held = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
+        never = use.unreached() | (dropped - use.stepped)
+        never = {i for i in never if id(self._parameters[i]) not in held}
+        changed = {
+            i for i in never & self._before.keys() if self._before[i] != self._first_value(i)
+        }
+        return (dropped & use.stepped) | (never - changed)
+
+    def _first_value(self, i: int) -> torch.Tensor:
+        return self._parameters[i].detach().flatten()[:1].clone()
+
+    def _note(self, found: set[int], use: GradientUse) -> None:
+        def is_dropped(at: int, i: int) -> bool:
+            return i in found and (i not in use.stepped or at in use.dropped.get(i, ()))
+
+        taken = None
+        if self._times is not None:
+            taken = shares(self._times.passes[: self._complete], is_dropped)
+        sizes = [p.numel() for p in self._parameters]
+        value = UnusedGradients(
+            tensors=len(found),
+            parameters=sum(sizes[i] for i in found),
+            all_parameters=sum(sizes),
+            stepped=bool(found & use.stepped),
+            modules=self._modules(found, {} if taken is None else taken.of),
+            sure_frac=None if taken is None else taken.sure,
+            maybe_frac=None if taken is None else taken.maybe,
+        )
+        if self._output is not None:
+            self._output.write(Note(step=self._output.step, name=NOTE, value=value))
+
+    def _modules(self, found: set[int], share: dict[int, float]) -> tuple[str, ...]:
+        """Return the module's children that the parameters belong to, the costliest first."""
+        shares: Counter[str] = Counter()
+        for i in sorted(found):
+            shares[self._names[i].split(".")[0]] += share.get(i, 0)  # type: ignore[assignment]
+        return tuple(name for name, _ in shares.most_common())
+
+    @override
+    def _release(self) -> None:
+        use, self._use = self._use, None
+        times, self._times = self._times, None
+        host, self._host = self._host, None
+        if use is not None:
+            use.stop()
+        if times is not None:
+            times.stop()
+        if host is not None:
+            for hook, method in self._hooks():
+                drop_hook(host, hook, method)
+        self._before, self._parameters = {}, []

@@ -1,0 +1,29 @@
+"""Lays a finding out as JSON types: apart from the report, of which a trace needs nothing else."""
+
+from dataclasses import asdict
+from enum import Enum
+from typing import Any
+
+from lightning_gpuprof.findings.model import Finding
+
+
+def finding_payload(finding: Finding, step_ns: int | None) -> dict[str, Any]:
+    """Return one finding as JSON types; `saving_frac` is the middle of its saving."""
+    document: dict[str, Any] = plain(asdict(finding))
+    document["saving_frac"] = finding.saving_ns.middle / step_ns if step_ns else None
+    document["where"] = [
+        {key: value for key, value in place.items() if value is not None}
+        for place in document["where"]
+    ]
+    return document
+
+
+def plain(value: Any) -> Any:
+    """Turn enum members, also as keys, into their values, and tuples into lists."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,201 @@
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+from torch.optim.optimizer import _global_optimizer_post_hooks
+
+from lightning_gpuprof.analysis.gradient_use import unused_gradients
+from lightning_gpuprof.callbacks.gradient_watch import GradientWatch
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note
+
+
+@pytest.fixture
+def look(tmp_path):
+    def fitted(model, batches=12, **options):
+        trainer = Trainer(
+            callbacks=[GradientWatch()],
+            logger=CSVLogger(tmp_path),
+            max_epochs=1,
+            limit_train_batches=batches,
+            limit_val_batches=0,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            enable_checkpointing=False,
+            accelerator="cpu",
+            **options,
+        )
+        trainer.fit(model)
+        return unused_gradients(read_run(trainer.logger.log_dir)[0].sessions[0].all(Note))
+
+    return fitted
+
+
+class Distills(BoringModel):
+    """Its teacher is in no optimizer."""
+
+    def __init__(self, *, frozen):
+        super().__init__()
+        self.teacher = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Linear(64, 2))
+        self.frozen = frozen
+
+    def training_step(self, batch, batch_idx):
+        with torch.set_grad_enabled(not self.frozen):
+            wanted = self.teacher(batch)
+        return (self.layer(batch) - wanted).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), 0.01)
+
+
+class Gan(BoringModel):
+    def __init__(self, *, detached, toggled):
+        super().__init__()
+        self.automatic_optimization = False
+        self.generator = torch.nn.Linear(8, 32)
+        self.detached, self.toggled = detached, toggled
+
+    def training_step(self, batch, batch_idx):
+        generates, judges = self.optimizers()
+        if self.toggled:
+            self.toggle_optimizer(generates)
+        generates.zero_grad()
+        self.manual_backward(self.layer(self.generator(batch[:, :8])).mean())
+        generates.step()
+        if self.toggled:
+            self.untoggle_optimizer(generates)
+        fake = self.generator(batch[:, :8])
+        judges.zero_grad()
+        self.manual_backward(self.layer(fake.detach() if self.detached else fake).mean())
+        judges.step()
+
+    def configure_optimizers(self):
+        return [
+            torch.optim.SGD(self.generator.parameters(), 0.01),
+            torch.optim.SGD(self.layer.parameters(), 0.01),
+        ]
+
+
+class Lbfgs(BoringModel):
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), max_iter=4)
+
+
+class AddsUp(BoringModel):
+    """Steps by hand once in two batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        self.manual_backward(self.step(batch))
+        if batch_idx % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class OwnOptimizer(BoringModel):
+    """Steps with an optimizer that the Trainer has never heard of."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = torch.nn.Linear(32, 2)
+        self.optimizer = torch.optim.SGD(self.own.parameters(), 0.01)
+
+    def training_step(self, batch, batch_idx):
+        return (self.layer(batch) - self.own(batch)).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), 0.01)
+
+    def on_train_batch_end(self, *_):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+class ByHand(OwnOptimizer):
+    def on_train_batch_end(self, *_):
+        for parameter in self.own.parameters():
+            parameter.data -= 0.01 * parameter.grad
+            parameter.grad = None
+
+
+def test_a_teacher_without_no_grad_is_noted_with_its_size(look):
+    found = look(Distills(frozen=False))
+    assert (found.tensors, found.modules, found.stepped) == (4, ("teacher",), False)
+    assert found.parameters == 32 * 64 + 64 + 64 * 2 + 2
+    assert found.all_parameters == found.parameters + 66
+    assert 0 < found.sure_frac + found.maybe_frac < 1
+
+
+def test_a_generator_that_is_not_detached_is_noted(look):
+    found = look(Gan(detached=False, toggled=True))
+    assert (found.tensors, found.modules, found.stepped) == (2, ("generator",), True)
+    # Its gradients in its own pass are used: only those of the other's are not, which come last.
+    assert 0 < found.sure_frac < 0.5
+    assert found.maybe_frac == 0
+
+
+def test_a_judge_whose_weights_get_gradients_in_the_others_pass_is_noted(look):
+    found = look(Gan(detached=True, toggled=False))
+    assert (found.modules, found.stepped) == (("layer",), True)
+    # The generator's come after them, and by way of them.
+    assert found.sure_frac == 0
+    assert 0 < found.maybe_frac < 1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: BoringModel(),
+        lambda: Distills(frozen=True),
+        lambda: Gan(detached=True, toggled=True),
+        lambda: Lbfgs(),
+        lambda: AddsUp(),
+        lambda: OwnOptimizer(),
+        lambda: ByHand(),
+    ],
+)
+def test_gradients_that_somebody_steps_on_are_not_noted(look, model):
+    assert look(model()) is None
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_gradients_that_are_added_up_are_not_noted(look, every):
+    assert look(BoringModel(), batches=40, accumulate_grad_batches=every) is None
+    found = look(Distills(frozen=False), batches=40, accumulate_grad_batches=every)
+    assert found.modules == ("teacher",)
+
+
+def test_a_run_too_short_to_tell_notes_nothing(look):
+    assert look(Distills(frozen=False), batches=5) is None
+
+
+def test_it_leaves_no_hook_behind(look):
+    model = Distills(frozen=False)
+    look(model)
+    assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
+    assert not _global_optimizer_post_hooks
+
+
+def test_it_changes_no_weight(look):
+    torch.manual_seed(0)
+    watched = Distills(frozen=False)
+    look(watched)
+    torch.manual_seed(0)
+    alone = Distills(frozen=False)
+    Trainer(
+        logger=False,
+        max_epochs=1,
+        limit_train_batches=12,
+        limit_val_batches=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        accelerator="cpu",
+    ).fit(alone)
+    for one, other in zip(watched.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -1,0 +1,43 @@
+import pytest
+
+from lightning_gpuprof.findings.model import Abstained
+
+MS = 1_000_000
+PHASES = {"forward": 10 * MS, "backward": 10 * MS, "optimizer_step": 2 * MS}
+DOUBLE = {"dtypes": {"float64": 6}, "default_dtype": "float32"}
+TRACE = {
+    "operators": [
+        {"name": "aten::mm", "count": 2, "total_ns": 20 * MS, "self_ns": 20 * MS},
+        {"name": "aten::add", "count": 2, "total_ns": 2_000, "self_ns": 2_000},
+    ]
+}
+
+
+def test_a_model_in_double_may_save_half_of_its_longer_operators(judge):
+    finding = judge("double-precision", PHASES, trace=TRACE, model=DOUBLE)
+    # 10 ms per step in the products, and the optimizer.
+    assert finding.evidence["operators_ns"] == 12 * MS
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 7_200_000)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": {**DOUBLE, "default_dtype": "float64"}},
+        {"model": DOUBLE, "trainer": {"precision": "64-true"}},
+        {"model": {"dtypes": {"float32": 6, "float64": 1}}},
+    ],
+)
+def test_is_silent_where_float64_was_asked_for_or_is_the_exception(judge, asked):
+    assert judge("double-precision", PHASES, trace=TRACE, **asked) is None
+
+
+def test_models_that_differentiate_twice_are_taken_to_need_it(judge):
+    second = {"name": "TanhBackwardBackward0", "count": 2, "total_ns": MS, "self_ns": MS}
+    trace = {"operators": [*TRACE["operators"], second]}
+    assert judge("double-precision", PHASES, trace=trace, model=DOUBLE) is None
+
+
+def test_abstains_without_a_trace_or_types(judge):
+    assert isinstance(judge("double-precision", PHASES, model=DOUBLE), Abstained)
+    assert isinstance(judge("double-precision", PHASES, trace=TRACE), Abstained)
