@@ -1,7 +1,7 @@
-"""Lets two training runs take turns, block by block, so that both meet the same machine.
+"""Lets two training runs take turns, some steps each, so that both meet the same machine.
 
 A machine's speed drifts by more within seconds than small faults cost. Whole runs in turn are
-seconds apart; blocks of a second are not. A run that waits computes nothing.
+seconds apart; turns of a fraction of a second are not. A run that waits computes nothing.
 """
 
 import time
@@ -24,22 +24,23 @@ class Turns:
     Args:
         mine: Released when it is this run's turn.
         others: Released to pass the turn on.
+        steps: In each turn, the same for both runs.
     """
 
-    def __init__(self, mine: Semaphore, others: Semaphore) -> None:
-        self.mine, self.others = mine, others
-        self._warm = self._block = 1
+    def __init__(self, mine: Semaphore, others: Semaphore, steps: int) -> None:
+        self.mine, self.others, self._steps = mine, others, steps
+        self._warm = 1
         self._waited_ns = 0
 
-    def begin(self, warm: int, block: int) -> None:
-        """Take turns before the first step, after the warm ones and after each block."""
-        self._warm, self._block = warm, block
+    def begin(self, warm: int) -> None:
+        """Take turns before the first step, after the warm ones and then every `steps`."""
+        self._warm = warm
 
     def waited_ns(self, step: int) -> int:
         """Wait if the turn is over before this step; return all that was waited so far."""
         if step == 0:
             self._wait()
-        elif step >= self._warm and (step - self._warm) % self._block == 0:
+        elif step >= self._warm and (step - self._warm) % self._steps == 0:
             self.others.release()
             self._wait()
         return self._waited_ns

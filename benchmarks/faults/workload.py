@@ -22,7 +22,10 @@ from turns import Turns
 FEATURES, WIDTH, TARGETS, BATCH = 256, 896, 32, 64
 WARM_STEPS, TIMED_STEPS = 60, 180
 BLOCK_STEPS = 60
-"""Runs that take turns do so by this many steps: one period of whatever happens only so often."""
+"""Two runs are compared by blocks of this many steps: one period of whatever happens so often."""
+TURN_STEPS = 10
+"""They take turns by this many: the nearer in time two turns are, the less the machine has
+changed between them."""
 
 
 class Rows(Dataset[tuple[Tensor, Tensor]]):
@@ -103,6 +106,15 @@ class Setup:
     timed_steps: int = TIMED_STEPS
     """Whole periods of whatever happens only every so often."""
 
+    @property
+    def turn_steps(self) -> int:
+        """Steps per turn where this run takes turns with another.
+
+        Workers go on while the run waits, and give each turn a batch or two for nothing: theirs
+        are long.
+        """
+        return BLOCK_STEPS if self.loader.get("num_workers") else TURN_STEPS
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -125,7 +137,7 @@ def fit(
     per_epoch = setup.epoch_steps or steps
     model = setup.module()
     if turns is not None:
-        turns.begin(setup.warm_steps, BLOCK_STEPS)
+        turns.begin(setup.warm_steps)
         model.turns = turns
     trainer = _trainer(setup, folder, callbacks, steps)
     try:

@@ -16,6 +16,9 @@ nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes 
 LOOPED = 100
 """Calls per step from which an operator is in a loop, however long each takes: what it does to
 slices one by one, one operator over all of them does at once."""
+EVENT_NS = 2_000
+"""Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
+300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
 UPDATES = 4
@@ -45,7 +48,10 @@ class HostWork:
 
     compute_ns: int
     heavy_ns: int
-    """Self time of operators that take `THIN_NS` or more per call."""
+    """Self time of operators that take `THIN_NS` or more per call, if profiled steps are slower
+    throughout."""
+    heavy_most_ns: int
+    """The same if they are slower by what recording each event takes."""
     operators_ns: int
     """Self time of all operators, thin ones too."""
     calls: int
@@ -74,8 +80,17 @@ class HostWork:
     @property
     def repeated_ns(self) -> int:
         """The overhead's share of the calls above the usual number, outside recurrent layers."""
+        return round(self._repeated_frac * self.overhead_ns)
+
+    @property
+    def repeated_least_ns(self) -> int:
+        """The same by the least overhead."""
+        return round(self._repeated_frac * max(0, self.compute_ns - self.heavy_most_ns))
+
+    @property
+    def _repeated_frac(self) -> float:
         above = max(0, self.calls - (self.usual_calls or 0))
-        return round(self.own_frac * self.overhead_ns * above / max(1, self.calls))
+        return self.own_frac * above / max(1, self.calls)
 
     @property
     def own_frac(self) -> float:
@@ -97,20 +112,38 @@ def host_work(run: RunResults) -> HostWork | None:
     if tensors is not None and optimizer_reads(run):
         reads = max(0.0, reads - tensors)
     worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
+    heavy = [op for op in used if op not in thin]
     return HostWork(
-        compute_ns=sum(stats.mean_ns for stats in per_step),
-        heavy_ns=round(sum(op.self_ns for op in used if op not in thin)),
+        # The median step, to which the trace's times are scaled: not what a busy machine adds.
+        compute_ns=sum(stats.median_ns for stats in per_step),
+        heavy_ns=round(sum(op.self_ns for op in heavy)),
+        heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
-        looped_ns=round(sum(op.self_ns for op in used if op not in thin and op.calls >= LOOPED)),
+        looped_ns=round(sum(op.self_ns for op in heavy if op.calls >= LOOPED)),
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
         worst_calls=round(worst.calls) if worst else 0,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
+    """Return by how much times in the trace are too short if only its events slowed it down.
+
+    Times are scaled to steps without the profiler. That is right where all of a profiled step is
+    slower (its caches hold events, or the machine was busy), and makes long operators too short
+    where the events alone took what it is longer by: they have few.
+    """
+    steady_ns = run.steps.plain_p50_ns if run.steps else 0
+    traced_ns = steady_ns / facts.host_scale
+    events = sum(op.calls for op in facts.operators.values())
+    recording_ns = min(traced_ns - steady_ns, EVENT_NS * events)
+    # What is left of the slowness is the machine's, which slows all down alike.
+    return traced_ns / (traced_ns - recording_ns) if traced_ns > recording_ns else 1.0
 
 
 def _recurrent_frac(run: RunResults, facts: TraceFacts, tensors: int | None) -> float:

@@ -1,4 +1,4 @@
-"""What a step would take with more data workers: a model of the input pipeline."""
+"""What a step would take with data workers, and what cores they leave: the input pipeline."""
 
 from dataclasses import dataclass
 
@@ -66,3 +66,40 @@ def plan_workers(
         step_high_ns=max(rest_ns + added_ns // cores, produced_ns)
         + HANDOVER_HIGH_NS * (num_workers == 0),
     )
+
+
+@dataclass(frozen=True)
+class CorePlan:
+    """Cores divided between workers and torch's threads, and the step time to expect."""
+
+    num_workers: int
+    threads: int
+    step_low_ns: int
+    step_high_ns: int
+
+
+def divide_cores(
+    *, fetch_ns: int, compute_ns: int, cores: int, most: int = MAX_WORKERS
+) -> CorePlan | None:
+    """Find how to divide the cores of a step that fetches in its own process, then uses them all.
+
+    Work is conserved: a step takes no less than all its core time divided by the cores, than a
+    batch takes one worker divided by the workers, and than computing takes with the threads left.
+    That is at most `cores / threads` times what it takes now, where all threads were of use, and
+    at least what it takes now, where the others only waited. None where no division makes the
+    step shorter for sure.
+
+    >>> divide_cores(fetch_ns=40_000_000, compute_ns=10_000_000, cores=2)
+    CorePlan(num_workers=2, threads=1, step_low_ns=25100000, step_high_ns=31000000)
+    >>> divide_cores(fetch_ns=10_000_000, compute_ns=10_000_000, cores=2) is None
+    True
+    """
+    plans = []
+    for workers in range(1, min(cores, most) + 1):
+        threads = max(1, cores - workers)
+        produced_ns, used_ns = fetch_ns // workers, compute_ns * cores
+        low = max(produced_ns, compute_ns, (fetch_ns + compute_ns) // cores)
+        high = max(produced_ns, used_ns // threads, (fetch_ns + used_ns) // cores)
+        plans.append(CorePlan(workers, threads, low + HANDOVER_LOW_NS, high + HANDOVER_HIGH_NS))
+    best = min(plans, key=lambda plan: (plan.step_high_ns, plan.num_workers))
+    return best if best.step_high_ns < fetch_ns + compute_ns else None

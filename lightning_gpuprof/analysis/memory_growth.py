@@ -121,13 +121,20 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, flo
 
 def _rises(used: _Floats) -> bool:
     """Tell a steady rise from noise, and from a run that only wanders."""
-    first, second = np.triu_indices(len(used), 1)
-    score = float(np.sign(used[second] - used[first]).sum())
-    if (score - 1) / _deviation(len(used)) < MIN_Z:
-        return False
     # What leaks is never given back: the floor of each third lies above the one before.
     floors = [part.min() for part in np.array_split(used, 3)]
-    return bool(floors[0] < floors[1] < floors[2])
+    return rises(used) and bool(floors[0] < floors[1] < floors[2])
+
+
+def rises(values: _Floats) -> bool:
+    """Tell whether a series rises all along, which chance does once in a thousand (Mann-Kendall).
+
+    >>> rises(np.arange(9.0)), rises(np.arange(9.0) % 3)
+    (True, False)
+    """
+    first, second = np.triu_indices(len(values), 1)
+    score = float(np.sign(values[second] - values[first]).sum())
+    return (score - 1) / _deviation(len(values)) >= MIN_Z
 
 
 def _deviation(count: int) -> float:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.grouping import blocks, looked_up, summed
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.nesting import Nesting
+from lightning_gpuprof.analysis.repeated_nodes import repeated_nodes
 from lightning_gpuprof.analysis.trace_steps import is_step
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
 
@@ -30,6 +31,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
         device_self_ns: Device time of what was launched with no operator in between.
         device_count: Number of device events with no operator in between.
         loading_count: Calls of `count` made while the DataLoader made a batch in this process.
+        repeated_count: Of a node of the autograd graph, calls in passes after its first.
+        repeated_ns: Their part of `total_ns`.
     """
 
     name: str
@@ -40,6 +43,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
     device_self_ns: int | None
     device_count: int | None
     loading_count: int = 0
+    repeated_count: int = 0
+    repeated_ns: int = 0
 
 
 LOADING = "enumerate(DataLoader)"
@@ -66,6 +71,9 @@ def operator_table(
         loading += np.bincount(group[in_batch[rows]], minlength=names)
         total += summed(group, host.dur_ns[rows] * outermost[rows], names)
     del in_batch
+    again = repeated_nodes(timeline, nesting)
+    repeated = np.bincount(host.name[again], minlength=names)
+    repeated_ns = summed(host.name[again], host.dur_ns[again], names)
     self_time = _self_time(timeline, nesting, is_op)
     by_name: Sequence[Int64 | None] = (None, None, None)
     if len(timeline.device):
@@ -80,6 +88,8 @@ def operator_table(
             _at(by_name[1], i),
             _at(by_name[2], i),
             loading_count=int(loading[i]),
+            repeated_count=int(repeated[i]),
+            repeated_ns=int(repeated_ns[i]),
         )
         for i in np.flatnonzero(count).tolist()
     ]

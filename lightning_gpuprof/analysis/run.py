@@ -30,15 +30,22 @@ from lightning_gpuprof.analysis.sessions import (
     session_views,
 )
 from lightning_gpuprof.analysis.slowest import SlowStep, slowest_steps
-from lightning_gpuprof.analysis.special_steps import Compiling, compiling, flagged_steps
+from lightning_gpuprof.analysis.special_steps import (
+    Compiling,
+    compiling,
+    flagged_steps,
+    usual_save_ns,
+)
 from lightning_gpuprof.analysis.spikes import GC_NOTE, Spikes, spikes
 from lightning_gpuprof.analysis.steady import Mask, StepStats, steady_mask, step_flags, step_stats
+from lightning_gpuprof.analysis.step_noise import step_noise_ns
 from lightning_gpuprof.analysis.throughput import Knee, SizeRate, knee, size_rates
 from lightning_gpuprof.analysis.wall_time import OutsideTime, WallTime, outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import (
+    COMPILE_NOTE,
     Advice,
     Note,
     ProbeDisabled,
@@ -48,6 +55,9 @@ from lightning_gpuprof.records.schema import (
     Scalars,
     SyncSite,
 )
+
+OF_STEPS = (RSS_NOTE, GC_NOTE, COMPILE_NOTE)
+"""Notes that are measurements of single steps, not news."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +96,12 @@ class RunResults:
     memory_growth: MemoryGrowth | None
     memory_watched: bool
     """Memory was recorded often enough to say whether it grows."""
+    step_noise_ns: int | None
+    """What the mean step of two equal runs of this length differs by; None with too few steps."""
     spikes: Spikes | None
     compiling: Compiling | None
+    usual_save_ns: int | None
+    """What a checkpoint takes at the median; None without one."""
     flagged_steps: dict[str, int]
     """Steady steps that carry a flag, by its name in lower case."""
     ranks: tuple[RankView, ...]
@@ -199,8 +213,10 @@ def analyze_run(
         growing=phase_growth(chosen, steady),
         memory_growth=memory_grown,
         memory_watched=memory_watched,
+        step_noise_ns=step_noise_ns(chosen, steady) if chosen.steps else None,
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
+        usual_save_ns=usual_save_ns(chosen, steady),
         flagged_steps=flagged_steps(chosen, steady),
         ranks=rank_views(same),
         traces=_traces(same, traces),
@@ -211,7 +227,7 @@ def analyze_run(
         scalars=tuple(chosen.all(Scalars)),
         steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
         batch_size=_batch_size(chosen, steady),
-        notes=tuple(note for note in chosen.all(Note) if note.name not in (RSS_NOTE, GC_NOTE)),
+        notes=tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
         ),

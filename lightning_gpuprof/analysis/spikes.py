@@ -23,7 +23,7 @@ MOSTLY = 0.5
 """Where the collector took this share of a spike's excess, the rest is taken to follow from it."""
 GC_NOTE = "gc_ns"
 """Note of this name: what one run of Python's garbage collector took in a step."""
-_COMPUTE = (
+COMPUTE = (
     Phase.HOST_TO_DEVICE,
     Phase.FORWARD,
     Phase.ZERO_GRAD,
@@ -61,7 +61,7 @@ class Spikes:
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
     """Find the spikes; None where no step was recorded."""
-    columns = {p: c for p in _COMPUTE if (c := session.phase_ns(p)) is not None}
+    columns = {p: c for p in COMPUTE if (c := session.phase_ns(p)) is not None}
     if not columns or not steady.any():
         return None
     compute = np.sum(list(columns.values()), axis=0)

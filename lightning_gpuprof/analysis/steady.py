@@ -12,7 +12,7 @@ from lightning_gpuprof.records.schema import StepFlag
 Mask = npt.NDArray[np.bool_]
 
 _APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
-_SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
+SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
 MIN_STEADY = 3
 """Fewer steps than this have no median worth the name: the next wider choice is taken."""
 
@@ -58,7 +58,7 @@ def steady_mask(flags: Int64) -> tuple[Mask, str]:
     >>> mask.tolist(), basis
     ([False, True, True, False, True], 'steady')
     """
-    for left_out, basis in ((_APART | _SLOWED_BY_MEASURING, "steady"), (_APART, "measured")):
+    for left_out, basis in ((_APART | SLOWED_BY_MEASURING, "steady"), (_APART, "measured")):
         mask = (flags & int(left_out)) == 0
         if mask.sum() >= min(MIN_STEADY, len(flags)):
             return mask, basis

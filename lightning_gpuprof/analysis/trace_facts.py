@@ -19,6 +19,9 @@ class Operator:
     total_ns: float
     self_ns: float
     device_total_ns: float | None
+    repeated_calls: float = 0.0
+    """Of a node of the autograd graph: passes after its first, where the trace has arrows."""
+    repeated_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class TraceFacts:
             total_ns=(row.get("total_ns") or 0) * host,
             self_ns=(row.get("self_ns") or 0) * host,
             device_total_ns=None if device is None else device / self.steps,
+            repeated_calls=(row.get("repeated_count") or 0) / self.steps,
+            repeated_ns=(row.get("repeated_ns") or 0) * host,
         )
 
 

@@ -1,15 +1,19 @@
-"""Notices that torch.compile compiled something, from dynamo's own counters."""
+"""Notices that torch.compile compiled something, and how long it took, from dynamo's counters."""
 
 import sys
 from typing import Any
+
+_COMPILATIONS = ("entire_frame_compile", "entire_backward_compile")
+"""Of dynamo's timed events those that no other encloses."""
 
 
 class CompileWatch:
     """Compares dynamo's counters between two looks; never imports dynamo."""
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._seen = self._spent_ns = 0
         self.compiled_since()
+        self.took_ns()
 
     def compiled_since(self, dynamo: Any = None) -> bool:
         """Tell whether anything was compiled since the last call.
@@ -26,3 +30,15 @@ class CompileWatch:
         compiled = bool(count > self._seen)
         self._seen = count
         return compiled
+
+    def took_ns(self) -> int | None:
+        """Return what compiling took since the last call; None where dynamo does not say."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        times = getattr(dynamo, "cumulative_time_spent_ns", None)
+        if times is None:
+            return None
+        spent_ns = sum(int(times.get(event, 0)) for event in _COMPILATIONS)
+        # A reset of dynamo begins anew.
+        taken_ns = spent_ns - self._spent_ns if spent_ns >= self._spent_ns else spent_ns
+        self._spent_ns = spent_ns
+        return taken_ns

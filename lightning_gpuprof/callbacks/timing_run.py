@@ -31,7 +31,7 @@ from lightning_gpuprof.probes.device_marks import DeviceMarks
 from lightning_gpuprof.probes.phase_clock import Int64, PhaseClock
 from lightning_gpuprof.probes.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
@@ -164,6 +164,9 @@ class TimingRun:
         dynamo = _MODULES.get("torch._dynamo.utils")
         if dynamo is not None and dynamo.counters and self._compiles.compiled_since(dynamo):
             timeline.flags |= StepFlag.COMPILED
+            took_ns = self._compiles.took_ns()
+            if took_ns:
+                output.write(Note(step=timeline.step, name=COMPILE_NOTE, value=took_ns))
         self._left -= 1
         if self._left <= 0:
             self._left = self._window * (1 if self._choice is None else self._choice.every)

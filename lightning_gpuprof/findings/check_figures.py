@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.host_work import HostWork, computes_on_all_cores
 from lightning_gpuprof.analysis.input_pipeline import most_workers, plan_workers
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.findings.data_wait import core_plan
 from lightning_gpuprof.records.phases import Phase
 
 MOST = 0.50
@@ -142,8 +143,11 @@ def suggested_workers(run: RunResults) -> int | None:
     wait_ns = max(0, wait.mean_ns - startup)
     if now >= cores:
         return max(1, cores - 1)
-    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2 or computes_on_all_cores(run):
+    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2:
         return now
+    if computes_on_all_cores(run):
+        shared = core_plan(run, run.step_ns, wait_ns)
+        return now if shared is None else shared.num_workers
     plan = plan_workers(
         step_ns=run.step_ns,
         wait_ns=wait_ns,

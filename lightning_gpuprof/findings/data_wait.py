@@ -12,10 +12,11 @@ The host queues no work while it waits, so a device that has caught up stands id
 ## What to do
 Move slow work out of `__getitem__` and the collate function: decode or encode once, before
 training; keep tensors, index whole batches. Or let worker processes make the batches
-(`num_workers`, with `persistent_workers=True`), but fewer than there are cores. Workers cannot help
-where every core is busy, where a batch costs less than handing it over, and with a slow sampler or
-batch sampler, which runs in the training process. An `IterableDataset` must share its samples out
-among its workers (`get_worker_info`): without that each of them yields all.
+(`num_workers`, with `persistent_workers=True`), but fewer than there are cores, with fewer threads
+for torch where it computes on all of them. Workers cannot help where every core fetches already,
+where a batch costs less than handing it over, and with a slow sampler or batch sampler, which runs
+in the training process. An `IterableDataset` must share its samples out among its workers
+(`get_worker_info`): without that each of them yields all.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
@@ -25,12 +26,15 @@ with training for the cores; on a GPU, only the device's idle time during the wa
 change is for the largest: `MOST` of it in the sampler, which runs in the training process with any
 number of workers; in taking batches over from workers, where more of them would not help; or in
 making batches. What a batch takes to make is not known with workers that keep up, so to do without
-them is told as `info`, unless they leave no core to training (`CROWDED`). An `IterableDataset`
+them is told as `info`, unless there are more of them than cores (`CROWDED`). An `IterableDataset`
 read in the training process goes to one worker, which needs no sharing out and keeps the order; one
 that has workers, or a sampler of your own where its part was not measured, may leave more of them
-nothing to do: the low bound is 0. A CPU on which torch computes on every core (`MOSTLY` in
-`analysis/host_work.py`) has no room for workers: none are proposed. Severity: the common
-scale (`findings/grade.py`).
+nothing to do: the low bound is 0. Where torch computes on every core (`MOSTLY` in
+`analysis/host_work.py`), workers beside it make the step longer: the cores are divided between
+workers and torch's threads where that is a sure gain (`divide_cores`), else none are proposed.
+Workers on every core that are waited for are not told to be fewer: every core makes batches
+already, and what cheaper batches save depends on the code. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from dataclasses import dataclass
@@ -40,7 +44,9 @@ from lightning_gpuprof.analysis.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.input_pipeline import (
     HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
+    CorePlan,
     WorkerPlan,
+    divide_cores,
     most_workers,
     plan_workers,
 )
@@ -62,7 +68,7 @@ from lightning_gpuprof.units import duration, percent
 ID = "data-wait"
 MOST = 0.5
 CROWDED = 4
-"""Workers that leave no core to training cost it up to a quarter more than the wait."""
+"""More workers than cores cost training up to a quarter more than the wait."""
 SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
 SHARDING = """
@@ -136,11 +142,12 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     if workers and (parts.receiving_frac or 0.0) >= MOST:
         return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
     if workers and cores is not None and workers >= cores:
-        return _fewer_workers(workers, cores, most_ns)
+        return _every_core_fetches(workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     busy = computes_on_all_cores(run)
     if busy:
-        return _taking_turns(run, most_ns)
+        shared = core_plan(run, step_ns, round(waited * wait_ns))
+        return _taking_turns(run, most_ns) if shared is None else _dividing(run, step_ns, shared)
     plan = _plan(run, step_ns, round(waited * wait_ns))
     if plan is None:
         return _without_workers(loader, most_ns)
@@ -163,6 +170,16 @@ def _may_need_more_than_workers(run: RunResults) -> bool:
     return loader is not None and (
         (loader.dataset_kind == "iterable" and bool(loader.num_workers))
         or (bool(loader.sampler) and unknown)
+    )
+
+
+def core_plan(run: RunResults, step_ns: int, wait_ns: int) -> CorePlan | None:
+    """Return how to divide cores that training uses all; None where that is no sure gain."""
+    loader, cores = run.start.loader, run.cores
+    if loader is None or loader.num_workers != 0 or cores is None or cores < 2:
+        return None
+    return divide_cores(
+        fetch_ns=wait_ns, compute_ns=step_ns - wait_ns, cores=cores, most=most_workers(loader)
     )
 
 
@@ -232,19 +249,21 @@ def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) 
         "waiting for them: make batches without workers, or fewer and larger tensors per batch."
     )
     change = "DataLoader(..., num_workers=0)"
-    if cores is not None and workers >= cores:
-        # They also take turns with the training itself.
+    if cores is not None and workers > cores:
+        # They also take turns with the training itself. One per core may be what costly batches
+        # need: these would then be made in the training process.
         return _Cure(advice, change, Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED))
     return _Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
 
 
-def _fewer_workers(workers: int, cores: int, wait_ns: int) -> _Cure:
-    fewer = max(1, cores - 1)
+def _every_core_fetches(workers: int, cores: int, wait_ns: int) -> _Cure:
     advice = (
-        f"{workers} workers on {cores} cores take turns with the training itself: use fewer "
-        f"({fewer}, or 0 where a batch is cheap to make), and make __getitem__ cheaper."
+        f"{workers} workers on {cores} cores are waited for: every core makes batches already, and "
+        "neither more nor fewer workers make them sooner. Make __getitem__ and the collate "
+        "function cheaper (decode or encode once, before training; keep tensors, index whole "
+        "batches)."
     )
-    return _Cure(advice, f"DataLoader(..., num_workers={fewer})", Range(low=0, high=wait_ns))
+    return _Cure(advice, None, Range(low=0, high=wait_ns))
 
 
 def _taking_turns(run: RunResults, wait_ns: int) -> _Cure:
@@ -255,6 +274,24 @@ def _taking_turns(run: RunResults, wait_ns: int) -> _Cure:
         "whole batches). Or leave workers a core (torch.set_num_threads) and compare both runs."
     )
     return _Cure(advice, None, Range(low=0, high=wait_ns))
+
+
+def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> _Cure:
+    plural = "es" * (plan.num_workers > 1)
+    advice = (
+        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
+        "torch), and workers beside it would slow it down more than they hide. Divide the cores: "
+        f"{plan.num_workers} worker process{plural} and torch.set_num_threads({plan.threads}). "
+        "That is the change whose saving is given. To make batches cheaper saves up to the whole "
+        "wait: move slow work out of __getitem__ and collate (decode once, keep tensors, index "
+        "whole batches)."
+    )
+    change = (
+        f"torch.set_num_threads({plan.threads})\n"
+        f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    )
+    saving = Range(low=step_ns - plan.step_high_ns, high=step_ns - plan.step_low_ns)
+    return _Cure(advice, change, saving)
 
 
 def _without_workers(loader: Loader | None, wait_ns: int) -> _Cure:

@@ -14,8 +14,9 @@ fewer batches (`limit_val_batches`), or with a larger batch and more workers: no
 so more samples fit.
 
 ## Thresholds
-`LOW_FRAC`: validating a fifth as often, at least, leaves a fifth of the cost; where that
-would be less than once in the run, a fifth of the batches does the same. `SHORT_NS`: validations
+The saving is that of the change proposed: validating a fifth as often, at least, leaves a fifth of
+the cost; where that would be less than once in the run, a fifth of the batches (`LEFT_FRAC`) does
+the same. `SHORT_NS`: validations
 once an epoch that take less than a second altogether belong to short epochs, not to a setting, and
 are not told. Severity: the common scale (`findings/grade.py`).
 """
@@ -36,7 +37,7 @@ from lightning_gpuprof.units import duration, percent
 
 ID = "frequent-validation"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
-LOW_FRAC = 0.8
+LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
 SHORT_NS = 1_000_000_000
@@ -59,10 +60,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if every > steps and runs >= FEWER and run.status == "finished":
         # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
         every = seldom(steps, runs, wanted=0.0)
-    advice, change = _change(run, run.steps.count, every)
+    advice, change, interval = _change(run, run.steps.count, every)
     advice = _setting(run, runs) + advice
-    least, most = around(validation.mean_ns)
-    saving = Range(low=round(LOW_FRAC * least), high=most)
+    # Of the change proposed: as many are left as the new interval has.
+    left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
+    least, most = around(round(validation.mean_ns * (1 - left)))
+    saving = Range(low=least, high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -83,19 +86,24 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _change(run: RunResults, steps: int, every: int) -> tuple[str, str]:
-    """Return advice and code for validating every so many steps, as far as the run has them."""
+def _change(run: RunResults, steps: int, every: int) -> tuple[str, str, int | None]:
+    """Return advice and code for validating every so many steps, as far as the run has them.
+
+    With the new interval in steps, None for as many validations with fewer batches.
+    """
     epoch = _epoch_steps(run)
     if every > steps and run.status == "finished":
         return (
             f"The run is too short to validate more seldom ({steps:,} steps): validate on fewer "
             "batches, or less often in a longer run.",
-            f"Trainer(..., limit_val_batches={1 - LOW_FRAC:.1f})",
+            f"Trainer(..., limit_val_batches={LEFT_FRAC:.1f})",
+            None,
         )
     if epoch is None or every <= epoch:
         return (
             f"Validate every {every:,} steps or on fewer batches (limit_val_batches).",
             f"Trainer(..., val_check_interval={every})",
+            every,
         )
     # An interval longer than the epoch is refused by the Trainer.
     epochs = -(-every // epoch)
@@ -108,6 +116,7 @@ def _change(run: RunResults, steps: int, every: int) -> tuple[str, str]:
         f"Validate every {epochs:,} epochs of {epoch:,} steps or on fewer batches "
         "(limit_val_batches).",
         f"Trainer(..., check_val_every_n_epoch={epochs}{whole})",
+        epochs * epoch,
     )
 
 

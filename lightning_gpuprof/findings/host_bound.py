@@ -17,7 +17,8 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
 `CALLS_PER_TENSOR` (`analysis/host_work.py`, docs/adr/0031): a model as such makes some calls per
-parameter tensor; on a CPU only the overhead of what is above counts. `LOW_FRAC`: of a loop's
+parameter tensor; on a CPU only the overhead of what is above counts. How much recording slowed
+long operators down is not known, so the overhead has bounds (`EVENT_NS`). `LOW_FRAC`: of a loop's
 overhead that much goes at least when its body becomes one operator over all elements, at most all
 of it and what longer operators in the loop take (`LOOPED`). The loop inside a recurrent layer
 (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
@@ -126,7 +127,7 @@ def _finding(
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
         most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
-        saving = Range(low=round(LOW_FRAC * work.repeated_ns), high=most)
+        saving = Range(low=round(LOW_FRAC * work.repeated_least_ns), high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

@@ -129,7 +129,8 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
 
 def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
     cost_ns = max(work.read_ns, work.repeated_ns)
-    saving = Range(low=round(LOW_FRAC * cost_ns), high=cost_ns)
+    least_ns = max(work.read_ns, work.repeated_least_ns)
+    saving = Range(low=round(LOW_FRAC * least_ns), high=cost_ns)
     evidence: dict[str, int | float] = {
         "reads_per_step_count": work.reads,
         "reading_ns": work.read_ns,

@@ -16,16 +16,20 @@ to step.
 
 ## Thresholds
 `MIN_REPEATED`: a tenth of the nodes running twice cannot come from counting. Gradient penalties
-differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: as in
-memory-growth. The saving is the repeated nodes' share of the backward pass, from half of it on, for
-a pass that is repeated finds weights and activations in the caches; or what the growth has cost.
-Severity: the common scale (`findings/grade.py`).
+differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: a pass
+that drags earlier steps along grows by more. The saving is the repeated passes: the nodes that no
+arrow from an operator reaches, the gradients that are added to others, and of what the backward
+pass takes beside its nodes each pass's share (`analysis/graph_passes.py`); or what the growth has
+cost. Severity: the common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.graph_nodes import graph_nodes, graphs_are_kept, second_order
+from lightning_gpuprof.analysis.graph_nodes import graphs_are_kept, second_order
+from lightning_gpuprof.analysis.graph_passes import graph_passes
 from lightning_gpuprof.analysis.growth import Growth
+from lightning_gpuprof.analysis.hidden import around
+from lightning_gpuprof.analysis.host_work import parameter_tensors, unscaled_frac
 from lightning_gpuprof.analysis.run import RunResults
-from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,
@@ -62,22 +66,26 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         if noted:
             return _kept(step_ns)
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
-    repeated, whole, repeats = repeated_nodes(facts)
-    if not whole or repeated < MIN_REPEATED * whole:
+    passes = graph_passes(facts, parameter_tensors(run))
+    if second_order(facts) or passes.repeated_frac < MIN_REPEATED:
         return _kept(step_ns) if noted and not second_order(facts) else None
-    share = repeated / whole
-    cost_ns = round(backward.mean_ns * share)
-    saving = Range(low=round(0.5 * cost_ns), high=min(backward.mean_ns, round(1.1 * cost_ns)))
+    # By the median step, to which the trace's times are scaled.
+    most_ns = passes.cost_ns(backward.median_ns)
+    least_ns = passes.cost_ns(backward.median_ns, scale=unscaled_frac(run, facts))
+    cost_ns = (least_ns + most_ns) // 2
+    share = cost_ns / max(1, backward.median_ns)
+    saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{percent(share)} of the backward pass runs again through a graph that was kept "
-        f"({repeats:.1f} passes on average)",
+        title=f"{percent(share)} of the backward pass goes again through a graph that was kept "
+        f"({passes.mean_passes:.1f} passes on average)",
         advice="Add the losses and call backward once, without retain_graph=True.",
         evidence={
-            "repeated_frac": share,
+            "repeated_frac": passes.repeated_frac,
+            "repeated_ns": cost_ns,
             "backward_ns": backward.mean_ns,
-            "passes_count": round(repeats, 2),
+            "passes_count": round(passes.mean_passes, 2),
             "step_ns": step_ns,
         },
         saving_ns=saving,
@@ -85,21 +93,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=(Where(phase=Phase.BACKWARD.value),),
         change="(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)",
     )
-
-
-def repeated_nodes(facts: TraceFacts) -> tuple[float, float, float]:
-    """Return the time in repeated node calls, in all known nodes, and the mean number of passes."""
-    if second_order(facts):
-        return 0.0, 0.0, 1.0
-    repeated = whole = calls = made = 0.0
-    for one in graph_nodes(facts):
-        if one.forward is None:
-            continue
-        whole += one.node.total_ns
-        calls += one.node.calls
-        made += min(one.node.calls, one.forward_calls)
-        repeated += one.node.total_ns * max(0.0, 1 - one.forward_calls / one.node.calls)
-    return repeated, whole, calls / made if made else 1.0
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:

@@ -1,13 +1,14 @@
 """Evaluates the rules over a run's results and ranks what they find."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
+from math import hypot
 from typing import Protocol, cast
 
 from lightning_gpuprof.analysis.run import RunResults
 from lightning_gpuprof.findings import RULES
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Severity
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range, Severity
 from lightning_gpuprof.findings.places import with_lines
 
 MIN_SAVING_FRAC = 0.005
@@ -60,13 +61,27 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
             abstained.append(outcome)
             continue
         several = outcome if isinstance(outcome, tuple) else (outcome,)
-        kept = [one for one in several if one is not None and _matters(one, run)]
+        kept = [with_noise(one, run) for one in several if one is not None and _matters(one, run)]
         found.extend(kept)
         if not kept:
             silent.append(finding_id)
     found = [with_lines(one, run) for one in found]
     found.sort(key=_rank)
     return Findings(tuple(found), tuple(abstained), tuple(silent))
+
+
+def with_noise(finding: Finding, run: RunResults) -> Finding:
+    """Widen a saving by what two equal runs of this length differ by.
+
+    A model's bounds say what the change does. Whoever tries it compares two runs, and these differ
+    without any change; the two errors are independent, so their squares add up. The middle stays,
+    and so do severity and rank.
+    """
+    saving = finding.saving_ns
+    half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
+    half = max((saving.high - saving.low) / 2, min(half, saving.middle))
+    wider = Range(low=round(saving.middle - half), high=round(saving.middle + half))
+    return replace(finding, saving_ns=wider)
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:

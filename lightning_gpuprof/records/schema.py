@@ -22,6 +22,9 @@ UNMARKED_STEPS = "unmarked_steps"
 NOT_MEASURED = -1
 """In a device column: this step's mark was lost or arrived too late."""
 
+COMPILE_NOTE = "compile_ns"
+"""Note of this name: what torch.compile took to compile in a step."""
+
 
 class StepFlag(IntFlag):
     """What was special about a step; the column `flags` holds their sum."""

@@ -4,15 +4,11 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory_growth import RSS_NOTE
-from lightning_gpuprof.analysis.spikes import GC_NOTE
+from lightning_gpuprof.analysis.run import OF_STEPS
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory, Note, ProbeDisabled, Scalars
 from lightning_gpuprof.views.loaded_run import LoadedRun
 from lightning_gpuprof.views.query import Query
-
-OF_STEPS = (RSS_NOTE, GC_NOTE)
-"""Notes that are measurements of single steps, not news."""
 
 
 def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:

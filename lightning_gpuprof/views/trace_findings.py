@@ -92,6 +92,8 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
         growing={},
         memory_growth=None,
         memory_watched=False,
+        step_noise_ns=None,
+        usual_save_ns=None,
         spikes=None,
         compiling=None,
         flagged_steps={},

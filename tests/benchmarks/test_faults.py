@@ -203,8 +203,8 @@ def test_runs_take_turns_before_the_first_step_and_after_each_block(fault_suite,
 
     told, clock = [], [0]
     monkeypatch.setattr(turns.time, "perf_counter_ns", lambda: clock[0])
-    mine = turns.Turns(Baton("me", told, clock), Baton("other", told, clock))
-    mine.begin(warm=2, block=3)
+    mine = turns.Turns(Baton("me", told, clock), Baton("other", told, clock), steps=3)
+    mine.begin(warm=2)
 
     waited = [mine.waited_ns(step) for step in range(6)]
     mine.end()

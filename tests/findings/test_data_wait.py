@@ -127,12 +127,13 @@ def test_with_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
 
 
-def test_as_many_workers_as_cores_are_told_to_be_fewer(analyze):
+def test_where_every_core_makes_batches_their_number_is_no_cure(analyze):
     run = analyze(
         {"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=Loader(num_workers=4)
     )
     finding = evaluate(run)
-    assert finding.change == "DataLoader(..., num_workers=3)"
+    assert finding.change is None
+    assert "neither more nor fewer" in finding.advice
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
 
 
@@ -166,6 +167,13 @@ def test_workers_on_every_core_that_are_not_waited_for_are_too_many(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 7_500_000)
 
 
+def test_one_worker_per_core_may_be_what_costly_batches_need(analyze):
+    run = analyze(WAITS, parts=RECEIVING, cpu_count=2, loader=Loader(num_workers=2))
+    finding = evaluate(run)
+    assert finding.severity is Severity.INFO
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
 def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):
     columns = {"device_dur": 10 * MS, "device/data_wait": 0, "run_ahead/data_wait": 5 * MS}
     run = analyze(
@@ -184,26 +192,45 @@ def test_without_steps_it_abstains(analyze):
 GPU_IDLE = {"device_dur": 10 * MS, "device/data_wait": 6 * MS, "run_ahead/data_wait": 0}
 
 
-def computing(self_ns, analyze, **options):
+def computing(self_ns, analyze, waits=WAITS, **options):
     operators = [{"name": "aten::mm", "count": 4, "total_ns": self_ns, "self_ns": self_ns}]
     cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
     return analyze(
-        WAITS,
+        waits,
         records=[cycle],
         traces={"t.gz": {"operators": operators, "steps": [{}, {}]}},
-        cpu_count=2,
-        loader=IN_PROCESS,
-        **options,
+        **{"cpu_count": 2, "loader": IN_PROCESS, **options},
     )
 
 
 def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
-    run = computing(6 * MS, analyze, torch_threads=2)
+    waits = {"data_wait": 4 * MS, "forward": 6 * MS}
+    run = computing(12 * MS, analyze, waits, torch_threads=2)
     finding = evaluate(run)
     assert finding.change is None
     assert "computes on all 2 cores" in finding.advice
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 4 * MS)
     assert suggested_workers(run) == 0
+
+
+def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
+    waits = {"data_wait": 60 * MS, "forward": 20 * MS}
+    run = computing(40 * MS, analyze, waits, torch_threads=2)
+    finding = evaluate(run)
+    assert finding.change.splitlines() == [
+        "torch.set_num_threads(1)",
+        "DataLoader(..., num_workers=2, persistent_workers=True)",
+    ]
+    # 60 ms of fetching and 20 to 40 of computing on two cores, and the hand-over.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (29 * MS, 39_900_000)
+    assert suggested_workers(run) == 2
+
+
+def test_an_iterable_dataset_is_given_one_core(analyze):
+    waits = {"data_wait": 60 * MS, "forward": 20 * MS}
+    loader = Loader(num_workers=0, dataset_kind="iterable")
+    run = computing(40 * MS, analyze, waits, torch_threads=2, loader=loader)
+    assert "num_workers=1" in evaluate(run).change
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import pytest
+
 from lightning_gpuprof.findings.host_bound import evaluate
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.schema import Device, ProfilerCycle
@@ -28,6 +30,16 @@ def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
     }
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 6 * MS)
     assert finding.where[0].name == "aten::mul"
+
+
+def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["steps"] = [{"dur_ns": 12 * MS}, {"dur_ns": 12 * MS}]
+    saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces)).saving_ns
+    # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
+    # 12, and 10/12 of that where all was slower.
+    assert saving.low == pytest.approx(0.6 * 6 * MS, abs=US)
+    assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=US)
 
 
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):

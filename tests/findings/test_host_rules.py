@@ -195,7 +195,12 @@ class TestMemoryGrowth:
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
         finding = judge("memory-growth", SLOWER, steps=500, records=notes)
         grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
-        assert span(finding) == (finding.evidence["grown_per_step_ns"], grown)
+        # Up to the middle of the first sixteenth it had grown as well, by 100 us a step.
+        before = round(500 / 32 * 100 * US)
+        assert span(finding) == (
+            finding.evidence["grown_per_step_ns"],
+            pytest.approx(grown + before, abs=50 * US),
+        )
         assert "forward went from" in finding.title
 
     def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(self, judge):
@@ -278,6 +283,14 @@ class TestSlowCheckpoint:
         assert finding.change == "ModelCheckpoint(..., every_n_train_steps=50)"
         assert span(finding) == (1_280 * US, 1_920 * US)
 
+    def test_saves_that_waited_for_the_disk_are_saved_at_most(self, judge):
+        saving = every(10, 20 * MS, first=9)
+        saving[49] = 70 * MS
+        flags = every(10, StepFlag.CHECKPOINT, first=9)
+        finding = judge("slow-checkpoint", {**WORK, "checkpoint": saving}, flags=flags)
+        # Four fifths of 2 to 2.5 ms a step.
+        assert span(finding) == (1_280 * US, 2_400 * US)
+
     def test_a_run_that_goes_on_is_given_the_interval_that_keeps_it_at_a_hundredth(self, judge):
         finding = judge(
             "slow-checkpoint",
@@ -307,6 +320,8 @@ class TestFrequentValidation:
         )
         assert finding.evidence["validations_count"] == 10
         assert finding.change == "Trainer(..., val_check_interval=100)"
+        # Of the 3 ms a step, a tenth stays.
+        assert span(finding) == (2_160 * US, 3_240 * US)
 
     def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
         finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
@@ -403,6 +418,25 @@ class TestRetainedGraph:
         assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
         assert finding.evidence["passes_count"] == 3.0
 
+    def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(self, judge):
+        # Per step two layers of 1 and 5 ms; the small one runs three times.
+        node = op(self.NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
+        gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+        operators = [
+            node,
+            op("aten::addmm", 4, MS),
+            op("aten::ones_like", 6, 0),
+            op(gradients, 16, 800 * US),
+        ]
+        model = {"dtypes": {"float32": 4}}
+        phases = {"forward": 6 * MS, "backward": 10 * MS}
+        finding = judge("retained-graph", phases, trace={"operators": operators}, model=model)
+        # 2 ms in nodes, half of 0.4 ms of adding gradients, two thirds of the 1.6 ms between.
+        cost = 2 * MS + 200 * US + 2 * 1_600 * US / 3
+        assert finding.evidence["repeated_ns"] == pytest.approx(cost, abs=2)
+        assert finding.evidence["passes_count"] == 2.0
+        assert span(finding) == pytest.approx((0.8 * cost, 1.2 * cost), abs=2)
+
     def test_operators_in_place_make_nodes_too(self, judge):
         # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
         node = "autograd::engine::evaluate_function: SigmoidBackward0"
@@ -457,6 +491,22 @@ class TestRecompilation:
             flags=every(20, StepFlag.COMPILED, first=19),
         )
         assert finding.evidence["compiled_steps_count"] == 5
+        assert span(finding) == (3_600 * US, 6 * MS)
+
+    def test_dynamos_own_timing_says_it_where_every_step_compiles(self, judge):
+        took = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
+        phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
+        finding = judge("recompilation", phases, flags=flags, records=took)
+        assert finding.evidence["compiling_ns"] == 30 * MS
+        # Without it nothing tells a step from one that compiles nothing.
+        assert isinstance(judge("recompilation", phases, flags=flags), Abstained)
+
+    def test_profiled_steps_are_taken_to_have_compiled_like_the_others(self, judge):
+        flags = every(20, StepFlag.COMPILED, first=19)
+        forward = every(20, 110 * MS, 10 * MS, first=19)
+        flags[39] |= StepFlag.PROFILED
+        forward[39] = 1_000 * MS
+        finding = judge("recompilation", {"forward": forward}, flags=flags)
         assert span(finding) == (3_600 * US, 6 * MS)
 
     def test_one_is_no_habit(self, judge):

@@ -1,5 +1,6 @@
 import inspect
 import re
+from math import hypot
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,31 @@ class TestEveryRule:
 def test_every_rule_file_is_registered():
     files = {path.stem for path in Path(package.__file__).parent.glob("*.py")} - NOT_RULES
     assert files == {finding_id.replace("-", "_") for finding_id in RULES}
+
+
+def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
+    ms = 1_000_000
+    unsteady = [(12 if step // 16 % 2 else 8) * ms for step in range(192)]
+    phases = {"callbacks": 4 * ms}
+    for forward in (10 * ms, unsteady):
+        run = analyze({**phases, "forward": forward}, parts={"callbacks/A": 4 * ms}, steps=192)
+        alone = load_rule("slow-callback").evaluate(run)[0].saving_ns
+        (said,) = evaluate_rules(run).found
+        wider = said.saving_ns
+        half = hypot((alone.high - alone.low) / 2, run.step_noise_ns)
+        assert (wider.high - wider.low) / 2 == pytest.approx(half, abs=2)
+        assert wider.middle == pytest.approx(alone.middle, abs=1)
+    assert run.step_noise_ns > 1.5 * ms
+
+
+def test_a_saving_within_the_noise_begins_at_nothing(analyze):
+    ms = 1_000_000
+    unsteady = [(12 if step // 16 % 2 else 8) * ms for step in range(192)]
+    parts = {"callbacks/A": ms // 5}
+    run = analyze({"callbacks": ms // 5, "forward": unsteady}, parts=parts, steps=192)
+    (said,) = evaluate_rules(run).found
+    assert said.saving_ns.low == 0
+    assert said.saving_ns.middle < ms / 4
 
 
 def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):
