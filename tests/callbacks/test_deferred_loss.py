@@ -12,6 +12,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.plugins import MixedPrecision
 
+from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -385,3 +386,34 @@ def test_two_of_them_can_be_used_together(tmp_path):
 def test_settings_that_cannot_work_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         DeferredLoss(**options)
+
+
+def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(deferred_loss, "EVERY_NS", 0)
+    deferred, called = DeferredLoss(window=3), []
+
+    class Look(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            assert deferred.on_train_batch_end is None
+
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            called.append(deferred.on_train_batch_end is not None)
+
+    fit(tmp_path, Model(), deferred, Look())
+    assert called == [False, False, True, False, False, True, False, False]
+
+
+def test_of_several_closures_the_last_ones_loss_counts(tmp_path):
+    class LBFGS(Model):
+        def configure_optimizers(self):
+            return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)
+
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.last = {**getattr(self, "last", {}), batch_idx: self.items[-1]}
+            return outputs
+
+    model = LBFGS()
+    trainer = fit(tmp_path, model, DeferredLoss(window=3))
+    assert len(model.items) > 8
+    assert recorded(trainer) == logged(trainer) == model.last
