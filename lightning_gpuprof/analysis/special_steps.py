@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from lightning_gpuprof.analysis.distribution import median
 from lightning_gpuprof.analysis.steady import Mask, step_flags
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,10 @@ class Compiling:
 
 
 def compiling(session: Session, steady: Mask) -> Compiling | None:
-    """Sum up the steps after the warm-up that compiled; None where no step was recorded."""
+    """Sum up the steps after the warm-up that compiled; None where no step was recorded.
+
+    Those that were not marked are known, too.
+    """
     if not session.steps or not steady.any():
         return None
     flags, dur = step_flags(session), session.columns["dur_ns"]
@@ -35,8 +40,14 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
     compiled = after & ~validating & ((flags & int(StepFlag.COMPILED)) != 0)
     if not after.any():
         return None
-    excess = (dur[compiled] - median(dur[steady])).clip(min=0)
-    return Compiling(count=int(compiled.sum()), steps=int(after.sum()), excess_ns=int(excess.sum()))
+    spans = session.all(OutsideSpan)
+    unmarked = [taken_ns for span in spans for taken_ns in span.compiled_ns]
+    taken = np.concatenate([dur[compiled], np.array(unmarked, dtype=np.int64)])
+    return Compiling(
+        count=len(taken),
+        steps=int(after.sum()) + sum(span.steps for span in spans),
+        excess_ns=int((taken - median(dur[steady])).clip(min=0).sum()),
+    )
 
 
 def flagged_steps(session: Session, steady: Mask) -> dict[str, int]:
