@@ -47,7 +47,8 @@ class DeferredLoss(RecordingCallback):
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.
-        window: Batches between copies.
+        window: Batches between copies; of short ones up to ten windows, or a quarter of a second,
+            are copied together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
@@ -176,7 +177,10 @@ class DeferredLoss(RecordingCallback):
             if step == next_step:
                 steps[at] = None, epoch
         trainer = self._trainer() if self._trainer is not None else None
-        if steps and trainer is not None and _accumulates(trainer):
+        if not steps or trainer is None or self._loop._batches_that_stepped != steps[-1][0]:
+            return
+        is_over = self._loop.batch_progress.total.ready != self._batch
+        if is_over or _accumulates(trainer):
             steps[-1] = None, steps[-1][1]
 
     @override

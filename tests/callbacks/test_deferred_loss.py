@@ -112,6 +112,25 @@ def test_step_numbers_are_those_of_self_log(tmp_path):
         assert logged(trainer) == logged(trainer, "theirs")
 
 
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_step_numbers_are_right_wherever_a_checkpoint_is_made(tmp_path, accumulate):
+    class Saving(Model):
+        def training_step(self, batch, batch_idx):
+            deferred.state_dict()
+            outputs = super().training_step(batch, batch_idx)
+            self.log("theirs", outputs["loss"])
+            return outputs
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if batch_idx % 2:
+                deferred.state_dict()
+
+    deferred = DeferredLoss(window=3)
+    options = {"log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
+    trainer = fit(tmp_path, Saving(), deferred, **options)
+    assert logged(trainer) == logged(trainer, "theirs")
+
+
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_the_loss_is_not_the_one_that_a_gradient_scaler_multiplied(tmp_path, accumulate):
     model = Model()
