@@ -164,7 +164,7 @@ def _say(text: str) -> None:
 
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the overhead per step of profilers.")
-    parser.add_argument("--quick", action="store_true", help="two minutes, coarse figures")
+    parser.add_argument("--quick", action="store_true", help="about three minutes, coarse figures")
     parser.add_argument("--step", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--tiny-steps", type=int, help="steps per fit of the short step")
