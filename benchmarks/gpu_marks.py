@@ -27,7 +27,8 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.probes.device_events import TorchEvents
-from lightning_gpuprof.probes.device_marks import OUTSIDE, DeviceMarks
+from lightning_gpuprof.probes.device_marks import DeviceMarks
+from lightning_gpuprof.probes.device_rows import OUTSIDE
 
 ROUNDS, SKIPPED = 5, 50
 LOSSES = ("loss.item()", 'self.log("loss", loss)', "DeferredLoss")

@@ -164,13 +164,13 @@ def _say(text: str) -> None:
 
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the overhead per step of profilers.")
-    parser.add_argument("--quick", action="store_true", help="two minutes, coarse figures")
+    parser.add_argument("--quick", action="store_true", help="about three minutes, coarse figures")
     parser.add_argument("--step", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--tiny-steps", type=int, help="steps per fit of the short step")
     parser.add_argument("--memory-steps", type=int, help="0 leaves the memory out")
     parser.add_argument("--traceml", type=Path, help="a virtual environment with traceml-ai")
-    parser.add_argument("--traceml-rounds", type=int, default=4)
+    parser.add_argument("--traceml-rounds", type=int)
     parser.add_argument("--only", nargs="+", default=[], choices=list(VARIANTS))
     parser.add_argument("--accelerator", default="cpu")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -180,6 +180,8 @@ def _arguments() -> Namespace:
         args.steps["tiny"] = args.tiny_steps
     if args.rounds is None:
         args.rounds = 3 if args.quick else 15
+    if args.traceml_rounds is None:  # a launch of it takes ten seconds, whatever it measures
+        args.traceml_rounds = 1 if args.quick else 4
     if args.memory_steps is None:
         args.memory_steps = 3_000 if args.quick else 100_000
     return args

@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.distribution import Int64, median
 from lightning_gpuprof.analysis.steady import MIN_STEADY, SLOWED_BY_MEASURING, Mask, step_flags
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
+from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, OutsideSpan, StepFlag
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class Compiling:
 
 
 def compiling(session: Session, steady: Mask) -> Compiling | None:
-    """Sum up the steps after the warm-up that compiled; None where no step was recorded."""
+    """Sum up the steps after the warm-up that compiled; None where no step was recorded.
+
+    Those that were not marked are known, too.
+    """
     if not session.steps or not steady.any():
         return None
     flags, dur = step_flags(session), session.columns["dur_ns"]
@@ -42,32 +45,35 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
     compiled = after & ~validating & ((flags & int(StepFlag.COMPILED)) != 0)
     if not after.any():
         return None
+    spans = session.all(OutsideSpan)
+    unmarked = [taken_ns for span in spans for taken_ns in span.compiled_ns]
+    count = int(compiled.sum()) + len(unmarked)
+    plain = steady & ((flags & int(StepFlag.COMPILED)) == 0)
+    # A profiled step is longer for another reason; it is taken to have compiled like the others.
+    seen = compiled & ((flags & int(SLOWED_BY_MEASURING)) == 0)
+    taken = np.concatenate([dur[seen if seen.any() else compiled], np.array(unmarked, np.int64)])
     return Compiling(
-        count=int(compiled.sum()),
-        steps=int(after.sum()),
-        excess_ns=_excess_ns(dur, flags, compiled, steady),
-        timed_ns=_timed_ns(session, compiled),
+        count=count,
+        steps=int(after.sum()) + sum(span.steps for span in spans),
+        excess_ns=_excess_ns(taken, dur[plain], count),
+        timed_ns=_timed_ns(session, compiled, count),
     )
 
 
-def _excess_ns(dur: Int64, flags: Int64, compiled: Mask, steady: Mask) -> int | None:
-    plain = steady & ((flags & int(StepFlag.COMPILED)) == 0)
-    if int(plain.sum()) < MIN_STEADY:
+def _excess_ns(taken: Int64, plain: Int64, count: int) -> int | None:
+    if len(plain) < MIN_STEADY:
         return None
-    # A profiled step is longer for another reason; it is taken to have compiled like the others.
-    seen = compiled & ((flags & int(SLOWED_BY_MEASURING)) == 0)
-    seen = seen if seen.any() else compiled
-    excess = (dur[seen] - median(dur[plain])).clip(min=0)
-    return int(excess.sum()) * int(compiled.sum()) // max(1, int(seen.sum()))
+    excess = (taken - median(plain)).clip(min=0)
+    return int(excess.sum()) * count // max(1, len(taken))
 
 
-def _timed_ns(session: Session, compiled: Mask) -> int | None:
-    taken = {n.step: n.value for n in session.all(Note) if n.name == COMPILE_NOTE}
-    numbers = session.columns.get("step", np.arange(session.steps))[compiled]
-    known = [taken[step] for step in numbers.tolist() if step in taken]
-    if not known or len(known) < len(numbers):
+def _timed_ns(session: Session, compiled: Mask, count: int) -> int | None:
+    numbers = session.columns.get("step", np.arange(session.steps))
+    others = set(numbers[~compiled].tolist())
+    taken = [n.value for n in session.all(Note) if n.name == COMPILE_NOTE and n.step not in others]
+    if not taken or len(taken) < count:
         return None
-    return sum(value for value in known if isinstance(value, int))
+    return sum(value for value in taken if isinstance(value, int))
 
 
 def usual_save_ns(session: Session, steady: Mask) -> int | None:

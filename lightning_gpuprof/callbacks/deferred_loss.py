@@ -2,27 +2,35 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from weakref import ref
 
+from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import (
+    Callback,
     LightningModule,
     Trainer,
     rank_zero_warn,
 )
+from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.scalar_sink import ScalarSink
-from lightning_gpuprof.callbacks.undivided_loss import UndividedLoss
+from lightning_gpuprof.callbacks.scalar_sink import Mark, ScalarSink
+from lightning_gpuprof.callbacks.step_outputs import StepOutputs
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.epoch_means import EpochMeans
 from lightning_gpuprof.probes.rank_means import RankMeans
 from lightning_gpuprof.probes.scalar_log import Column, ScalarLog
 
-_NONE: Mapping[str, Any] = {}
+_AT_END = "on_train_batch_end"
+EVERY_NS = 250_000_000
+MOST_WAITING = 10
+"""Where steps are short, full windows wait for this long, at most this many: to send them, to
+write files and to call loggers costs about as much for ten windows as for one."""
 
 
 class DeferredLoss(RecordingCallback):
@@ -39,7 +47,8 @@ class DeferredLoss(RecordingCallback):
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.
-        window: Batches between copies.
+        window: Batches between copies; of short ones up to ten windows, or a quarter of a second,
+            are copied together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
@@ -72,8 +81,13 @@ class DeferredLoss(RecordingCallback):
         self._means = EpochMeans()
         self._log: ScalarLog | None = None
         self._sink: ScalarSink | None = None
-        self._undivided: UndividedLoss | None = None
+        self._outputs: StepOutputs | None = None
+        self._host: Callback | None = None
+        self._loop: Any = None
         self._trainer: ref[Trainer] | None = None
+        self._batch = -1
+        self._full = window
+        self._sent_ns: int | None = None
         self._epoch = 0
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
@@ -90,10 +104,9 @@ class DeferredLoss(RecordingCallback):
         """Begin with an empty window."""
         if self._output is None:
             return
+        self._release()
         self._trainer = ref(trainer)
-        self._log = ScalarLog(
-            self.metrics, window=self.window, send=self._send, refuse=self._refuse
-        )
+        self._log = ScalarLog(self.metrics, window=None, send=self._send, refuse=self._refuse)
         self._sink = ScalarSink(
             self._output,
             self._means,
@@ -104,8 +117,12 @@ class DeferredLoss(RecordingCallback):
         self._epoch = trainer.current_epoch
         self._ended_epoch = None
         self._refused = set()
-        if pl_module.automatic_optimization:
-            self._undivided = UndividedLoss(trainer.fit_loop.epoch_loop.automatic_optimization)
+        self._host = called_by_trainer(trainer, self)
+        self._loop = loop = trainer.fit_loop.epoch_loop
+        self._batch, self._full, self._sent_ns = -1, self.window, None
+        automatic = pl_module.automatic_optimization
+        optimization = loop.automatic_optimization if automatic else loop.manual_optimization
+        self._outputs = StepOutputs(optimization, self._keep)
 
     @override
     @guarded
@@ -113,28 +130,58 @@ class DeferredLoss(RecordingCallback):
         """Note the epoch of the steps to come."""
         self._epoch = trainer.current_epoch
 
-    @override
     @guarded
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        """Keep this batch's values; at a window's end hand on the window before it."""
-        log, sink, undivided = self._log, self._sink, self._undivided
-        if log is None or sink is None:
+    def _keep(self, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
+        """Keep this batch's values, those of the last closure where it has several."""
+        log, loop = self._log, self._loop
+        if log is None or loop is None:
             return
-        # The step that `self.log` would write now.
-        step: int | None = trainer.fit_loop.epoch_loop._batches_that_stepped
-        if trainer.accumulate_grad_batches != 1 and _accumulates(trainer, pl_module):
-            step = None
-        values = outputs if isinstance(outputs, Mapping) else _NONE
-        log.add((step, self._epoch), values, undivided.take() if undivided is not None else _NONE)
-        if not len(log):
-            sink.take(log.arrived())
+        batch = loop.batch_progress.total.ready
+        if batch == self._batch and len(log):
+            log.take_back()
+        self._batch = batch
+        # The step that `self.log` would write now, if this batch steps.
+        log.add((loop._batches_that_stepped, self._epoch), values, private)
+        if len(log.steps) == self._full:
+            self._fill()
+
+    def _fill(self) -> None:
+        """A window is full: let the Trainer call a hook at this batch's end, unless it can wait."""
+        output, host = self._output, self._host
+        if output is None or host is None:
+            return
+        waited_ns = EVERY_NS if self._sent_ns is None else output.now() - self._sent_ns
+        # Ranks that meet must do so in the same batch, whatever their clocks say.
+        if self.sync_dist or waited_ns >= EVERY_NS or self._full >= MOST_WAITING * self.window:
+            add_hook(host, _AT_END, self._end_window)
+        self._full += self.window
+
+    @guarded
+    def _end_window(self, *_: Any) -> None:
+        """Send the window off, and hand on what has arrived."""
+        if self._host is not None:
+            drop_hook(self._host, _AT_END, self._end_window)
+        if self._log is not None and self._sink is not None:
+            self._name_steps(self._log.steps)
+            self._log.close_window()
+            self._sink.take(self._log.arrived())
+            self._begin_window()
+
+    def _begin_window(self) -> None:
+        self._full = self.window
+        self._sent_ns = None if self._output is None else self._output.now()
+
+    def _name_steps(self, steps: list[Mark]) -> None:
+        """Take the step from batches that did not step: the next one has the same, too."""
+        for at, ((step, epoch), (next_step, _)) in enumerate(pairwise(steps)):
+            if step == next_step:
+                steps[at] = None, epoch
+        trainer = self._trainer() if self._trainer is not None else None
+        if not steps or trainer is None or self._loop._batches_that_stepped != steps[-1][0]:
+            return
+        is_over = self._loop.batch_progress.total.ready != self._batch
+        if is_over or _accumulates(trainer):
+            steps[-1] = None, steps[-1][1]
 
     @override
     @guarded
@@ -170,8 +217,9 @@ class DeferredLoss(RecordingCallback):
     def _flush(self) -> None:
         if self._log is None or self._sink is None:
             return
+        self._name_steps(self._log.steps)
         self._sink.take(self._log.drain())
-        self._sink.hand_on()
+        self._begin_window()
         if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
             self._sink.end_epoch()
 
@@ -212,17 +260,21 @@ class DeferredLoss(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        if self._undivided is not None:
-            self._undivided.remove()
-        self._undivided = None
+        if self._outputs is not None:
+            self._outputs.remove()
+        if self._host is not None:
+            drop_hook(self._host, _AT_END, self._end_window)
+        self._outputs = self._host = self._loop = None
         self._log = None
         self._sink = None
         self._trainer = None
 
 
-def _accumulates(trainer: Trainer, pl_module: LightningModule) -> bool:
+def _accumulates(trainer: Trainer) -> bool:
     """Tell whether the optimizer waits for more batches' gradients."""
-    return pl_module.automatic_optimization and trainer.fit_loop._should_accumulate()
+    if trainer.accumulate_grad_batches == 1 or not trainer.lightning_module.automatic_optimization:
+        return False
+    return trainer.fit_loop._should_accumulate()
 
 
 def _check(metrics: Sequence[str], window: int, log_every_n_steps: int | None) -> None:

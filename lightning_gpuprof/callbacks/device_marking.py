@@ -11,7 +11,8 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks.guard import guarded, is_disabled
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.tap_regions import AtBorder, Context, EpochLoop, Saving
-from lightning_gpuprof.probes.device_marks import OUTSIDE, WHOLE, DeviceMarks
+from lightning_gpuprof.probes.device_marks import DeviceMarks
+from lightning_gpuprof.probes.device_rows import OUTSIDE, WHOLE
 from lightning_gpuprof.probes.phase_clock import Region, Slot
 from lightning_gpuprof.probes.step_timeline import Fetch, StepTimeline
 from lightning_gpuprof.records.phases import Phase

@@ -1,7 +1,6 @@
 """Timers for modules by their names."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from typing import Any
 
@@ -12,11 +11,10 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.backward_calls import BackwardCall
 from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
-
-_Component = AbstractContextManager[None]
 
 
 class ModuleTimer(Callback):
@@ -90,7 +88,7 @@ class ModuleTimer(Callback):
     ) -> None:
         self._release()
 
-    def _time(self, module: torch.nn.Module, component: _Component) -> None:
+    def _time(self, module: torch.nn.Module, component: Part) -> None:
         enter, leave = _Hook(self._enter, component), _Hook(self._leave, component)
         self._hooks += [
             module.register_forward_pre_hook(enter, with_kwargs=True),
@@ -99,13 +97,13 @@ class ModuleTimer(Callback):
         ]
 
     @guarded
-    def _enter(self, component: _Component, args: Any, kwargs: Any) -> None:
+    def _enter(self, component: Part, args: Any, kwargs: Any) -> None:
         component.__enter__()
 
     @guarded
-    def _leave(self, component: _Component, args: Any, kwargs: Any, output: Any) -> None:
+    def _leave(self, component: Part, args: Any, kwargs: Any, output: Any) -> None:
         component.__exit__(None, None, None)
-        if torch.is_grad_enabled():
+        if component.timed and torch.is_grad_enabled():
             BackwardCall(self._guarded, component).watch((args, kwargs), output)
 
     @guarded
@@ -128,7 +126,7 @@ class ModuleTimer(Callback):
 class _Hook:
     """Calls back with a component; a copy of its module (pickle, deepcopy) gets an empty hook."""
 
-    def __init__(self, act: Callable[..., None], component: _Component) -> None:
+    def __init__(self, act: Callable[..., None], component: Part) -> None:
         self._act = act
         self._component = component
 

@@ -8,20 +8,28 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-_Component = AbstractContextManager[None]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+class Part(AbstractContextManager[None]):
+    """What a named component is entered as; ends with `__exit__` in the step in which it began."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the step now running is marked: else to enter is to do nothing."""
+        return True
 
 
 class ActiveComponents:
     """The components of a run that is timing in this process, made as they are named."""
 
-    def __init__(self, make: Callable[[str], _Component]) -> None:
+    def __init__(self, make: Callable[[str], Part]) -> None:
         self.thread = threading.get_ident()
         self._make = make
-        self._made: dict[str, _Component] = {}
+        self._made: dict[str, Part] = {}
 
-    def get(self, name: str) -> _Component:
+    def get(self, name: str) -> Part:
         """Return the component of a name."""
         if name not in self._made:
             self._made[name] = self._make(name)
@@ -75,7 +83,7 @@ class region:
 _ACTIVE: list[ActiveComponents] = []
 
 
-def _component(name: str) -> _Component:
+def _component(name: str) -> AbstractContextManager[None]:
     if not _ACTIVE or _ACTIVE[-1].thread != threading.get_ident():
         return nullcontext()
     return _ACTIVE[-1].get(name)

@@ -4,7 +4,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -14,6 +13,7 @@ from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.log_dir import resolve_log_dir
 from lightning_gpuprof.callbacks.marker import write_marker
+from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.callbacks.run_facts import run_start, stage_of
 from lightning_gpuprof.records.schema import Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter, next_session
@@ -51,7 +51,7 @@ class RunOutput:
         self.timer = ""
         self.phases: list[str] = []
         self.config: dict[str, Any] = {}
-        self.components: Callable[[str], AbstractContextManager[None]] | None = None
+        self.components: Callable[[str], Part] | None = None
         self.ended = False
         self.now = now
         self.started_ns = now()

@@ -12,11 +12,6 @@ from lightning_gpuprof.probes.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars
 
-EVERY_NS = 250_000_000
-MOST_WAITING = 10
-"""Where steps are short, full windows wait for this long, at most this many: to write files and
-to call loggers costs about as much for ten windows as for one."""
-
 Mark = tuple[int | None, int]
 """What a step's values are filed under: the step that `self.log` would use, None while gradients
 accumulate; and the epoch."""
@@ -47,8 +42,6 @@ class ScalarSink:
         self._paces = paces
         self._epoch_mean = epoch_mean
         self._prefix = prefix
-        self._waiting: list[ScalarBatch] = []
-        self._handed_ns: int | None = None
         self._batches = 0
         self._given: dict[str, bool] = {}
 
@@ -58,17 +51,10 @@ class ScalarSink:
         return [name for name, given in self._given.items() if not given]
 
     def take(self, windows: Sequence[ScalarBatch]) -> None:
-        """Take windows in, oldest first, and hand them on when it is time to."""
-        self._waiting += windows
-        early = self._handed_ns is not None and self._output.now() - self._handed_ns < EVERY_NS
-        if not early or len(self._waiting) >= MOST_WAITING:
-            self.hand_on()
-
-    def hand_on(self) -> None:
-        """Hand on all that was taken in."""
-        if not self._waiting:
+        """Hand windows on, oldest first."""
+        if not windows:
             return
-        window, self._waiting = _joined(self._waiting), []
+        window = _joined(windows)
         first, self._batches = self._batches, self._batches + len(window.steps)
         steps = list(range(first, self._batches))
         not_finite = _not_finite(steps, window.values)
@@ -83,7 +69,6 @@ class ScalarSink:
         for pace in self._paces:
             pace.save()
         self._output.flush()
-        self._handed_ns = self._output.now()
 
     def end_epoch(self, *, unless: int | None = None) -> None:
         """Log the open epoch's means and begin anew, unless this is still that epoch."""

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,13 @@ from lightning_gpuprof.records.schema import StepFlag
 _GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole parts, are spread evenly and follow no period: a loop that
 does something else every few steps is met in all its states."""
+_EPOCH_START = int(StepFlag.EPOCH_START)  # an operation on a flag itself is five calls
+
+
+class HasStepFlags(Protocol):
+    """Such as the run's output."""
+
+    step_flags: int
 
 
 class StepChoice:
@@ -23,7 +31,8 @@ class StepChoice:
     Args:
         timeline: Asks, where a step begins, and is told.
         use: Called with whether regions are to be timed from here on.
-        insists: Tells whether the step that begins must be marked, such as a profiled one.
+        insists: Has `step_flags`, not 0 where the step that begins must be marked, such as a
+            profiled one.
     """
 
     def __init__(
@@ -31,7 +40,7 @@ class StepChoice:
         timeline: StepTimeline,
         *,
         use: Callable[[bool], None],
-        insists: Callable[[], object],
+        insists: HasStepFlags,
     ) -> None:
         self.every = 1
         self._timeline = timeline
@@ -65,7 +74,7 @@ class StepChoice:
         due = self._left <= 0
         if due:
             self._left = self._gap()
-        mark = due or bool(timeline.flags & StepFlag.EPOCH_START) or bool(self._insists())
+        mark = due or bool(timeline.flags & _EPOCH_START or self._insists.step_flags)
         if mark:
             self._chosen.append(timeline.step)
             timeline.nth_mark += 1

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
+from lightning_gpuprof.callbacks.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.loader_parts import LoaderParts
@@ -41,7 +42,7 @@ class Tapping:
         trainer: The Trainer, in `setup`.
         timeline: Told of the borders of steps.
         evaluating: The session is validate, test or predict instead of fit.
-        watch: See `ProfilerTap`.
+        watch: See `ActionRegions`.
         on_ran: Called after each batch of a fit, where the tap sees them all; see `sees_batches`.
 
     Attributes:
@@ -75,7 +76,7 @@ class Tapping:
         inside = fetches_inside(trainer.lightning_module)
         self.sees_batches = not evaluating and not inside
         self._watch = watch
-        self.tap = ProfilerTap(
+        actions = ActionRegions(
             self._inner,
             timeline,
             names=names,
@@ -85,6 +86,7 @@ class Tapping:
             on_ran=on_ran if self.sees_batches else None,
             watch=watch,
         )
+        self.tap = ProfilerTap(self._inner, timeline, actions)
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")

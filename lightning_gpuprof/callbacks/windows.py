@@ -22,6 +22,7 @@ SMALLEST_PART_FRAC = 0.001
 microsecond each, and their columns would be most of the file."""
 
 PHASE_NAMES = tuple(phase.value for phase in Phase)
+_COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | StepFlag.VALIDATION)
 _I4_MAX = 2**31 - 1
 _Int64 = npt.NDArray[np.int64]
 
@@ -168,14 +169,17 @@ def passed_over_span(
 ) -> OutsideSpan:
     """Return the record of steps that were not marked.
 
-    What is known of them beside their time is what validation, checkpoints and loggers took.
+    What is known of them beside their time is what validation, checkpoints and loggers took, and
+    which of them compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     known = [0 if slot.phase is Phase.OTHER else spent
              for slot, spent in zip(slots, charged.sum(axis=0).tolist(), strict=False)]  # fmt: skip
     cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known)
     span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
-    span.dur_ns = int((named["end_ns"] - named["start_ns"]).sum())
+    dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
+    span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
+    span.compiled_ns = dur_ns[flags & _COMPILING == StepFlag.COMPILED].tolist()
     return span
 
 

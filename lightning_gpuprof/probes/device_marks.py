@@ -16,29 +16,25 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from lightning_gpuprof.probes.device_clock import DeviceClock
 from lightning_gpuprof.probes.device_events import DeviceEvents
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.probes.device_rows import (
+    AFTER_GAP,
+    OUTSIDE,
+    SPOILED,
+    WHOLE,
+    DeviceRows,
+    Int64,
+)
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
-OUTSIDE = -1
-"""In the place of a step: what begins at this mark belongs to no step that is measured."""
-WHOLE = -1
-"""In the place of a part: what begins at this mark belongs to no named part of its phase."""
 _HARVEST_EVERY = 256
 """Marks: a few hundred microseconds of taking them in, and never a whole pool at once."""
 _REBASE_NS = 1_000_000_000
 """CUDA gives elapsed time in 32-bit floats of milliseconds: beyond a second they get coarse."""
 _TRIES, _POLLS = 5, 200
-_PHASES = tuple(Phase)
-_WIDTH = 2 + 2 * len(_PHASES)
-_AFTER_GAP, _SPOILED = 1, 2
-Int64 = npt.NDArray[np.int64]
 
 
 class DeviceMarks:
@@ -54,7 +50,6 @@ class DeviceMarks:
         marked: Marks recorded.
         mark_cost_ns: What recording one took, by the host's clock; None until calibrated.
         clock: From device time to host time.
-        part_names: By the numbers of named parts.
     """
 
     def __init__(
@@ -63,7 +58,6 @@ class DeviceMarks:
         self.clock = DeviceClock()
         self.lost = self.marked = 0
         self.mark_cost_ns: int | None = None
-        self.part_names: list[str] = []
         self._device = events
         self._now = now
         self._capacity = capacity
@@ -79,9 +73,7 @@ class DeviceMarks:
         self._base: Any = None
         self._base_ns = 0
         self._probe: Any = None
-        self._open = _OpenStep()
-        self._rows: array[int] = array("q")
-        self._part_rows: array[int] = array("q")
+        self._came_in = DeviceRows()
 
     @property
     def in_flight(self) -> int:
@@ -91,16 +83,14 @@ class DeviceMarks:
     @property
     def pending_step(self) -> int | None:
         """The first step of which a mark has yet to come in; None where there is none."""
-        if self._open.step != OUTSIDE:
-            return self._open.step
+        if self._came_in.open_step != OUTSIDE:
+            return self._came_in.open_step
         in_flight = (self._step[at % self._capacity] for at in range(self._tail, self._head))
         return next((step for step in in_flight if step != OUTSIDE), None)
 
     def part(self, name: str) -> int:
         """Return the number of a named part."""
-        if name not in self.part_names:
-            self.part_names.append(name)
-        return self.part_names.index(name)
+        return self._came_in.part(name)
 
     def mark(self, step: int, phase: int, host_ns: int, part: int = WHOLE) -> None:
         """Record a boundary: what begins here belongs to a phase (by number) of a step.
@@ -180,52 +170,13 @@ class DeviceMarks:
         return self.clock.calibrate(best[0], low_ns=best[1], high_ns=best[2])
 
     def take(self, steps: Int64) -> dict[str, Int64]:
-        """Return the columns of some steps, `NOT_MEASURED` where marks were lost or are late.
-
-        What came in of them, and of any step before them, is forgotten. Phases that none of the
-        steps had are left out; in a step that did not have it, a phase's device time is 0 and
-        its run-ahead not measured.
-        """
-        rows = np.frombuffer(self._rows, dtype=np.int64).reshape(-1, _WIDTH).copy()
-        last = int(steps[-1]) if len(steps) else OUTSIDE
-        self._rows = array("q", rows[rows[:, 0] > last].tobytes())
-        found = np.isin(rows[:, 0], steps)
-        table = np.full((len(steps), _WIDTH), NOT_MEASURED, dtype=np.int64)
-        table[np.searchsorted(steps, rows[found, 0])] = rows[found]
-        if not found.any():
-            if len(steps):
-                self._take_parts(steps, table[:, 1])
-            return {}
-        columns = {"device_dur": table[:, 1]}
-        for number, phase in enumerate(_PHASES):
-            device = table[:, 2 + number]
-            ahead = table[:, 2 + len(_PHASES) + number]
-            ran = rows[found, 2 + number] != NOT_MEASURED
-            if not ran.any():
-                continue
-            absent = (device == NOT_MEASURED) & (table[:, 1] != NOT_MEASURED)
-            columns[f"device/{phase.value}"] = np.where(absent, 0, device)
-            if (ahead != NOT_MEASURED).any():
-                columns[f"run_ahead/{phase.value}"] = ahead
-        return columns | self._take_parts(steps, columns["device_dur"])
-
-    def _take_parts(self, steps: Int64, dur_ns: Int64) -> dict[str, Int64]:
-        rows = np.frombuffer(self._part_rows, dtype=np.int64).reshape(-1, 3).copy()
-        self._part_rows = array("q", rows[rows[:, 0] > steps[-1]].tobytes())
-        rows = rows[np.isin(rows[:, 0], steps)]
-        columns = {}
-        for code in np.unique(rows[:, 1]).tolist():
-            part, phase = divmod(code, len(_PHASES))
-            chosen = rows[rows[:, 1] == code]
-            column = np.where(dur_ns == NOT_MEASURED, NOT_MEASURED, 0)
-            column[np.searchsorted(steps, chosen[:, 0])] = chosen[:, 2]
-            columns[f"device_part/{_PHASES[phase].value}/{self.part_names[part]}"] = column
-        return columns
+        """Return the columns of some steps, as `DeviceRows` does."""
+        return self._came_in.take(steps)
 
     def _note_loss(self, at: int, step: int) -> None:
-        flag = _AFTER_GAP if self._gap else 0
+        flag = AFTER_GAP if self._gap else 0
         if step == self._spoiled:
-            flag |= _SPOILED
+            flag |= SPOILED
         else:
             self._spoiled = OUTSIDE
         self._gap = False
@@ -233,31 +184,11 @@ class DeviceMarks:
 
     def _pass(self, at: int, passed_ns: int) -> None:
         """A mark has come in: it ends what began at the one before."""
-        host_ns, step, phase, flag = (
-            self._host_ns[at],
-            self._step[at],
-            self._phase[at],
-            self._flag[at],
-        )
-        before = self._open
-        if before.step != OUTSIDE:
-            spent = passed_ns - before.passed_ns
-            if flag & _AFTER_GAP or spent < 0:
-                before.spoiled = True
-            ahead = self.clock.run_ahead(passed_ns, host_ns)
-            before.add(spent, NOT_MEASURED if ahead is None else ahead)
-            if step != before.step:
-                if not before.spoiled:
-                    self._rows.extend(before.row())
-                    for code, ns in before.parts.items():
-                        self._part_rows.extend((before.step, code, ns))
-        if step != before.step:
-            before.begin(step)
-        if flag & _SPOILED:
-            before.spoiled = True
-        before.phase = phase
-        before.part = self._part[at]
-        before.passed_ns = passed_ns
+        step, flag, rows = self._step[at], self._flag[at], self._came_in
+        if rows.open_step != OUTSIDE:
+            ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
+            rows.end(passed_ns, NOT_MEASURED if ahead is None else ahead, flag=flag, step=step)
+        rows.begin(passed_ns, flag=flag, step=step, phase=self._phase[at], part=self._part[at])
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now
@@ -285,33 +216,3 @@ class DeviceMarks:
         if elapsed > _REBASE_NS:
             self._base, self._probe, self._base_ns = probe, self._base, passed_ns
         return passed_ns, low, high
-
-
-class _OpenStep:
-    """The step whose marks are coming in."""
-
-    def __init__(self) -> None:
-        self.passed_ns = self.phase = 0
-        self.part = WHOLE
-        self.begin(OUTSIDE)
-
-    def begin(self, step: int) -> None:
-        self.step = step
-        self.spoiled = False
-        self._device_ns = [NOT_MEASURED] * len(_PHASES)
-        self._ahead_ns = [NOT_MEASURED] * len(_PHASES)
-        self._dur_ns = 0
-        self.parts: dict[int, int] = {}
-
-    def add(self, spent_ns: int, ahead_ns: int) -> None:
-        """Add what was spent in the phase that is open, and the run-ahead at its end."""
-        phase = self.phase
-        self._device_ns[phase] = max(0, self._device_ns[phase]) + spent_ns
-        self._ahead_ns[phase] = ahead_ns
-        self._dur_ns += spent_ns
-        if self.part != WHOLE:
-            code = self.part * len(_PHASES) + phase
-            self.parts[code] = self.parts.get(code, 0) + spent_ns
-
-    def row(self) -> list[int]:
-        return [self.step, self._dur_ns, *self._device_ns, *self._ahead_ns]

@@ -48,11 +48,15 @@ class ScalarLog:
 
     Args:
         names: The scalars to keep.
-        window: Steps per copy to the host; `add` closes a window that is full.
+        window: Steps per copy to the host; `add` closes a window that is full. None: whoever
+            adds closes windows as well.
         transfer: Queues a copy to the host; tests pass a fake.
         send: Sends a window in another way than by a copy as it is, where it returns one.
         refuse: Told of each value that is no single number, which is then left out. By default
             `add` raises.
+
+    Attributes:
+        steps: Of the open window, as `add` was given them.
 
     >>> log = ScalarLog(["loss"], window=2)
     >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})
@@ -64,7 +68,7 @@ class ScalarLog:
         self,
         names: Sequence[str],
         *,
-        window: int,
+        window: int | None,
         transfer: Transfer = to_host,
         send: Callable[[dict[str, Column]], Window | None] | None = None,
         refuse: Callable[[str, Exception], None] | None = None,
@@ -74,13 +78,13 @@ class ScalarLog:
         self._transfer = transfer
         self._send = send
         self._refuse = refuse
-        self._steps: list[Any] = []
+        self.steps: list[Any] = []
         self._columns: dict[str, Column] = {name: [] for name in names}
         self._pending: deque[tuple[list[Any], Window]] = deque()
 
     def __len__(self) -> int:
         """Return the number of steps in the open window."""
-        return len(self._steps)
+        return len(self.steps)
 
     def add(
         self,
@@ -109,9 +113,14 @@ class ScalarLog:
                 if value is not None:
                     kept = self._copied(name, value)
             column.append(kept)
-        self._steps.append(step)
-        if len(self._steps) >= self._window:
+        self.steps.append(step)
+        if self._window is not None and len(self.steps) >= self._window:
             self.close_window()
+
+    def take_back(self) -> None:
+        """Forget what was added last, which must be in the open window."""
+        for kept in (self.steps, *self._columns.values()):
+            kept.pop()
 
     def _copied(self, name: str, value: Scalar) -> Tensor | float | None:
         if not isinstance(value, Tensor) or value.dim() or value.is_complex():
@@ -129,11 +138,11 @@ class ScalarLog:
 
     def close_window(self) -> None:
         """Queue the copy of the open window; does nothing where it is empty."""
-        if not self._steps:
+        if not self.steps:
             return
         sent = self._send(self._columns) if self._send is not None else None
-        self._pending.append((self._steps, sent or _HostCopy(self._columns, self._transfer)))
-        self._steps = []
+        self._pending.append((self.steps, sent or _HostCopy(self._columns, self._transfer)))
+        self.steps = []
         self._columns = {name: [] for name in self._names}
 
     def arrived(self) -> list[ScalarBatch]:

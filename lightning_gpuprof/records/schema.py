@@ -173,6 +173,11 @@ class OutsideSpan(_Record, tag="outside"):
     phase_ns: dict[str, int]
     part_ns: dict[str, int] = {}
     """By `<phase>/<name>`."""
+    steps: int = 0
+    """How many steps were not marked."""
+    compiled_ns: list[int] = []
+    """How long each of these took in which torch.compile compiled something, as after the warm-up
+    and not for a validation."""
 
 
 class Memory(_Record, tag="memory"):

@@ -12,6 +12,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.plugins import MixedPrecision
 
+from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -109,6 +110,25 @@ def test_step_numbers_are_those_of_self_log(tmp_path):
             tmp_path, LoggingModel(), DeferredLoss(window=3), log_every_n_steps=1, **steps
         )
         assert logged(trainer) == logged(trainer, "theirs")
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_step_numbers_are_right_wherever_a_checkpoint_is_made(tmp_path, accumulate):
+    class Saving(Model):
+        def training_step(self, batch, batch_idx):
+            deferred.state_dict()
+            outputs = super().training_step(batch, batch_idx)
+            self.log("theirs", outputs["loss"])
+            return outputs
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if batch_idx % 2:
+                deferred.state_dict()
+
+    deferred = DeferredLoss(window=3)
+    options = {"log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
+    trainer = fit(tmp_path, Saving(), deferred, **options)
+    assert logged(trainer) == logged(trainer, "theirs")
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
@@ -385,3 +405,34 @@ def test_two_of_them_can_be_used_together(tmp_path):
 def test_settings_that_cannot_work_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         DeferredLoss(**options)
+
+
+def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(deferred_loss, "EVERY_NS", 0)
+    deferred, called = DeferredLoss(window=3), []
+
+    class Look(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            assert deferred.on_train_batch_end is None
+
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            called.append(deferred.on_train_batch_end is not None)
+
+    fit(tmp_path, Model(), deferred, Look())
+    assert called == [False, False, True, False, False, True, False, False]
+
+
+def test_of_several_closures_the_last_ones_loss_counts(tmp_path):
+    class LBFGS(Model):
+        def configure_optimizers(self):
+            return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)
+
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.last = {**getattr(self, "last", {}), batch_idx: self.items[-1]}
+            return outputs
+
+    model = LBFGS()
+    trainer = fit(tmp_path, model, DeferredLoss(window=3))
+    assert len(model.items) > 8
+    assert recorded(trainer) == logged(trainer) == model.last

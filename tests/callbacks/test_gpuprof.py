@@ -98,7 +98,7 @@ def test_the_timer_ends_last_so_that_it_times_the_others(fit):
     callback = GpuProfCallback(trace=False)
 
     assert isinstance(callback.parts[0], PhaseTimer)
-    assert callback.on_train_batch_end.methods[-1].__self__ is callback.parts[0]
+    assert callback.teardown.methods[-1].__self__ is callback.parts[0]
 
 
 def test_a_config_and_settings_are_the_same():

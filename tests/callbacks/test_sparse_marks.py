@@ -1,13 +1,19 @@
 """A run over its overhead budget: what is not marked is absent, and all still adds up."""
 
+import sys
+from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.callbacks import own_cost, timing_run
+from lightning_gpuprof.analysis.special_steps import compiling
+from lightning_gpuprof.analysis.steady import steady_mask, step_flags
+from lightning_gpuprof.callbacks import own_cost, window_writing
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.region import region
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, Note, OutsideSpan
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, Note, OutsideSpan, StepFlag
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +22,7 @@ def costly(monkeypatch):
     monkeypatch.setattr(own_cost, "_MIN_STEPS", 4)
     monkeypatch.setattr(own_cost, "MOST_APART", 5)
     monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 1e9)
-    monkeypatch.setattr(timing_run, "_MOST_WAITING", 1)
+    monkeypatch.setattr(window_writing, "_MOST_WAITING", 1)
 
 
 @pytest.fixture
@@ -117,3 +123,52 @@ def test_waiting_steps_take_less_than_two_mebibytes(planted, clock, tmp_path):
     per_step = max(b - a for a, b in pairwise(sizes))
     assert 200 < per_step < 2_000  # with all its callbacks and loggers
     assert 10 * 50 * per_step < 2 * 2**20
+
+
+def test_named_components_are_timed_in_marked_steps_alone(planted, clock, tmp_path):
+    timed = []
+
+    class Dreaming(planted.Model):
+        def training_step(self, batch, batch_idx):
+            timeline = timer._run.timeline
+            before = len(timeline.clock.codes)
+            with region("dream"):
+                clock.now_ns += 70_000
+            timed.append((timeline.marked, len(timeline.clock.codes) - before))
+            return super().training_step(batch, batch_idx)
+
+    timer = PhaseTimer(window=4, console=False, clock=clock)
+    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
+    trainer.fit(Dreaming(clock))
+
+    assert set(timed) == {(True, 2), (False, 0)}
+    session = planted.sessions(timer)[0].session
+    assert set(session.columns["part/forward/dream"].tolist()) == {70_000}
+
+
+def test_compilations_in_steps_without_marks_are_counted(planted, clock, tmp_path, monkeypatch):
+    frames = Counter(total=0)
+    dynamo = SimpleNamespace(counters={"frames": frames})
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", dynamo)
+    compiled = []
+
+    class Recompiling(planted.Model):
+        def training_step(self, batch, batch_idx):
+            timeline = timer._run.timeline
+            if timeline.step >= 20 and timeline.step % 6 in (2, 3):
+                frames["total"] += 1
+                clock.now_ns += 1_000_000
+                compiled.append(timeline.marked)
+            return super().training_step(batch, batch_idx)
+
+    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
+    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
+    trainer.fit(Recompiling(clock))
+
+    session = planted.sessions(timer)[0].session
+    flags = step_flags(session)
+    found = compiling(session, steady_mask(flags)[0])
+    assert compiled.count(False) > compiled.count(True) > 0
+    assert (flags & StepFlag.COMPILED != 0).sum() == compiled.count(True)
+    assert (found.count, found.steps) == (len(compiled), session.end.steps)
+    assert found.excess_ns >= 1_000_000 * len(compiled)

@@ -19,12 +19,12 @@ def told():
 
 @pytest.fixture
 def insisted():
-    return SimpleNamespace(now=False)
+    return SimpleNamespace(step_flags=0)
 
 
 @pytest.fixture
 def choice(timeline, told, insisted):
-    return StepChoice(timeline, use=told.append, insists=lambda: insisted.now)
+    return StepChoice(timeline, use=told.append, insists=insisted)
 
 
 def run(timeline, steps):
@@ -79,9 +79,9 @@ def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(
     timeline.flags = StepFlag.EPOCH_START
     assert run(timeline, [2]) == [2]
     timeline.flags = 0
-    insisted.now = True
+    insisted.step_flags = StepFlag.PROFILED
     assert run(timeline, [3, 4]) == [3, 4]
-    insisted.now = False
+    insisted.step_flags = 0
     assert run(timeline, [5]) == []
 
 
