@@ -41,7 +41,7 @@ def test_findings_are_cards_with_evidence_change_and_saving(page):
     page.open("char_lm/version_0")
     card = page.wait_for(".finding", "data-wait")
     assert "num_workers=2" in card
-    assert "saves 11.0\u201321.6 ms per step" in card
+    assert "saves 10.9\u201321.6 ms per step" in card
     assert re.search(r"num workers\s+0", card)
 
 
