@@ -20,7 +20,7 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.stack_lines import At, shown_path, where_is
+from lightning_gpuprof.probes.stack_lines import At, no_collection, shown_path, where_is
 from lightning_gpuprof.probes.thread_watch import ThreadWatch
 from lightning_gpuprof.records.schema import Note
 
@@ -78,11 +78,12 @@ class LineSampler(EpochRecorder):
         """Take one sample of the training thread, where it is in a step."""
         if self._output is None or self._output.step < self.warmup:
             return
-        frames = sys._current_frames()
-        at = where_is(frames.get(self._watched))
-        if at is not None:
-            self._seen[at] += 1
-            self._threads.saw(frames, self._watched)
+        with no_collection():
+            frames = sys._current_frames()
+            at = where_is(frames.get(self._watched))
+            if at is not None:
+                self._seen[at] += 1
+                self._threads.saw(frames, self._watched)
 
     def _watch(self, stop: threading.Event) -> None:
         chance = random.Random(0)

@@ -1,8 +1,11 @@
 """Where a thread is: the user's line and the phase, read off its Python stack."""
 
+import gc
 import os
+import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from types import FrameType
 from typing import NamedTuple
@@ -40,6 +43,7 @@ _BY_FILE = {
     "model_checkpoint.py": Phase.CHECKPOINT,
 }
 _LOOP = "training_epoch_loop.py"
+_COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _LOADING = ("serialization.py",)
@@ -55,6 +59,25 @@ class At(NamedTuple):
     function: str
     callee: str | None
     kind: str | None
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Put garbage collection off while another thread's frames are walked, on Python 3.11.
+
+    There, walking makes objects of frames, and that may start a collection in the middle. What it
+    finalizes can let go of the interpreter's lock (torch's tensors do), the other thread returns
+    from the frame, and the walk goes on in freed memory. Later versions collect between
+    instructions alone; earlier ones have the objects already.
+    """
+    if not (_COLLECTS_IN_A_WALK and gc.isenabled()):
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def where_is(frame: FrameType | None) -> At | None:
