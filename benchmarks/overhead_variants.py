@@ -31,14 +31,17 @@ class StepKind:
 
 
 KINDS = {
-    "tiny": StepKind(width=32, layers=1, batch=4, block=50, skipped=100),
+    "tiny": StepKind(width=32, layers=1, batch=4, block=50, skipped=600),
     "30 ms": StepKind(width=1_024, layers=3, batch=128, block=10, skipped=10),
 }
-"""About 0.45 and 30 ms on one thread of a processor."""
+"""About 0.45 and 30 ms on one thread of a processor. Of tiny steps the first third of a second is
+left out, in which a timer finds out what it costs and marks fewer of them."""
 
 BARE = "bare Trainer"
 AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
+NO_LINES = "lines=False"
+"""As after the first ten seconds, when the line sampler has ended."""
 VARIANTS = (
     BARE,
     AGAIN,
@@ -46,6 +49,7 @@ VARIANTS = (
     "PhaseTimer",
     f"PhaseTimer, {EVERY_STEP}",
     "GpuProfCallback outside its window",
+    f"GpuProfCallback outside its window, {NO_LINES}",
     f"GpuProfCallback outside its window, {EVERY_STEP}",
     "DeferredLoss",
     "loss.item()",
@@ -197,8 +201,10 @@ def _ours(variant: str, steps: int) -> dict[str, Any]:
     if variant.startswith("PhaseTimer"):
         return {"callbacks": [PhaseTimer(**budget)]}
     # As above, its window comes after the last step that is timed.
-    late = {"wait": steps, "warmup": 1, "active": 1}
-    return {"callbacks": [GpuProfCallback(**late, **budget, report=False)], "max_steps": steps + 2}
+    options = {"wait": steps, "warmup": 1, "active": 1, "report": False, **budget}
+    if variant.endswith(NO_LINES):
+        options["lines"] = False
+    return {"callbacks": [GpuProfCallback(**options)], "max_steps": steps + 2}
 
 
 def main() -> None:

@@ -14,6 +14,11 @@ from lightning_gpuprof.findings.places import with_lines
 MIN_SAVING_FRAC = 0.005
 """A saving below this share of the step is left out: no run of usual length could show it."""
 
+FEW_STEPS = 10
+FEW_CONFIDENCE = 0.5
+"""Of fewer steps than these a mean says little: a first batch, a cold cache or a neighbour may be
+all of it. No finding is surer than that."""
+
 Outcome = Finding | tuple[Finding, ...] | Abstained | None
 """What a rule returns: None is "looked, and all is well"."""
 
@@ -61,7 +66,7 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
             abstained.append(outcome)
             continue
         several = outcome if isinstance(outcome, tuple) else (outcome,)
-        kept = [with_noise(one, run) for one in several if one is not None and _matters(one, run)]
+        kept = [as_sure(one, run) for one in several if one is not None and _matters(one, run)]
         found.extend(kept)
         if not kept:
             silent.append(finding_id)
@@ -70,10 +75,10 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
     return Findings(tuple(found), tuple(abstained), tuple(silent))
 
 
-def with_noise(finding: Finding, run: RunResults) -> Finding:
-    """Widen a saving by what two equal runs of this length differ by.
+def as_sure(finding: Finding, run: RunResults) -> Finding:
+    """Make a finding no surer than the run's length allows.
 
-    A model's bounds say what the change does. Whoever tries it compares two runs, and these differ
+    Its saving is widened by what two equal runs of this length differ by. A model's bounds say what the change does. Whoever tries it compares two runs, and these differ
     without any change; the two errors are independent, so their squares add up. The middle stays,
     and so do severity and rank.
     """
@@ -81,7 +86,9 @@ def with_noise(finding: Finding, run: RunResults) -> Finding:
     half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
     half = max((saving.high - saving.low) / 2, min(half, saving.middle))
     wider = Range(low=round(saving.middle - half), high=round(saving.middle + half))
-    return replace(finding, saving_ns=wider)
+    few = len(run.steady_dur_ns) < FEW_STEPS
+    confidence = min(finding.confidence, FEW_CONFIDENCE) if few else finding.confidence
+    return replace(finding, saving_ns=wider, confidence=confidence)
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:

@@ -94,3 +94,10 @@ def test_a_warning_that_saves_no_time_comes_before_what_is_only_info(analyze):
     )
     found = evaluate_rules(run).found
     assert [finding.id for finding in found] == ["memory-growth", "slow-callback"]
+
+
+@pytest.mark.parametrize(("steps", "sure"), [(8, False), (60, True)])
+def test_a_run_of_a_few_steps_makes_no_finding_sure(analyze, steps, sure):
+    run = analyze({"data_wait": 8_000_000, "forward": 10_000_000}, steps=steps)
+    (found,) = evaluate_rules(run, ["data-wait"]).found
+    assert (found.confidence > 0.5) == sure
