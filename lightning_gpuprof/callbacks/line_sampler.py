@@ -70,6 +70,8 @@ class LineSampler(EpochRecorder):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            return  # frames of a thread that runs meanwhile cannot be walked
         self._watched = threading.get_ident()
         self._stop = threading.Event()
         threading.Thread(target=self._watch, args=(self._stop,), name=THREAD, daemon=True).start()

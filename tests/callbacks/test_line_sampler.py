@@ -1,5 +1,6 @@
 import copy
 import json
+import sys
 import threading
 
 import pytest
@@ -97,6 +98,11 @@ def test_its_thread_ends_with_training(tmp_path):
     (thread,) = model.threads
     thread.join(timeout=10)
     assert not thread.is_alive()
+
+
+def test_it_does_not_look_where_threads_run_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert fit(tmp_path, LineSampler(interval_s=1e-4, warmup=0), BoringModel()) is None
 
 
 def test_it_can_be_left_out():
