@@ -78,9 +78,10 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
 def as_sure(finding: Finding, run: RunResults) -> Finding:
     """Make a finding no surer than the run's length allows.
 
-    Its saving is widened by what two equal runs of this length differ by. A model's bounds say what the change does. Whoever tries it compares two runs, and these differ
-    without any change; the two errors are independent, so their squares add up. The middle stays,
-    and so do severity and rank.
+    Its saving is widened by what two equal runs of this length differ by. A model's bounds say
+    what the change does; whoever tries it compares two runs, and these differ without any change.
+    The two errors are independent, so their squares add up. The middle stays, and so do severity
+    and rank. Where steps are few, the finding's confidence is limited.
     """
     saving = finding.saving_ns
     half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
