@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lightning_gpuprof.analysis.bootstrap import Interval, change_of_mean
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.same_run import Difference, differences
 from lightning_gpuprof.analysis.same_values import ValueCheck, check_values
 from lightning_gpuprof.analysis.trace_facts import trace_facts

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
 
 AROUND_FRAC = 0.2

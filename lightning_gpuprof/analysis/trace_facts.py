@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.analysis.run_results import RunResults, TraceView
 
 
 @dataclass(frozen=True)

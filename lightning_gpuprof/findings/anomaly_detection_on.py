@@ -28,7 +28,7 @@ from itertools import accumulate
 from lightning_gpuprof.analysis.graph_nodes import graph_nodes
 from lightning_gpuprof.analysis.host_lines import host_lines
 from lightning_gpuprof.analysis.host_work import COMPUTE, anomaly_on
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.host_work import HostWork, computes_on_all_cores, host_work
 from lightning_gpuprof.analysis.input_pipeline import most_workers, plan_workers
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.data_wait import core_plan
 from lightning_gpuprof.records.phases import Phase

@@ -50,7 +50,7 @@ from lightning_gpuprof.analysis.input_pipeline import (
     most_workers,
     plan_workers,
 )
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -25,7 +25,7 @@ differentiate twice (second-order nodes in the trace): nothing is said. Severity
 
 from lightning_gpuprof.analysis.graph_nodes import second_order
 from lightning_gpuprof.analysis.host_work import host_work
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range

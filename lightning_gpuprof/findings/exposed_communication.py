@@ -19,7 +19,7 @@ so a quarter stays at least in the high bound, and three quarters in the low one
 common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import (

@@ -22,7 +22,7 @@ are not told. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.hidden import around
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -23,7 +23,7 @@ a loop around reads has at most ten operators per read. Severity: the common sca
 
 from lightning_gpuprof.analysis.device_time import StepState
 from lightning_gpuprof.analysis.host_work import HostWork, anomaly_on, host_work
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -15,7 +15,7 @@ counters, and give the profiler a warm-up step.
 fact. No time is claimed.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -19,7 +19,7 @@ its peak. `MIN_CAPABILITY`: the first NVIDIA GPUs with TF32 and bfloat16 units. 
 scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -19,7 +19,7 @@ docs/adr/0030). `LOW_KEPT`, `HIGH_KEPT`: fusing a chain of two kernels leaves 2 
 memory, a chain of many at least a quarter. Severity: the common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -29,7 +29,7 @@ memory was not measured for long enough, it is told as `info` if the other phase
 from lightning_gpuprof.analysis.graph_nodes import graphs_are_kept
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.memory_growth import MemoryGrowth
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -20,7 +20,7 @@ common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.hidden import around
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

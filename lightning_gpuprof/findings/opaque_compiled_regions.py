@@ -14,7 +14,7 @@ Profile once without `torch.compile`, or let Inductor name and mark its kernels.
 `MIN_FRAC`: below a fifth, the operators that are visible stand for the step. No time is claimed.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.model import (
     Abstained,

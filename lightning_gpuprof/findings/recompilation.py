@@ -21,7 +21,7 @@ shape is compiled too, and padding computes more. Severity: the common scale (`f
 """
 
 from lightning_gpuprof.analysis.hidden import around
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -28,7 +28,7 @@ from lightning_gpuprof.analysis.graph_passes import graph_passes
 from lightning_gpuprof.analysis.growth import Growth
 from lightning_gpuprof.analysis.hidden import around
 from lightning_gpuprof.analysis.host_work import parameter_tensors, unscaled_frac
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -6,7 +6,7 @@ from importlib import import_module
 from math import hypot
 from typing import Protocol, cast
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range, Severity
 from lightning_gpuprof.findings.places import with_lines

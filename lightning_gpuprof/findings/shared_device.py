@@ -18,7 +18,7 @@ ended. Stop it, or train on another device (`CUDA_VISIBLE_DEVICES`).
 recent card: our judgement. No time is claimed: what the other process takes is not measured.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.units import size
 

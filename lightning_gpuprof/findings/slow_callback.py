@@ -27,7 +27,7 @@ import re
 
 from lightning_gpuprof.analysis.hidden import exposed
 from lightning_gpuprof.analysis.phase_split import Part
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.slow_logging import norm_hooks

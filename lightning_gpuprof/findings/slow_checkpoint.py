@@ -20,7 +20,7 @@ median (some wait for a disk that is behind), at most at the mean. Severity: the
 """
 
 from lightning_gpuprof.analysis.hidden import around
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -20,7 +20,7 @@ batch is a handful of tensors. On a GPU only the time the device stood idle coun
 """
 
 from lightning_gpuprof.analysis.hidden import exposed
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -22,7 +22,7 @@ less often; something is logged still. Severity: the common scale (`findings/gra
 from lightning_gpuprof.analysis.hidden import exposed
 from lightning_gpuprof.analysis.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.phase_split import Part
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from lightning_gpuprof.analysis.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.host_work import host_work
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -19,7 +19,7 @@ low bound counts launch latency and gaps between kernels alone. Severity: the co
 (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

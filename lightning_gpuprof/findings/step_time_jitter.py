@@ -24,7 +24,7 @@ time to the whole excess of the spikes that are mostly its own. Severity: the co
 """
 
 from lightning_gpuprof.analysis.hidden import around
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.spikes import Spikes
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -20,7 +20,7 @@ Severity: the common scale (`findings/grade.py`).
 from statistics import median
 
 from lightning_gpuprof.analysis.rank_view import RankView
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import (
     Abstained,

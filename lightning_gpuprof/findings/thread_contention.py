@@ -36,7 +36,7 @@ from lightning_gpuprof.analysis.host_lines import (
     ThreadUse,
     host_lines,
 )
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase

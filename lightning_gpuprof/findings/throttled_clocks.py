@@ -20,7 +20,7 @@ alone is told as a fact, the rest as a warning: our judgement. No time is claime
 would otherwise be is not measured.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.units import percent
 

@@ -15,7 +15,7 @@ several times larger, shapes and memory events some tens of percent.
 is claimed: only profiled steps are slower.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,

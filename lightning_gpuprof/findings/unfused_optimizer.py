@@ -25,7 +25,7 @@ from typing import Any
 
 from lightning_gpuprof.analysis.hidden import exposed
 from lightning_gpuprof.analysis.host_work import parameter_tensors
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,

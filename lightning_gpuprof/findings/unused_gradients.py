@@ -26,7 +26,7 @@ times (a compiled model) the high bound is the parameters' share. Severity: the 
 """
 
 from lightning_gpuprof.analysis.gradient_use import UnusedGradients, unused_gradients
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase

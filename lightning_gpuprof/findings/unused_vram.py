@@ -17,7 +17,7 @@ batch by lowering `accumulate_grad_batches` where it must not change.
 is claimed as saved: what a larger batch gains per sample is not known before it was run.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.units import percent, size
 

@@ -19,7 +19,7 @@ bfloat16, or let the allocator grow its segments (`expandable_segments`), which 
 fragmentation take. Retries are told at any level. Time is claimed only where a trace shows it.
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import trace_facts
 from lightning_gpuprof.findings.model import (
     Abstained,

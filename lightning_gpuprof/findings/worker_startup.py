@@ -21,7 +21,7 @@ With persistent workers an epoch still begins with the making of a first batch, 
 Severity: the common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run import RunResults
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.analysis.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.units import duration, percent, size

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_gpuprof.analysis.run import RunResults, analyze_run
+from lightning_gpuprof.analysis.run import analyze_run
+from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir

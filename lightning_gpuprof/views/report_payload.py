@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.analysis.phase_split import Part, PerStep, PhaseStats
-from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.analysis.run_results import RunResults, TraceView
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Abstained, Finding

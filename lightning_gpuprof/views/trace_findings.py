@@ -8,7 +8,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.distribution import Distribution, Int64
 from lightning_gpuprof.analysis.loader_wait import LoaderWait
-from lightning_gpuprof.analysis.run import RunResults, TraceView
+from lightning_gpuprof.analysis.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.steady import StepStats
 from lightning_gpuprof.analysis.wall_time import WallTime
 from lightning_gpuprof.findings.runner import evaluate_rules
