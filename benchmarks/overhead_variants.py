@@ -41,7 +41,7 @@ BARE = "bare Trainer"
 AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
 NO_LINES = "lines=False"
-"""As after the first ten seconds, when the line sampler has ended."""
+"""As after the first twenty seconds, when the line sampler has ended."""
 VARIANTS = (
     BARE,
     AGAIN,

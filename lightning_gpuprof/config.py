@@ -43,7 +43,7 @@ class GpuProfConfig:
         sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
-        lines: Whether a thread looks where the training thread is, 500 times in the first ten
+        lines: Whether a thread looks where the training thread is, 300 times in the first twenty
             seconds of training or so, to name the lines that take the time.
         vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
         vram_high: High end of it.

@@ -25,6 +25,9 @@ from lightning_gpuprof.probes.thread_watch import ThreadWatch
 from lightning_gpuprof.records.schema import Note
 
 THREAD = "gpuprof-lines"
+DENSE, SPARSER = 100, 4
+"""So many samples come one `interval_s` apart, which is enough to name a line; the rest, which make
+its share more exact, come so many times as far apart, for each one holds training up."""
 MOST_LINES = 40
 """Lines kept: what is not among them takes less than a sample in a hundred."""
 
@@ -38,7 +41,7 @@ class LineSampler(EpochRecorder):
     What a line takes is host time: on a GPU, what it queued may run later.
 
     Args:
-        interval_s: Mean distance of samples.
+        interval_s: Mean distance of the first samples; later ones are further apart.
         most: Samples after which it stops.
         warmup: Steps that are not looked at.
 
@@ -46,7 +49,7 @@ class LineSampler(EpochRecorder):
         ConfigError: A setting that cannot work.
     """
 
-    def __init__(self, *, interval_s: float = 0.02, most: int = 500, warmup: int = 5) -> None:
+    def __init__(self, *, interval_s: float = 0.02, most: int = 300, warmup: int = 5) -> None:
         if interval_s <= 0 or most < 1:
             raise ConfigError(
                 f"LineSampler(interval_s={interval_s}, most={most}) would take no sample. "
@@ -89,8 +92,9 @@ class LineSampler(EpochRecorder):
 
     def _watch(self, stop: threading.Event) -> None:
         chance = random.Random(0)
-        while self._seen.total() < self.most:
-            if stop.wait(self.interval_s * (0.5 + chance.random())):
+        while (count := self._seen.total()) < self.most:
+            mean_s = self.interval_s if count < DENSE else SPARSER * self.interval_s
+            if stop.wait(mean_s * (0.5 + chance.random())):
                 return
             self.sample()
         self._threads.end()

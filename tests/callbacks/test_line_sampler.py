@@ -2,6 +2,7 @@ import copy
 import json
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from lightning.pytorch import Trainer
@@ -119,6 +120,16 @@ def test_a_module_that_holds_the_trainer_can_be_copied_in_training(tmp_path, idl
     model = Copies()
     fit(tmp_path, idle, model)
     assert model.copied.most == idle.most
+
+
+def test_the_first_samples_are_close_together_and_there_are_only_so_many(monkeypatch):
+    sampler = LineSampler(interval_s=1.0, most=150)
+    monkeypatch.setattr(sampler, "sample", lambda: sampler._seen.update(["here"]))
+    waits = []
+    sampler._watch(SimpleNamespace(wait=waits.append))
+    assert len(waits) == 150
+    assert sum(waits[:100]) == pytest.approx(100, rel=0.1)
+    assert sum(waits[100:]) == pytest.approx(50 * 4, rel=0.15)
 
 
 def test_an_interval_of_nothing_is_refused():
