@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
+from lightning_gpuprof.analysis.noted import last_noted
 from lightning_gpuprof.records.schema import Note
 
 NOTE = "unused_gradients"
@@ -35,10 +36,4 @@ class UnusedGradients(Struct, frozen=True):
 
 def unused_gradients(notes: Iterable[Note]) -> UnusedGradients | None:
     """Return what was noted of unused gradients; None where there are none."""
-    for note in notes:
-        if note.name == NOTE:
-            try:
-                return convert(note.value, UnusedGradients)
-            except ValidationError:
-                return None
-    return None
+    return last_noted(notes, NOTE, UnusedGradients)

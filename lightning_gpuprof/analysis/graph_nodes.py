@@ -5,10 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.trace_facts import Operator, TraceFacts
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import KEPT_NOTE, Note
 
-KEPT_NOTE = "kept_graphs"
-"""Note of this name: whether the graph of a step was still there steps later."""
 _ENGINE = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_ENGINE) + r"(\w+?)Backward\d*$")
 _SECOND_ORDER = re.compile(r"Backward\d*Backward")

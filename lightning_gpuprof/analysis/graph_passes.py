@@ -49,8 +49,9 @@ def graph_passes(facts: TraceFacts, parameters: int | None) -> GraphPasses:
     as long as its others.
     """
     calls = repeated = repeated_ns = made = most = 0.0
-    arrows = any(one.node.repeated_calls for one in graph_nodes(facts))
-    for one in graph_nodes(facts):
+    nodes = graph_nodes(facts)
+    arrows = any(one.node.repeated_calls for one in nodes)
+    for one in nodes:
         if one.forward is None:
             continue
         node = one.node

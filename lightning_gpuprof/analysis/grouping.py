@@ -110,3 +110,32 @@ def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
         some = np.bincount(group[block], weights=values[block], minlength=groups)
         sums += some.astype(np.int64)
     return sums
+
+
+def lowest(group: Index, values: Index, groups: int) -> Int64:
+    """Return the lowest value of each group, the largest of 64 bits where it has none.
+
+    >>> lowest(np.array([0, 1, 0]), np.array([5, 1, 2]), 2).tolist()
+    [2, 1]
+    """
+    low = np.full(groups, np.iinfo(np.int64).max)
+    for block in blocks(len(group)):
+        np.minimum.at(low, group[block], _wide(values[block]))
+    return low
+
+
+def highest(group: Index, values: Index, groups: int) -> Int64:
+    """Return the highest value of each group, 0 where it has none above.
+
+    >>> highest(np.array([0, 1, 0]), np.array([5, 1, 2]), 3).tolist()
+    [5, 1, 0]
+    """
+    high = np.zeros(groups, dtype=np.int64)
+    for block in blocks(len(group)):
+        np.maximum.at(high, group[block], _wide(values[block]))
+    return high
+
+
+def _wide(values: Index) -> Int64:
+    wide: Int64 = values.astype(np.int64)  # of one type `ufunc.at` is far faster
+    return wide

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 from math import sqrt
-from typing import Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
+from lightning_gpuprof.analysis.noted import last_noted
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 
@@ -127,14 +127,5 @@ class HostLines(Struct, frozen=True):
 
 def host_lines(notes: Iterable[Note]) -> HostLines | None:
     """Return the last samples noted; None where none were taken."""
-    found: Any = None
-    for note in notes:
-        if note.name == NOTE:
-            found = note.value
-    if found is None:
-        return None
-    try:
-        lines = convert(found, HostLines)
-    except ValidationError:
-        return None
-    return lines if lines.whole else None
+    lines = last_noted(notes, NOTE, HostLines)
+    return lines if lines is not None and lines.whole else None

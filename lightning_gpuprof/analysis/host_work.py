@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run_results import RunResults
 from lightning_gpuprof.analysis.trace_facts import Operator, TraceFacts, trace_facts
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import ANOMALY_NOTE
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
 """Where a user's own operators are; the optimizer's have a finding of their own."""
@@ -24,7 +25,6 @@ UPDATE_CALLS = 10
 UPDATES = 4
 """The same of one kind of operator in place, as gradients are clipped and weights updated."""
 MOSTLY = 0.5
-ANOMALY_NOTE = "anomaly_mode"
 READS = ("aten::item", "aten::_local_scalar_dense")
 _FREE = frozenset(
     f"aten::{name}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import blocks, counted, summed
+from lightning_gpuprof.analysis.grouping import counted, highest, lowest, summed
 from lightning_gpuprof.analysis.kernel_category import categorize, uses_tensor_cores
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline
 
@@ -101,12 +101,7 @@ def _by_name(timeline: Timeline, name: Int32, dur_ns: Int64, total: int) -> tupl
     names = timeline.names
     count = counted(name, len(names))
     sums = summed(name, dur_ns, len(names))
-    low = np.full(len(names), np.iinfo(np.int64).max)
-    high = np.zeros(len(names), dtype=np.int64)
-    for block in blocks(len(name)):
-        some = dur_ns[block].astype(np.int64)  # of one type these are far faster
-        np.minimum.at(low, name[block], some)
-        np.maximum.at(high, name[block], some)
+    low, high = lowest(name, dur_ns, len(names)), highest(name, dur_ns, len(names))
     rows = []
     for i in np.flatnonzero(count).tolist():
         category = categorize(names[i])

@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import blocks, counted, summed
+from lightning_gpuprof.analysis.grouping import blocks, counted, highest, summed
 from lightning_gpuprof.analysis.host_calls import call_kind
 from lightning_gpuprof.analysis.launch_join import Launches
 from lightning_gpuprof.analysis.trace_steps import step_events
@@ -115,7 +115,7 @@ def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
         group, dur = host.name[rows], host.dur_ns[rows]
         count += counted(group, len(names))
         total += summed(group, dur, len(names))
-        np.maximum.at(longest, group, dur.astype(np.int64))  # of one type it is far faster
+        np.maximum(longest, highest(group, dur, len(names)), out=longest)
     table = [
         CallStats(
             names[i],

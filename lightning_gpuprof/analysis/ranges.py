@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.grouping import summed
+from lightning_gpuprof.analysis.grouping import counted, grouped, highest, lowest, summed
 from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline, of_category, select
 
 MOST = 200
@@ -38,13 +38,10 @@ def host_ranges(
     if end_ns is not None:
         wanted &= host.start_ns < end_ns
     rows = select(host, wanted)
-    names, group = np.unique(rows.name, return_inverse=True)
-    count = np.bincount(group, minlength=len(names))
+    names, group = grouped(rows.name)
+    count = counted(group, len(names))
     total = summed(group, rows.dur_ns, len(names))
-    low = np.full(len(names), np.iinfo(np.int64).max)
-    high = np.zeros(len(names), dtype=np.int64)
-    np.minimum.at(low, group, rows.dur_ns)
-    np.maximum.at(high, group, rows.dur_ns)
+    low, high = lowest(group, rows.dur_ns, len(names)), highest(group, rows.dur_ns, len(names))
     kind = np.zeros(len(names), dtype=np.int8)
     kind[group] = rows.category
     longest = np.lexsort((names, -total))[:MOST].tolist()

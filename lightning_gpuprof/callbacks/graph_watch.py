@@ -17,12 +17,8 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.graph import GraphMark, graph_is_kept
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import ANOMALY_NOTE, KEPT_NOTE, RETAINED_NOTE, Note
 
-ANOMALY_NOTE = "anomaly_mode"
-RETAINED_NOTE = "retained_graph"
-KEPT_NOTE = "kept_graphs"
-"""Whether the graph of a step is still there steps later."""
 LATER = 3
 """Batch ends, with its own, after which a step's graph is looked for: the outputs of the last batch
 may be kept, and a loss in a variable lives until the next one."""

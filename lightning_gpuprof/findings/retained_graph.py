@@ -41,14 +41,13 @@ from lightning_gpuprof.findings.model import (
     Where,
 )
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import RETAINED_NOTE
 from lightning_gpuprof.units import duration, percent
 
 ID = "retained-graph"
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
 MIN_REPEATED = 0.10
 MIN_RISE = 0.2
-NOTE = "retained_graph"
-"""Note of this name: a look after a backward pass found its graph still there."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -61,14 +60,16 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if grown is not None and rises and graphs_are_kept(run.notes) is not False:
         return _growing(grown, step_ns)
     facts = trace_facts(run)
-    noted = any(note.name == NOTE and note.value for note in run.notes)
+    noted = any(note.name == RETAINED_NOTE and note.value for note in run.notes)
     if facts is None or not facts.rows("operators"):
         if noted:
             return _kept(step_ns)
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+    if second_order(facts):
+        return None
     passes = graph_passes(facts, parameter_tensors(run))
-    if second_order(facts) or passes.repeated_frac < MIN_REPEATED:
-        return _kept(step_ns) if noted and not second_order(facts) else None
+    if passes.repeated_frac < MIN_REPEATED:
+        return _kept(step_ns) if noted else None
     # By the median step, to which the trace's times are scaled.
     most_ns = passes.cost_ns(backward.median_ns)
     least_ns = passes.cost_ns(backward.median_ns, scale=unscaled_frac(run, facts))
