@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.traces.timeline import Int64
+from lightning_gpuprof.traces.timeline import Int64, fits_int32
 
 Index = npt.NDArray[np.signedinteger]
 _Value = TypeVar("_Value", bound=np.generic)
@@ -46,9 +46,7 @@ def narrowed(values: Index) -> Index:
     >>> narrowed(np.array([1, -2])).dtype, narrowed(np.array([2**40])).dtype
     (dtype('int32'), dtype('int64'))
     """
-    limits = np.iinfo(np.int32)
-    fits = values.min(initial=0) >= limits.min and values.max(initial=0) <= limits.max
-    return values.astype(np.int32) if fits else values
+    return values.astype(np.int32) if fits_int32(values) else values
 
 
 def used(column: Index) -> list[int]:

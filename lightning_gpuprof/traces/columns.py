@@ -17,6 +17,7 @@ from lightning_gpuprof.traces.timeline import (
     Table,
     Thread,
     column_dtype,
+    fits_int32,
     make_table,
     start_order,
 )
@@ -208,10 +209,7 @@ def _narrowest(name: str) -> type[np.generic]:
 
 
 def _fits(values: AnyArray, dtype: np.dtype[np.generic]) -> bool:
-    if dtype != np.int32 or values.dtype != np.int64 or not len(values):
-        return True
-    limits = np.iinfo(np.int32)
-    return bool(values.min() >= limits.min and values.max() <= limits.max)
+    return dtype != np.int32 or values.dtype != np.int64 or fits_int32(cast(Int64, values))
 
 
 class ArgumentTable(Sequence[OpArguments]):

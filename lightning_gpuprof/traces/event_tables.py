@@ -178,6 +178,16 @@ def column_dtype(name: str) -> type[np.generic]:
     return _DTYPES.get(name, np.int64)
 
 
+def fits_int32(values: npt.NDArray[np.signedinteger]) -> bool:
+    """Tell whether all values fit into 32 bits.
+
+    >>> fits_int32(np.array([1, -2])), fits_int32(np.array([2**40])), fits_int32(np.array([], int))
+    (True, False, True)
+    """
+    limits = np.iinfo(np.int32)
+    return bool(values.min(initial=0) >= limits.min and values.max(initial=0) <= limits.max)
+
+
 def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     """Build a table from the columns that a source has; the others hold `MISSING`.
 
