@@ -9,7 +9,8 @@ import re
 
 PATTERNS = {
     "data-wait": r"input.?bound|input wait|data ?load|loader|dataset|collate|train_dataloader_next",
-    "worker-startup": r"worker.*(start|persist)|persistent|epoch (start|boundary)",
+    # Time that workers take to start is waited for like any other input.
+    "worker-startup": r"worker.*(start|persist)|persistent|epoch (start|boundary)|input.?bound",
     "slow-host-to-device-copy": r"h2d|host.to.device|transfer|batch_to_device|pcie|copy",
     "slow-callback": r"callback",
     "slow-logging": r"logg|log_metrics|metric",

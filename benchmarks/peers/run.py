@@ -1,11 +1,13 @@
 """Runs the fault suite's cases under other profilers and writes down what each said.
 
     python benchmarks/peers/run.py --knobs KNOBS.json \
-        --tool traceml=VENV --tool gpuprof=VENV --tool lightning-simple=VENV [--shares 0.2]
+        --tool traceml=VENV --tool gpuprof=VENV --tool lightning-simple=VENV \
+        --answers FOLDER [--shares 0.2]
 
 Each VENV is a virtual environment that holds torch, lightning and the tool (for gpuprof,
 pytorch-lightning too). KNOBS.json is what benchmarks/faults/run.py calibrated (`knobs.json` in
-its folder), so that every tool meets the very same faults.
+its folder), so that every tool meets the very same faults. What each said is kept in FOLDER, a
+file per answer: a run that was cut off goes on there, and the table holds all tools asked for.
 """
 
 import json
@@ -24,12 +26,21 @@ from _harness import RESULTS, one_thread, write_results  # noqa: E402
 from causes import CAUSES  # noqa: E402
 from controls import CONTROLS  # noqa: E402
 from credit import credited  # noqa: E402
-from tools import TOOLS, Heard  # noqa: E402
+from tools import TOOLS, Heard, Statement  # noqa: E402
 
 
-def heard_of(tool: str, venv: Path, case: list[str]) -> Heard:
+def heard_of(tool: str, venv: Path, key: str, case: list[str], answers: Path) -> Heard:
+    """Return what a tool said of a case, asking it where no earlier answer is kept."""
+    kept = answers / tool / f"{key.replace(' ', '-')}.json"
+    if kept.exists():
+        raw = json.loads(kept.read_text(encoding="utf-8"))
+        return Heard([Statement(**one) for one in raw["statements"]], raw["text"], raw["failed"])
     with tempfile.TemporaryDirectory() as folder:
-        return TOOLS[tool](venv, case, Path(folder))
+        heard = TOOLS[tool](venv, case, Path(folder))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(asdict(heard), indent=1), encoding="utf-8")
+    _say(tool, key, heard)
+    return heard
 
 
 def judged(name: str, share: str, heard: Heard) -> dict[str, Any]:
@@ -55,15 +66,13 @@ def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], args: Namespace)
         name, share = key.split()
         wanted = float(share) in args.shares and (not args.only or name in args.only)
         if name in CAUSES and wanted:
-            heard = heard_of(tool, venv, [name, "--knob", str(knob)])
+            heard = heard_of(tool, venv, key, [name, "--knob", str(knob)], args.answers)
             cases.append(judged(name, share, heard))
-            _say(tool, key, heard)
     for name in CONTROLS:
         if not args.only or name in args.only:
-            heard = heard_of(tool, venv, [name])
+            heard = heard_of(tool, venv, name, [name], args.answers)
             alarms = [one.text for one in heard.statements if one.alarming]
             controls[name] = {"false_alarms": alarms, **as_dict(heard)}
-            _say(tool, name, heard)
     return {
         "case_count": len(cases),
         "first_count": sum(case["first"] for case in cases),
@@ -143,6 +152,7 @@ def _arguments() -> Namespace:
         "--shares", nargs="+", type=float, default=[0.05, 0.20, 0.60], help="of those calibrated"
     )
     parser.add_argument("--only", nargs="+", default=[], choices=[*CAUSES, *CONTROLS])
+    parser.add_argument("--answers", type=Path, required=True, help="kept here, and reused")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 
