@@ -139,8 +139,8 @@ def _ours(step: Callable[[], None], options: dict[str, bool]) -> float:
 
 
 def _trace_files(folder: str) -> tuple[Any, Any, list[Any]]:
-    from lightning_gpuprof.callbacks.trace_files import TraceFiles
-    from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher, spawn
+    from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
+    from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher, spawn
 
     started = []
 
@@ -156,7 +156,7 @@ def _trace_files(folder: str) -> tuple[Any, Any, list[Any]]:
 
 
 def _record(step: Callable[[], None], options: dict[str, bool], files: Any) -> float:
-    from lightning_gpuprof.callbacks.cycles import Recorded
+    from lightning_gpuprof.callbacks.capture.cycles import Recorded
     from lightning_gpuprof.probes.torch_trace import TorchTrace
 
     trace = TorchTrace(device_type="cpu", on_intruder=lambda: None, **options)
@@ -208,7 +208,8 @@ def main() -> None:
     args = parser.parse_args()
     results = {}
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        children = Children("torch", "lightning_gpuprof.callbacks.trace_files", log=Path(log.name))
+        tested = "lightning_gpuprof.callbacks.capture.trace_files"
+        children = Children("torch", tested, log=Path(log.name))
         for name in args.window or WINDOWS:
             results[name] = measure(children, WINDOWS[name], args.rounds)
             print(f"\n{name}: training stands still, ms (median, range; times the floor)")

@@ -26,9 +26,9 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.probes.device_events import TorchEvents
-from lightning_gpuprof.probes.device_marks import DeviceMarks
-from lightning_gpuprof.probes.device_rows import OUTSIDE
+from lightning_gpuprof.probes.clock.device_events import TorchEvents
+from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
+from lightning_gpuprof.probes.clock.device_rows import OUTSIDE
 
 ROUNDS, SKIPPED = 5, 50
 LOSSES = ("loss.item()", 'self.log("loss", loss)', "DeferredLoss")

@@ -32,13 +32,13 @@ from memory_models import MODELS
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import plan
-from lightning_gpuprof.analysis.memory_line import Peak, lines
+from lightning_gpuprof.analysis.memory.memory_line import Peak, lines
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.probes.caching_allocator import CachingAllocator
-from lightning_gpuprof.probes.cuda_rules import cuda_rules
-from lightning_gpuprof.probes.live_bytes import LiveBytes
-from lightning_gpuprof.probes.memory import CudaMemory, MemoryReading
-from lightning_gpuprof.probes.plan_types import CUBLAS_WORKSPACE_BYTES
+from lightning_gpuprof.probes.batch_size.caching_allocator import CachingAllocator
+from lightning_gpuprof.probes.batch_size.cuda_rules import cuda_rules
+from lightning_gpuprof.probes.batch_size.live_bytes import LiveBytes
+from lightning_gpuprof.probes.batch_size.plan_types import CUBLAS_WORKSPACE_BYTES
+from lightning_gpuprof.probes.memory.memory import CudaMemory, MemoryReading
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory
 
@@ -247,7 +247,7 @@ class Root(Callback):
         self.folder = folder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        from lightning_gpuprof.callbacks.run_output import RunOutput
+        from lightning_gpuprof.callbacks.output.run_output import RunOutput
 
         RunOutput.of(trainer, log_dir=self.folder)
 

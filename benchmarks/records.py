@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run import analyze_run
+from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Column, RunEnd, RunStart, StepsWindow
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.views.report import load_report
+from lightning_gpuprof.views.documents.report import load_report
 
 WINDOW = 50
 PARTS = ("callbacks/ModelCheckpoint", "callbacks/TQDMProgressBar", "logging/TensorBoardLogger")

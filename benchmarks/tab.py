@@ -35,10 +35,10 @@ from lightning_gpuprof.records.schema import ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
-from lightning_gpuprof.views.summarise import OVERVIEW_BUCKETS, write_summary
-from lightning_gpuprof.views.summary import SUMMARY_NAME
-from lightning_gpuprof.views.timeline_tiles import write_tiles
-from lightning_gpuprof.views.trace_payload import analyze_file
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.views.tab.summarise import OVERVIEW_BUCKETS, write_summary
+from lightning_gpuprof.views.tab.summary import SUMMARY_NAME
+from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
 
 KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
-    from lightning_gpuprof.probes.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.probes.latency import benchmark_latency
-    from lightning_gpuprof.views.compare import compare_runs
-    from lightning_gpuprof.views.what_if import what_if
+    from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.views.documents.compare import compare_runs
+    from lightning_gpuprof.views.tab.what_if import what_if
 
 __version__ = "0.1.0"
 
@@ -63,10 +63,10 @@ __all__ = [
 _PUBLIC = {
     "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
-    "DeferredMean": "lightning_gpuprof.probes.deferred",
+    "DeferredMean": "lightning_gpuprof.probes.scalars.deferred",
     "DeferredProgressBar": "lightning_gpuprof.callbacks.progress_bar",
     "DeferredRichProgressBar": "lightning_gpuprof.callbacks.progress_bar",
-    "DeferredScalars": "lightning_gpuprof.probes.deferred",
+    "DeferredScalars": "lightning_gpuprof.probes.scalars.deferred",
     "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
     "GpuProfConfig": "lightning_gpuprof.config",
@@ -78,11 +78,11 @@ _PUBLIC = {
     "SyncDetector": "lightning_gpuprof.callbacks.sync_detector",
     "ab_test": "lightning_gpuprof.probes.ab_test",
     "benchmark_latency": "lightning_gpuprof.probes.latency",
-    "compare_runs": "lightning_gpuprof.views.compare",
+    "compare_runs": "lightning_gpuprof.views.documents.compare",
     "plan": "lightning_gpuprof.callbacks.plan",
     "region": "lightning_gpuprof.callbacks.region",
     "tune": "lightning_gpuprof.callbacks.tune",
-    "what_if": "lightning_gpuprof.views.what_if",
+    "what_if": "lightning_gpuprof.views.tab.what_if",
 }
 """Each public name and the module that defines it."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.run import analyze_run
+from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Column, Device, RunEnd, RunStart, StepsWindow

@@ -35,8 +35,8 @@ from lightning_gpuprof.records.schema import (
 )
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
-from lightning_gpuprof.views.timeline_tiles import write_tiles
-from lightning_gpuprof.views.trace_payload import analyze_file
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
 
 MS = 1_000_000
 STARTED_UNIX_NS = 1_795_000_000 * 10**9

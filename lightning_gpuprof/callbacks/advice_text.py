@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lightning_gpuprof.analysis.batch_size import BatchSizeAdvice
-from lightning_gpuprof.analysis.effective_batch import effective_batch
+from lightning_gpuprof.analysis.memory.batch_size import BatchSizeAdvice
+from lightning_gpuprof.analysis.memory.effective_batch import effective_batch
 from lightning_gpuprof.callbacks._lightning import Trainer
-from lightning_gpuprof.probes.memory import MemoryReading
+from lightning_gpuprof.probes.memory.memory import MemoryReading
 from lightning_gpuprof.records.schema import Advice
 from lightning_gpuprof.units import size
 

@@ -7,9 +7,14 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.batch_size import BatchSizeAdvice, Card, Circumstances, advise
-from lightning_gpuprof.analysis.memory_growth import RSS_NOTE
-from lightning_gpuprof.analysis.memory_line import Peak
+from lightning_gpuprof.analysis.memory.batch_size import (
+    BatchSizeAdvice,
+    Card,
+    Circumstances,
+    advise,
+)
+from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
+from lightning_gpuprof.analysis.memory.memory_line import Peak
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.advice_text import (
     NOT_MEASURED,
@@ -17,21 +22,21 @@ from lightning_gpuprof.callbacks.advice_text import (
     advice_record,
     vram_line,
 )
-from lightning_gpuprof.callbacks.compile_watch import CompileWatch
-from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
+from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_samples import count_samples
-from lightning_gpuprof.probes.memory import (
+from lightning_gpuprof.probes.batch_size.batch_samples import count_samples
+from lightning_gpuprof.probes.memory.memory import (
     MemoryProbe,
     MemoryReading,
     ProcessMemory,
     memory_probe,
 )
-from lightning_gpuprof.probes.memory_kinds import kind_bytes
+from lightning_gpuprof.probes.memory.memory_kinds import kind_bytes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 

@@ -17,14 +17,14 @@ from lightning_gpuprof.callbacks._lightning import (
 )
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.scalar_sink import Mark, ScalarSink
-from lightning_gpuprof.callbacks.step_outputs import StepOutputs
+from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
+from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink
+from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.epoch_means import EpochMeans
-from lightning_gpuprof.probes.rank_means import RankMeans
-from lightning_gpuprof.probes.scalar_log import Column, ScalarLog
+from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
+from lightning_gpuprof.probes.scalars.rank_means import RankMeans
+from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
 
 _AT_END = "on_train_batch_end"
 EVERY_NS = 250_000_000

@@ -16,9 +16,9 @@ from lightning_gpuprof.callbacks.dispatch import (
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.amd_smi import amd_stats
-from lightning_gpuprof.probes.device_stats import DeviceStats, StatsSampler
-from lightning_gpuprof.probes.nvml import nvml_stats
+from lightning_gpuprof.probes.device.amd_smi import amd_stats
+from lightning_gpuprof.probes.device.device_stats import DeviceStats, StatsSampler
+from lightning_gpuprof.probes.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import DeviceSample, Note
 
 NOT_MEASURED_NOTE = "device-stats-not-measured"

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.spikes import GC_NOTE
+from lightning_gpuprof.analysis.run.spikes import GC_NOTE
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder

@@ -10,7 +10,6 @@ from typing_extensions import Self, override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
@@ -21,9 +20,10 @@ from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
+from lightning_gpuprof.callbacks.output.console import say
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.callbacks.run_output import RunOutput
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -116,11 +116,11 @@ class GpuProfCallback(Callback):
             return
         if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
             # Here, not above: the reading side is of no use to the training ranks.
-            from lightning_gpuprof.callbacks.run_summary import start_summary
+            from lightning_gpuprof.callbacks.output.run_summary import start_summary
 
             start_summary(self._output.run_dir)
             if self.config.report:
-                from lightning_gpuprof.callbacks.run_report import show_report
+                from lightning_gpuprof.callbacks.output.run_report import show_report
 
                 show_report(trainer, self._output.run_dir)
 

@@ -9,7 +9,7 @@ import torch
 from torch.nn import Parameter
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.gradient_use import NOTE, UnusedGradients
+from lightning_gpuprof.analysis.run.gradient_use import NOTE, UnusedGradients
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.host_lines import (
+from lightning_gpuprof.analysis.run.host_lines import (
     NOTE,
     HostLines,
     LineCount,

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
+from lightning_gpuprof.analysis.memory.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.console import say
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.memory_history import (
+from lightning_gpuprof.probes.memory.memory_history import (
     MemoryHistory,
     kind_addresses,
     memory_history,
@@ -221,7 +221,7 @@ def _is_oom(exception: BaseException) -> bool:
 
 def _report(path: str) -> None:
     # Here, not above: the reading side is of no use to a run that does not fail.
-    from lightning_gpuprof.views.memory_snapshot import snapshot_lines, snapshot_payload
+    from lightning_gpuprof.views.documents.memory_snapshot import snapshot_lines, snapshot_payload
 
     payload = snapshot_payload(path)
     Path(f"{path}.analysis.json").write_text(json.dumps(payload))

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from lightning_gpuprof.analysis.memory_line import Peak
-from lightning_gpuprof.probes.batch_samples import tensor_bytes
-from lightning_gpuprof.probes.memory import MemoryProbe, MemoryReading
+from lightning_gpuprof.analysis.memory.memory_line import Peak
+from lightning_gpuprof.probes.batch_size.batch_samples import tensor_bytes
+from lightning_gpuprof.probes.memory.memory import MemoryProbe, MemoryReading
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Memory
 

@@ -8,11 +8,11 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer, is_kind
-from lightning_gpuprof.callbacks.backward_calls import BackwardCall
 from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.region import Part
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.timing.backward_calls import BackwardCall
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 

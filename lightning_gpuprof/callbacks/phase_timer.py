@@ -10,10 +10,10 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded, guarded_call
-from lightning_gpuprof.callbacks.run_output import RunOutput
-from lightning_gpuprof.callbacks.timing_run import TimingRun
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.callbacks.timing.timing_run import TimingRun
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.device_events import DeviceEvents, device_events
+from lightning_gpuprof.probes.clock.device_events import DeviceEvents, device_events
 
 
 class PhaseTimer(Callback):

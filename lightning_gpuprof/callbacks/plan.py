@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lightning_gpuprof.analysis.plan import TARGET_FRAC, Card, Plan, make_plan
-from lightning_gpuprof.probes.plan import predict
-from lightning_gpuprof.probes.plan_types import cublas_workspace_bytes
+from lightning_gpuprof.analysis.memory.plan import TARGET_FRAC, Card, Plan, make_plan
+from lightning_gpuprof.probes.batch_size.plan import predict
+from lightning_gpuprof.probes.batch_size.plan_types import cublas_workspace_bytes
 
 
 def plan(

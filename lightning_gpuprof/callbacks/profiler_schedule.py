@@ -8,20 +8,20 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
-from lightning_gpuprof.callbacks.console import say
-from lightning_gpuprof.callbacks.cycles import Cycles, Recorded, Trace
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.schedule_checks import (
+from lightning_gpuprof.callbacks.capture.cycles import Cycles, Recorded, Trace
+from lightning_gpuprof.callbacks.capture.schedule_checks import (
     GivingWay,
     check_length,
     has_own_profiler,
     refuse_device,
     ways_to_shrink,
 )
-from lightning_gpuprof.callbacks.step_borders import StepBorders
-from lightning_gpuprof.callbacks.trace_files import TraceFiles
-from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
+from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
+from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.output.console import say
+from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.tap.step_borders import StepBorders
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag

@@ -11,7 +11,7 @@ from lightning_gpuprof.callbacks._lightning import (
     TQDMProgressBar,
     Trainer,
 )
-from lightning_gpuprof.callbacks.bar_values import BarValues
+from lightning_gpuprof.callbacks.scalars.bar_values import BarValues
 from lightning_gpuprof.errors import ConfigError
 
 # Both bars have these hooks; which of them comes next is decided by the class below.

@@ -5,7 +5,7 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.run_output import RunOutput
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 
 
 class RecordingCallback(Callback):

@@ -9,12 +9,12 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.step_borders import StepBorders
-from lightning_gpuprof.callbacks.sync_window import SyncWindow
+from lightning_gpuprof.callbacks.syncs.sync_window import SyncWindow
+from lightning_gpuprof.callbacks.tap.step_borders import StepBorders
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.sync_debug import CudaSyncWatch
-from lightning_gpuprof.probes.sync_lint import CpuSyncWatch
-from lightning_gpuprof.probes.sync_watch import Patches, Report, SyncWatch
+from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
+from lightning_gpuprof.probes.syncs.sync_lint import CpuSyncWatch
+from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, SyncWatch
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, StepFlag, SyncSite
 
 

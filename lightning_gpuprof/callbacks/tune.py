@@ -4,10 +4,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lightning_gpuprof.analysis.tune import Tune, run_tune
+from lightning_gpuprof.analysis.memory.tune import Tune, run_tune
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.tune_child import measure_in_child
-from lightning_gpuprof.probes.tune_types import TunePoint, TuneRequest
+from lightning_gpuprof.probes.batch_size.tune_child import measure_in_child
+from lightning_gpuprof.probes.batch_size.tune_types import TunePoint, TuneRequest
 
 
 def tune(

@@ -99,12 +99,12 @@ def _each(paths: list[str], do: Callable[[str], None]) -> int:
 
 
 def _document(path: str, args: argparse.Namespace, options: "ReadOptions") -> dict[str, Any]:
-    from lightning_gpuprof.views.trace_payload import analyze_file
+    from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
     try:
         return analyze_file(path, options, step=args.step, steady=args.steady)
     except UnknownTraceError:
-        from lightning_gpuprof.views.other_files import other_payload
+        from lightning_gpuprof.views.documents.other_files import other_payload
 
         other = other_payload(path)
         if other is None:
@@ -118,7 +118,7 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
     try:
         timeline = open_timeline(path, options)
     except UnknownTraceError:
-        from lightning_gpuprof.views.other_files import other_lines, other_payload
+        from lightning_gpuprof.views.documents.other_files import other_lines, other_payload
 
         other = other_payload(path)
         if other is None:
@@ -129,8 +129,12 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
 
 
 def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -> None:
-    from lightning_gpuprof.views.trace_payload import choose_window, split_payload, whole_payload
-    from lightning_gpuprof.views.trace_text import render_rest, render_split
+    from lightning_gpuprof.views.console.trace_text import render_rest, render_split
+    from lightning_gpuprof.views.documents.trace_payload import (
+        choose_window,
+        split_payload,
+        whole_payload,
+    )
 
     window = choose_window(timeline, step=args.step, steady=args.steady)
     # Before the other analyses: on a large trace they take a while.

@@ -4,11 +4,11 @@ import argparse
 import json
 import sys
 
-from lightning_gpuprof.analysis.compare import Verdict
+from lightning_gpuprof.analysis.compare.compare import Verdict
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.views.compare import TOLERANCE, RunComparison, compare_runs
-from lightning_gpuprof.views.compare_text import render_comparison
-from lightning_gpuprof.views.trace_diff import are_traces, diff_files, diff_lines
+from lightning_gpuprof.views.console.compare_text import render_comparison
+from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison, compare_runs
+from lightning_gpuprof.views.documents.trace_diff import are_traces, diff_files, diff_lines
 
 SLOWER = 1
 NOT_SURE = 2

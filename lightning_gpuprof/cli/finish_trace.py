@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     packed = compress(args.trace)
     try:
         analyse(packed)
-        import_module("lightning_gpuprof.views.timeline_tiles").write_tiles(packed)
+        import_module("lightning_gpuprof.views.tab.timeline_tiles").write_tiles(packed)
     except GpuProfError as error:
         print(f"{packed} was compressed but not analysed or drawn: {error}", file=sys.stderr)
         return 1
@@ -79,7 +79,7 @@ def analyse(packed: str) -> str:
     """
     # By name, so that `--help` does not load the engine.
     options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
-    payload = import_module("lightning_gpuprof.views.trace_payload")
+    payload = import_module("lightning_gpuprof.views.documents.trace_payload")
     document = payload.analyze_file(packed, options)
     path = packed + ANALYSIS_SUFFIX
     part = path + ".part"

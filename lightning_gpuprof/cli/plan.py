@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.plan import (
+from lightning_gpuprof.analysis.memory.plan import (
     LARGEST_BATCH,
     TARGET_FRAC,
     Card,
@@ -18,8 +18,12 @@ from lightning_gpuprof.analysis.plan import (
 )
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import all_peaks
-from lightning_gpuprof.probes.plan_child import PlanChild
-from lightning_gpuprof.probes.plan_types import OPTIMIZERS, PRECISIONS, cublas_workspace_bytes
+from lightning_gpuprof.probes.batch_size.plan_child import PlanChild
+from lightning_gpuprof.probes.batch_size.plan_types import (
+    OPTIMIZERS,
+    PRECISIONS,
+    cublas_workspace_bytes,
+)
 from lightning_gpuprof.units import percent, size
 
 DEFAULT_CARDS = ("8GiB", "16GiB", "24GiB", "48GiB", "80GiB")

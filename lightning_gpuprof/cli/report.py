@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.views.find_run import resolve_run
-from lightning_gpuprof.views.report import load_report
-from lightning_gpuprof.views.tab import NEEDS_MORE, VIEWS, find_view
+from lightning_gpuprof.views.documents.find_run import resolve_run
+from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.tab.tab import NEEDS_MORE, VIEWS, find_view
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.html:
         # By name: --json needs none of it.
-        views_html = import_module("lightning_gpuprof.views.html")
+        views_html = import_module("lightning_gpuprof.views.html.html")
         html: str = views_html.render_html(args.run, session=args.session)
         try:
             Path(args.html).write_text(html, encoding="utf-8")
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report.payload(), indent=2))
         return 0
     # Imported here: --json needs none of rich.
-    from lightning_gpuprof.views.console import render_for
+    from lightning_gpuprof.views.console.console import render_for
 
     sys.stdout.write(render_for(report, sys.stdout, verbose=args.verbose))
     return 0
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _view(path: str, name: str, session: int | None) -> str:
     """Return what the tab's route of that name answers for a run's default rank."""
-    loaded_run = import_module("lightning_gpuprof.views.loaded_run")
-    query = import_module("lightning_gpuprof.views.query")
+    loaded_run = import_module("lightning_gpuprof.views.tab.loaded_run")
+    query = import_module("lightning_gpuprof.views.tab.query")
     found = resolve_run(path)
     params = {} if session is None else {"session": str(session)}
     run = loaded_run.LoadedRun(found.run, root=path)

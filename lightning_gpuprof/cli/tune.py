@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.tune import Tune, run_tune, samples_per_s
+from lightning_gpuprof.analysis.memory.tune import Tune, run_tune, samples_per_s
 from lightning_gpuprof.cli.plan import (
     add_training_arguments,
     parse_band,
@@ -15,10 +15,10 @@ from lightning_gpuprof.cli.plan import (
     whole_numbers,
 )
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.tune_child import measure_in_child
-from lightning_gpuprof.probes.tune_types import TunePoint, TuneRequest
+from lightning_gpuprof.probes.batch_size.tune_child import measure_in_child
+from lightning_gpuprof.probes.batch_size.tune_types import TunePoint, TuneRequest
 from lightning_gpuprof.units import duration, percent, size
-from lightning_gpuprof.views.tune_html import tune_html
+from lightning_gpuprof.views.html.tune_html import tune_html
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

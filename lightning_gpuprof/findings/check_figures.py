@@ -6,11 +6,11 @@ None where its input was not measured.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.host_work import HostWork, computes_on_all_cores, host_work
-from lightning_gpuprof.analysis.input_pipeline import most_workers, plan_workers
-from lightning_gpuprof.analysis.run_results import RunResults
-from lightning_gpuprof.analysis.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.findings.data_wait import core_plan
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
+from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
+from lightning_gpuprof.findings.rules.data_wait import core_plan
 from lightning_gpuprof.records.phases import Phase
 
 MOST = 0.50

@@ -8,7 +8,7 @@ limits: docs/adr/0030.
 from dataclasses import dataclass
 from enum import Enum
 
-from lightning_gpuprof.analysis.run_results import RunResults
+from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.check_figures import Seen, suggested_workers
 from lightning_gpuprof.findings.check_questions import PHASE_CHECKS, QUESTIONS, Question
 

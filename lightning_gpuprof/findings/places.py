@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from lightning_gpuprof.analysis.host_lines import LineCount, host_lines
-from lightning_gpuprof.analysis.run_results import RunResults
+from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Where
 from lightning_gpuprof.records.phases import Phase
 

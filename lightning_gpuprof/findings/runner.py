@@ -6,7 +6,7 @@ from importlib import import_module
 from math import hypot
 from typing import Protocol, cast
 
-from lightning_gpuprof.analysis.run_results import RunResults
+from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range, Severity
 from lightning_gpuprof.findings.places import with_lines
@@ -47,7 +47,7 @@ class Findings:
 
 def load_rule(finding_id: str) -> Rule:
     """Import the rule of a finding id."""
-    module = import_module(f"lightning_gpuprof.findings.{finding_id.replace('-', '_')}")
+    module = import_module(f"lightning_gpuprof.findings.rules.{finding_id.replace('-', '_')}")
     return cast(Rule, module)
 
 

@@ -13,11 +13,11 @@ from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex
 from lightning_gpuprof.tb_plugin.summaries import Summaries
-from lightning_gpuprof.views.compare import compare_runs
-from lightning_gpuprof.views.loaded_run import LoadedRun
-from lightning_gpuprof.views.query import Query, QueryError
-from lightning_gpuprof.views.runs import runs_view
-from lightning_gpuprof.views.tab import find_view
+from lightning_gpuprof.views.documents.compare import compare_runs
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query, QueryError
+from lightning_gpuprof.views.tab.runs import runs_view
+from lightning_gpuprof.views.tab.tab import find_view
 
 
 class Answers:

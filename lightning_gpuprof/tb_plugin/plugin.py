@@ -14,7 +14,7 @@ from lightning_gpuprof.tb_plugin.perfetto_files import read_perfetto, script_has
 from lightning_gpuprof.tb_plugin.replies import App, NotFoundError, reply, route
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
 from lightning_gpuprof.tb_plugin.static_files import plotly_gzip, read_static
-from lightning_gpuprof.views.tab import VIEWS
+from lightning_gpuprof.views.tab.tab import VIEWS
 
 NAME = "gpuprof"
 A_DAY_S = 86_400

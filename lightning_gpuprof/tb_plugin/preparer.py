@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-TIMELINE = "lightning_gpuprof.views.timeline_tiles"
-SUMMARY = "lightning_gpuprof.views.summarise"
-SNAPSHOT = "lightning_gpuprof.views.memory_sites"
+TIMELINE = "lightning_gpuprof.views.tab.timeline_tiles"
+SUMMARY = "lightning_gpuprof.views.tab.summarise"
+SNAPSHOT = "lightning_gpuprof.views.tab.memory_sites"
 _LAST_LINE = 300
 
 

@@ -9,7 +9,7 @@ from werkzeug import Request, Response
 from werkzeug.wsgi import wrap_file
 
 from lightning_gpuprof.errors import GpuProfError
-from lightning_gpuprof.views.query import QueryError
+from lightning_gpuprof.views.tab.query import QueryError
 
 App = Callable[[Any, Any], Any]
 Handler = Callable[[Request], Response]

@@ -11,7 +11,7 @@ from lightning_gpuprof.records.files import (
     FileSystem,
     plugin_dir,
 )
-from lightning_gpuprof.views.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 
 KEPT = 4
 """Two runs compared, and the two before them; a million steps take some 150 MB."""

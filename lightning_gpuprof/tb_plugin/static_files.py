@@ -3,7 +3,7 @@
 import gzip
 from functools import lru_cache
 
-from lightning_gpuprof.views.web_assets import STATIC, plotly_path
+from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
 
 MIME_TYPES = {
     # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.

@@ -6,9 +6,9 @@ from typing import Any
 from lightning_gpuprof.records.files import LOCAL, record_files
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.tb_plugin.preparer import SUMMARY, Preparer, starter
-from lightning_gpuprof.views.loaded_run import LoadedRun
-from lightning_gpuprof.views.runs import run_state
-from lightning_gpuprof.views.summary import files_of, is_large
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.runs import run_state
+from lightning_gpuprof.views.tab.summary import files_of, is_large
 
 
 class Summaries:

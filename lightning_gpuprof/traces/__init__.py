@@ -29,16 +29,16 @@ class Source:
 _HERE = "lightning_gpuprof.traces"
 _SQLITE = b"SQLite format 3"
 SOURCES: dict[str, Source] = {
-    "rocprofv3-json": Source(f"{_HERE}.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
-    "rocprof": Source(f"{_HERE}.rocprof_v1", (b"BeginNs", _SQLITE)),
-    "rpd": Source(f"{_HERE}.rpd", (_SQLITE, b'"args":{"desc":')),
-    "jax-json": Source(f"{_HERE}.jax_json", (b"highres-ticks", b'"/host:', b'"/device:')),
-    "kineto": Source(f"{_HERE}.kineto"),
-    "nsys": Source(f"{_HERE}.nsys", (_SQLITE,)),
-    "rocpd": Source(f"{_HERE}.rocpd", (_SQLITE,)),
-    "rocprofv3-csv": Source(f"{_HERE}.rocprofv3_csv", (b"Start_Timestamp",)),
-    "nsys-trace-csv": Source(f"{_HERE}.nsys_trace_csv", (b"Start (", b"Start(")),
-    "jax-xplane": Source(f"{_HERE}.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
+    "rocprofv3-json": Source(f"{_HERE}.amd.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
+    "rocprof": Source(f"{_HERE}.amd.rocprof_v1", (b"BeginNs", _SQLITE)),
+    "rpd": Source(f"{_HERE}.amd.rpd", (_SQLITE, b'"args":{"desc":')),
+    "jax-json": Source(f"{_HERE}.jax.jax_json", (b"highres-ticks", b'"/host:', b'"/device:')),
+    "kineto": Source(f"{_HERE}.kineto.kineto"),
+    "nsys": Source(f"{_HERE}.nvidia.nsys", (_SQLITE,)),
+    "rocpd": Source(f"{_HERE}.amd.rocpd", (_SQLITE,)),
+    "rocprofv3-csv": Source(f"{_HERE}.amd.rocprofv3_csv", (b"Start_Timestamp",)),
+    "nsys-trace-csv": Source(f"{_HERE}.nvidia.nsys_trace_csv", (b"Start (", b"Start(")),
+    "jax-xplane": Source(f"{_HERE}.jax.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
 """Readers by source name, tried in this order."""
 _STREAMED = ("kineto",)

@@ -7,7 +7,7 @@ per dispatch, and each counter in a column beside those that describe it.
 from collections.abc import Iterable, Iterator, Mapping
 
 from lightning_gpuprof.traces.files import csv_header, integer, read_csv
-from lightning_gpuprof.traces.ncu_csv import number
+from lightning_gpuprof.traces.nvidia.ncu_csv import number
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import Counter, Tables
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lightning_gpuprof.traces.files import csv_header, integer, parse_csv, read_text, scaled
-from lightning_gpuprof.traces.nsys_reports import Row, column, header_of, reports, rows_of
+from lightning_gpuprof.traces.nvidia.nsys_reports import Row, column, header_of, reports, rows_of
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import NameStats, Tables
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_gpuprof.views.html import render_html
+from lightning_gpuprof.views.html.html import render_html
 
 pytestmark = pytest.mark.browser
 

@@ -7,11 +7,11 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger
 
-from lightning_gpuprof.analysis.rank_advice import rank_advice
+from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.callbacks.advice_text import NOT_MEASURED
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.memory import MemoryReading
+from lightning_gpuprof.probes.memory.memory import MemoryReading
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory, Note
 

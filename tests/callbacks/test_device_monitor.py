@@ -5,7 +5,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.device_stats import StatsReading, StatsSampler
+from lightning_gpuprof.probes.device.device_stats import StatsReading, StatsSampler
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import DeviceSample, Note
 

@@ -6,7 +6,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.analysis.spikes import GC_NOTE
+from lightning_gpuprof.analysis.run.spikes import GC_NOTE
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 

@@ -15,7 +15,7 @@ from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import DeviceSample, Memory, Note, ProfilerCycle
-from lightning_gpuprof.views.report import load_report
+from lightning_gpuprof.views.documents.report import load_report
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.analysis.host_lines import host_lines
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.callbacks.line_sampler import THREAD, LineSampler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run

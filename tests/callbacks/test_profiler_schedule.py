@@ -11,10 +11,10 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.profilers import PyTorchProfiler
 from torch.utils.data import DataLoader, IterableDataset
 
+from lightning_gpuprof.callbacks.capture.schedule_checks import refuse_device
+from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.callbacks.schedule_checks import refuse_device
-from lightning_gpuprof.callbacks.trace_finisher import TraceFinisher
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, StepFlag
@@ -363,7 +363,7 @@ def test_old_traces_go_when_only_the_last_are_kept(tmp_path):
 
 
 def test_a_large_trace_is_told_with_the_option_that_shrinks_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("lightning_gpuprof.callbacks.trace_files.LARGE_TRACE_BYTES", 1000)
+    monkeypatch.setattr("lightning_gpuprof.callbacks.capture.trace_files.LARGE_TRACE_BYTES", 1000)
     with pytest.warns(UserWarning, match="To shrink it: with_stack=False"):
         trainer = fit(tmp_path, schedule(wait=1, active=2, with_stack=True))
     note = Run(trainer).notes["trace-too-large"]

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.sync_watch import Patches
+from lightning_gpuprof.probes.syncs.sync_watch import Patches
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, StepFlag, SyncSite
 
@@ -214,7 +214,7 @@ def item(tensor):
 @pytest.fixture
 def on_cuda(monkeypatch):
     """A detector on a device that syncs in `.item()`, each call taking 7 ns."""
-    from lightning_gpuprof.probes.sync_debug import CudaSyncWatch
+    from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
 
     device = Device()
     names = {"device": device, "warnings": warnings, "original": torch.Tensor.item}

@@ -3,7 +3,7 @@ import pytest
 from lightning_gpuprof import tune
 from lightning_gpuprof.callbacks.tune import spec_of
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.tune_types import TunePoint
+from lightning_gpuprof.probes.batch_size.tune_types import TunePoint
 
 
 def make():

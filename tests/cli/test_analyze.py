@@ -7,7 +7,7 @@ import pytest
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
-from lightning_gpuprof.views.trace_payload import analyze_file
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 
 @pytest.fixture

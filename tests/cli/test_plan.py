@@ -5,8 +5,8 @@ import msgspec
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.probes import plan_child, plan_run
-from lightning_gpuprof.probes.plan_types import PlanRequest
+from lightning_gpuprof.probes.batch_size import plan_child, plan_run
+from lightning_gpuprof.probes.batch_size.plan_types import PlanRequest
 
 MODEL = """
 import torch

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.views.loaded_run import LoadedRun
-from lightning_gpuprof.views.query import Query
-from lightning_gpuprof.views.tab import NEEDS_MORE, VIEWS, find_view
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query
+from lightning_gpuprof.views.tab.tab import NEEDS_MORE, VIEWS, find_view
 
 MS = 1_000_000
 

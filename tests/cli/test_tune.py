@@ -5,9 +5,9 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes import tune_child
-from lightning_gpuprof.probes.tune import measure
-from lightning_gpuprof.probes.tune_types import TunePoint, TuneRequest
+from lightning_gpuprof.probes.batch_size import tune_child
+from lightning_gpuprof.probes.batch_size.tune import measure
+from lightning_gpuprof.probes.batch_size.tune_types import TunePoint, TuneRequest
 
 MODEL = """
 import torch

@@ -17,8 +17,8 @@ from lightning_gpuprof.records.schema import (
     Scalars,
     SyncSite,
 )
-from lightning_gpuprof.views.compare import compare_runs
-from lightning_gpuprof.views.report import load_report
+from lightning_gpuprof.views.documents.compare import compare_runs
+from lightning_gpuprof.views.documents.report import load_report
 
 DOCS = Path(__file__).parents[2] / "docs"
 MS = 1_000_000

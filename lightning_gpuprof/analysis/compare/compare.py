@@ -1,0 +1,163 @@
+"""Two runs side by side: what changed, by how much, and how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_mean
+from lightning_gpuprof.analysis.compare.same_run import Difference, differences
+from lightning_gpuprof.analysis.compare.same_values import ValueCheck, check_values
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.records.phases import Phase
+
+BATCH_TOLERANCE = 0.001
+"""Mean batch sizes further apart are other batch sizes, not another last batch of an epoch."""
+
+
+class Verdict(str, Enum):
+    """What the steps of two runs can show."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no_difference"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of both runs; None on a side that lacks it."""
+
+    name: str
+    base: float | None
+    new: float | None
+
+    @property
+    def diff(self) -> float | None:
+        """New less base."""
+        return None if self.base is None or self.new is None else self.new - self.base
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """New against base; times in ns per step, or per sample where `per_sample`.
+
+    `change` is the mean steady step's change as a fraction: -0.2 is a fifth less time.
+    """
+
+    verdict: Verdict
+    change: Interval | None
+    per_sample: bool
+    base_steps: int
+    new_steps: int
+    steps: tuple[Change, ...]
+    phases: tuple[Change, ...]
+    operators: tuple[Change, ...]
+    kernels: tuple[Change, ...]
+    memory: tuple[Change, ...]
+    values: tuple[ValueCheck, ...]
+    differs: tuple[Difference, ...]
+
+
+def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
+    """Compare two runs.
+
+    Args:
+        base: The run to compare with.
+        new: The run in question.
+        tolerance: How far recorded values (losses) may differ, relative to their size.
+    """
+    per_sample = _other_batch(base, new)
+    scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
+    change = None
+    if base.steps is not None and new.steps is not None:
+        change = _scaled(change_of_mean(base.steady_dur_ns, new.steady_dur_ns), scale)
+    return Comparison(
+        verdict=_verdict(change),
+        change=change,
+        per_sample=per_sample,
+        base_steps=len(base.steady_dur_ns),
+        new_steps=len(new.steady_dur_ns),
+        steps=_steps(base, new, scale),
+        phases=_phases(base, new, scale),
+        operators=_table(base, new, "operators", scale),
+        kernels=_table(base, new, "kernels", scale),
+        memory=_memory(base, new),
+        values=check_values(base.scalars, new.scalars, tolerance=tolerance),
+        differs=differences(base.start, new.start),
+    )
+
+
+def _other_batch(base: RunResults, new: RunResults) -> bool:
+    a, b = base.batch_size, new.batch_size
+    return a is not None and b is not None and abs(a - b) > BATCH_TOLERANCE * max(a, b)
+
+
+def _scaled(change: Interval | None, scale: Sequence[float]) -> Interval | None:
+    factor = scale[0] / scale[1]
+    if change is None or factor == 1:
+        return change
+    low, middle, high = ((1 + x) * factor - 1 for x in (change.low, change.middle, change.high))
+    return Interval(low, middle, high)
+
+
+def _verdict(change: Interval | None) -> Verdict:
+    if change is None:
+        return Verdict.UNKNOWN
+    if not change.excludes_zero:
+        return Verdict.NO_DIFFERENCE
+    return Verdict.FASTER if change.middle < 0 else Verdict.SLOWER
+
+
+def _steps(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
+    rows = []
+    for name in ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"):
+        sides = [
+            getattr(run.steps.dur, name) / by if run.steps else None
+            for run, by in zip((base, new), scale, strict=True)
+        ]
+        rows.append(Change(name, *sides))
+    rates = [run.steps.samples_per_s if run.steps else None for run in (base, new)]
+    return (*rows, Change("samples_per_s", *rates))
+
+
+def _phases(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
+    rows = []
+    for phase in Phase:
+        sides: list[float | None] = []
+        for run, by in zip((base, new), scale, strict=True):
+            stats = run.per_step(phase)
+            sides.append(None if stats is None else stats.mean_ns / by)
+        if any(sides):
+            rows.append(Change(phase.value, *sides))
+    return tuple(rows)
+
+
+def _table(
+    base: RunResults, new: RunResults, table: str, scale: Sequence[float]
+) -> tuple[Change, ...]:
+    """Return operators (own time) or kernels of both traces, the largest change first."""
+    sides = []
+    for run, by in zip((base, new), scale, strict=True):
+        facts = trace_facts(run)
+        if facts is None:
+            return ()
+        if table == "operators":
+            sides.append({op.name: op.self_ns / by for op in facts.operators.values()})
+        else:
+            rows = facts.rows(table)
+            per = facts.steps * by
+            sides.append({str(row["name"]): (row.get("total_ns") or 0) / per for row in rows})
+    names = dict.fromkeys([*sides[0], *sides[1]])
+    changes = [Change(name, sides[0].get(name), sides[1].get(name)) for name in names]
+    return tuple(sorted(changes, key=lambda c: -abs((c.new or 0) - (c.base or 0))))
+
+
+def _memory(base: RunResults, new: RunResults) -> tuple[Change, ...]:
+    if base.memory is None and new.memory is None:
+        return ()
+    names = ("peak_allocated_bytes", "peak_reserved_bytes", "total_bytes")
+    return tuple(
+        Change(name, *(getattr(r.memory, name) if r.memory else None for r in (base, new)))
+        for name in names
+    )

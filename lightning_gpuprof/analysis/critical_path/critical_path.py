@@ -1,0 +1,168 @@
+"""The critical path: the chain of work, on host and device, that took all of a trace's time.
+
+It is walked backwards from what ended last. A device event began when the latest of these let
+it: its launch, the event before it on its stream, or an event of another stream that it was told
+to wait for. Host work began when the work before it on the thread in control had ended, or when
+a synchronizing call returned. So each nanosecond of the span lies in exactly one segment, and
+shortening anything that is not on the path saves nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lightning_gpuprof.analysis.critical_path.path_rows import (
+    KINDS,
+    PathKind,
+    PathRows,
+    detail_name,
+    joined,
+)
+from lightning_gpuprof.analysis.critical_path.path_walk import Path, walk
+from lightning_gpuprof.analysis.trace.grouping import grouped, summed
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
+
+_UNRECORDED = "nothing recorded"
+_DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
+
+
+@dataclass(frozen=True)
+class PathSegment:
+    """A stretch of the path.
+
+    Args:
+        kind: What it was spent on.
+        start_ns: When it began.
+        dur_ns: How long it lasted.
+        name: Kernel, operator, call or region; for waits, what came after.
+        detail: The event's category on the device, the activity on the host.
+        row: Row in the device or host table; -1 where nothing was recorded.
+    """
+
+    kind: PathKind
+    start_ns: int
+    dur_ns: int
+    name: str
+    detail: str
+    row: int = -1
+
+
+@dataclass(frozen=True)
+class PathPart:
+    """All segments of one kind and name.
+
+    Args:
+        kind: What they were spent on.
+        name: Kernel, operator, call or region.
+        detail: As in `PathSegment`.
+        count: Segments.
+        total_ns: Their time: the most that shortening all of it can save.
+        frac: Its share of the path.
+    """
+
+    kind: PathKind
+    name: str
+    detail: str
+    count: int
+    total_ns: int
+    frac: float
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """The path through a trace, in order of time; segments join without gap or overlap.
+
+    Args:
+        start_ns: Where it begins.
+        end_ns: Where it ends.
+        path: What it went through.
+        names: The trace's names.
+    """
+
+    start_ns: int
+    end_ns: int
+    path: Path
+    names: Sequence[str]
+
+    @property
+    def span_ns(self) -> int:
+        """Length of the path."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def segments(self) -> list[PathSegment]:
+        """Every segment, in order of time."""
+        rows = joined(self._blocks())
+        columns = (rows.kind, rows.start_ns, rows.dur_ns, rows.name, rows.detail, rows.row)
+        lists = [column.tolist() for column in columns]
+        return [
+            PathSegment(KINDS[kind], start, dur, self._name(name), detail_name(kind, detail), row)
+            for kind, start, dur, name, detail, row in zip(*lists, strict=True)
+        ]
+
+    @property
+    def kind_ns(self) -> dict[PathKind, int]:
+        """Time by kind; adds up to the span."""
+        total = dict.fromkeys(KINDS, 0)
+        for part in self.parts():
+            total[part.kind] += part.total_ns
+        return total
+
+    def parts(self) -> list[PathPart]:
+        """Sum up segments by kind and name, longest first."""
+        parts = []
+        for key, ns in sorted(self._sums[0].items()):
+            rest, detail = divmod(key, _DETAILS)
+            name, kind = divmod(rest, len(KINDS))
+            frac = ns / self.span_ns if self.span_ns else 0.0
+            label, count = detail_name(kind, detail), self._sums[1][key]
+            parts.append(PathPart(KINDS[kind], self._name(name), label, count, ns, frac))
+        return sorted(parts, key=lambda part: (-part.total_ns, part.name))
+
+    def within(self, start_ns: int, end_ns: int) -> "CriticalPath":
+        """Return the part of the path inside a window, a step's say."""
+        start_ns, end_ns = max(start_ns, self.start_ns), min(end_ns, self.end_ns)
+        return replace(self, start_ns=start_ns, end_ns=max(start_ns, end_ns))
+
+    @cached_property
+    def _sums(self) -> tuple[Counter[int], Counter[int]]:
+        """Time and segments, by name, kind and detail in one number."""
+        time, count = Counter[int](), Counter[int]()
+        for rows in self._blocks():
+            key = (rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail
+            keys, group = grouped(key)
+            names = keys.tolist()
+            totals = summed(group, rows.dur_ns, len(keys)).tolist()
+            time.update(dict(zip(names, totals, strict=True)))
+            counts = np.bincount(group, minlength=len(keys)).tolist()
+            count.update(dict(zip(names, counts, strict=True)))
+        return time, count
+
+    def _blocks(self) -> Iterator[PathRows]:
+        return (rows.cut(self.start_ns, self.end_ns) for rows in self.path.blocks())
+
+    def _name(self, index: int) -> str:
+        return self.names[index] if index >= 0 else _UNRECORDED
+
+
+def critical_path(timeline: Timeline, nesting: Nesting, launches: Launches) -> CriticalPath | None:
+    """Walk the critical path of a whole trace.
+
+    Args:
+        timeline: The trace.
+        nesting: Of its host events.
+        launches: Joined to its device events.
+
+    Returns:
+        The path; None where the trace holds neither operators nor device events.
+    """
+    path = walk(timeline, nesting, launches)
+    if path is None:
+        return None
+    return CriticalPath(path.start_ns, path.end_ns, path, timeline.names)

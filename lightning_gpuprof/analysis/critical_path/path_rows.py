@@ -1,0 +1,111 @@
+"""The segments of a critical path, as columns."""
+
+from collections.abc import Iterable
+from enum import Enum
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from lightning_gpuprof.analysis.critical_path.device_starts import DeviceStarts
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
+from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int32, Int64, Timeline
+
+
+class PathKind(str, Enum):
+    """What a part of the path was spent on."""
+
+    HOST = "host"
+    """A host thread worked."""
+    LAUNCH = "launch"
+    """From the launching call's end to the start on a device that was waiting for it."""
+    DEVICE = "device"
+    """A kernel, copy or fill ran."""
+    QUEUE = "queue"
+    """Queued work had not begun although what it depends on had ended."""
+    SYNC = "sync"
+    """The device had finished, and the synchronizing call had not returned yet."""
+
+
+KINDS = tuple(PathKind)
+_NUMBER = {kind: index for index, kind in enumerate(KINDS)}
+_PYTHON = ACTIVITIES.index("python")
+
+
+class PathRows(Struct, frozen=True):
+    """Segments of a path.
+
+    Args:
+        kind: Index into `KINDS`.
+        start_ns: When each began.
+        dur_ns: How long it lasted.
+        name: Index into the timeline's names; -1 where nothing was recorded.
+        detail: See `detail_name`.
+        row: Row in the device or host table; -1 where nothing was recorded.
+    """
+
+    kind: Int64
+    start_ns: Int64
+    dur_ns: Int64
+    name: Int64
+    detail: Int64
+    row: Int64
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def cut(self, start_ns: int, end_ns: int) -> "PathRows":
+        """Return what lies in a window; what comes out empty is left out."""
+        start = np.maximum(self.start_ns, start_ns)
+        dur = np.minimum(self.start_ns + self.dur_ns, end_ns) - start
+        columns = (self.kind, start, dur, self.name, self.detail, self.row)
+        return PathRows(*(column[dur > 0] for column in columns))
+
+
+def detail_name(kind: int, detail: int) -> str:
+    """Return a segment's activity on the host, or the category of its device event.
+
+    >>> detail_name(KINDS.index(PathKind.DEVICE), CATEGORIES.index("gpu_memcpy"))
+    'gpu_memcpy'
+    """
+    on_host = KINDS[kind] in (PathKind.HOST, PathKind.SYNC)
+    return ACTIVITIES[detail] if on_host else CATEGORIES[detail]
+
+
+def joined(parts: Iterable[PathRows]) -> PathRows:
+    """Put segments in order of time."""
+    columns = zip(*map(astuple, parts), strict=True)
+    kind, start, *rest = (np.concatenate(column) for column in columns)
+    order = np.argsort(start, kind="stable")
+    return PathRows(kind[order], start[order], *(column[order] for column in rest))
+
+
+def device_rows(timeline: Timeline, began: DeviceStarts, row: Int32) -> tuple[PathRows, PathRows]:
+    """Return the segments of device events, and of what came between each and its cause."""
+    device = timeline.device
+    start, since = device.start_ns[row], began.since[row]
+    columns = (device.name[row], device.category[row], row)
+    what = [column.astype(np.int64) for column in columns]
+    ran = np.full(len(row), _NUMBER[PathKind.DEVICE])
+    waited = (_NUMBER[PathKind.LAUNCH], _NUMBER[PathKind.QUEUE])
+    why = np.where(began.by_launch[row], *waited)
+    return (
+        PathRows(ran, start, device.dur_ns[row], *what),
+        PathRows(why, since, start - since, *what),
+    )
+
+
+def host_rows(
+    timeline: Timeline,
+    activity: Int8,
+    row: Int64,
+    start: Int64,
+    end: Int64,
+    kind: PathKind = PathKind.HOST,
+) -> PathRows:
+    """Return segments on the host; row -1 where nothing was recorded."""
+    known = row >= 0
+    name, detail = np.full(len(row), -1), np.full(len(row), _PYTHON)
+    name[known] = timeline.host.name[row[known]]
+    detail[known] = activity[row[known]]
+    return PathRows(np.full(len(row), _NUMBER[kind]), start, end - start, name, detail, row)

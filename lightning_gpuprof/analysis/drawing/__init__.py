@@ -1,0 +1,1 @@
+"""A Timeline laid out to be drawn."""

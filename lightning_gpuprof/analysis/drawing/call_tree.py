@@ -1,0 +1,152 @@
+"""Who called what, summed over the trace: a tree of names with host and device time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.analysis.drawing.drawing import KIND_ID, Drawing
+from lightning_gpuprof.traces.timeline import Int64
+
+Mask = npt.NDArray[np.bool_]
+MAX_NODES = 3_000
+STEP = "ProfilerStep#"
+_HOST = tuple(
+    KIND_ID[kind] for kind in ("operator", "annotation", "runtime", "sync", "allocator", "python")
+)
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """Nodes by index; a parent stands before its children. Times include what lies below.
+
+    Args:
+        name: Index into the drawing's names.
+        kind: Kind of the node's events.
+        parent: Node above, -1 at the top.
+        count: Calls.
+        host_ns: Host time of the calls.
+        device_ns: Time of the kernels, copies and fills launched under it; 0 throughout where
+            the trace has none.
+    """
+
+    name: Int64
+    kind: Int64
+    parent: Int64
+    count: Int64
+    host_ns: Int64
+    device_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+def call_tree(drawing: Drawing, *, max_nodes: int = MAX_NODES) -> CallTree:
+    """Merge calls with the same names from the top down; the smallest nodes are left out."""
+    node = np.full(len(drawing), -1, dtype=np.int64)
+    found: list[tuple[Int64, Int64, Int64, Int64]] = []
+    own, names = _first_of_each(drawing), _merged_names(drawing)
+    events = np.flatnonzero(own & np.isin(drawing.kind, _HOST) & (drawing.parent < 0))
+    total = 0
+    children = _Children(drawing, own)
+    while len(events):
+        outer = drawing.parent[events]
+        above = np.where(outer >= 0, node[np.maximum(outer, 0)], -1)
+        keys, first, group = np.unique(
+            np.stack((above, names[events])), axis=1, return_index=True, return_inverse=True
+        )
+        group = group.reshape(-1)
+        node[events] = total + group
+        found.append((keys[0], keys[1], drawing.kind[events[first]], _sum(group, drawing, events)))
+        total += keys.shape[1]
+        events = children(events)
+    if not found:
+        none = np.zeros(0, dtype=np.int64)
+        return CallTree(none, none, none, none, none, none)
+    parent, name, kind, host = (np.concatenate(column) for column in zip(*found, strict=True))
+    calls = np.bincount(node[node >= 0], minlength=total).astype(np.int64)
+    device = _device_time(drawing, node, parent)
+    return _largest(CallTree(name, kind, parent, calls, host, device), max_nodes)
+
+
+def _merged_names(drawing: Drawing) -> Int64:
+    """Return each event's name, with all profiler steps under the name of one."""
+    steps = [i for i, name in enumerate(drawing.names) if name.startswith(STEP)]
+    same = np.arange(len(drawing.names), dtype=np.int64)
+    same[steps] = steps[0] if steps else 0
+    names: Int64 = same[drawing.name]
+    return names
+
+
+def _first_of_each(drawing: Drawing) -> Mask:
+    """Mask the events less those drawn a second time among the host syncs."""
+    mask = np.ones(len(drawing), dtype=np.bool_)
+    for group in drawing.groups:
+        if group.kind == "syncs":
+            first, last = drawing.lane_first[[group.first, group.first + group.lanes]]
+            mask[first:last] = False
+    return mask
+
+
+class _Children:
+    def __init__(self, drawing: Drawing, own: Mask) -> None:
+        inside = np.flatnonzero(own & (drawing.parent >= 0))
+        order = np.argsort(drawing.parent[inside], kind="stable")
+        self._events = inside[order]
+        self._parents = drawing.parent[self._events]
+
+    def __call__(self, events: Int64) -> Int64:
+        """Return the events directly inside some events."""
+        low = np.searchsorted(self._parents, events, side="left")
+        count = np.searchsorted(self._parents, events, side="right") - low
+        offsets = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        found: Int64 = self._events[np.repeat(low, count) + offsets]
+        return found
+
+
+def _sum(group: Int64, drawing: Drawing, events: Int64) -> Int64:
+    sums: Int64 = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    np.add.at(sums, group, drawing.dur_ns[events])
+    return sums
+
+
+def _device_time(drawing: Drawing, node: Int64, parent: Int64) -> Int64:
+    """Sum up each node's device time, what lies below included."""
+    first_kernel = KIND_ID["memcpy"]
+    last_kernel = KIND_ID["kernel_other"]
+    ran = (drawing.kind >= first_kernel) & (drawing.kind <= last_kernel) & (drawing.partner >= 0)
+    launch = drawing.partner[ran]
+    launch_node = node[launch]
+    total = np.zeros(len(parent), dtype=np.int64)
+    known = launch_node >= 0
+    np.add.at(total, launch_node[known], drawing.dur_ns[ran][known])
+    for index in range(len(parent) - 1, -1, -1):
+        if parent[index] >= 0:
+            total[parent[index]] += total[index]
+    return total
+
+
+def _largest(tree: CallTree, limit: int) -> CallTree:
+    """Keep the nodes with the most time; a node is never kept without those above it."""
+    if len(tree) <= limit:
+        return tree
+    # Neither time of a node exceeds its parent's, but for overlaps: take the larger share, and
+    # at equal shares the node nearer to the top, which stands first.
+    share = np.maximum(
+        tree.host_ns / max(1, int(tree.host_ns.max())),
+        tree.device_ns / max(1, int(tree.device_ns.max())),
+    )
+    keep = np.zeros(len(tree), dtype=np.bool_)
+    keep[np.argsort(-share, kind="stable")[:limit]] = True
+    for index in range(len(tree)):
+        above = tree.parent[index]
+        keep[index] &= bool(above < 0 or keep[above])
+    number = np.cumsum(keep) - 1
+    return CallTree(
+        name=tree.name[keep],
+        kind=tree.kind[keep],
+        parent=np.where(tree.parent[keep] >= 0, number[np.maximum(tree.parent[keep], 0)], -1),
+        count=tree.count[keep],
+        host_ns=tree.host_ns[keep],
+        device_ns=tree.device_ns[keep],
+    )

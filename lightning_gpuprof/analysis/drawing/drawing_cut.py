@@ -1,0 +1,116 @@
+"""What of a Drawing can be seen in a range of time at so many pixels."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.analysis.drawing.drawing import KINDS, Drawing
+from lightning_gpuprof.traces.timeline import Int64
+
+MAX_BLOCKS = 30_000
+"""Some 700 kB before compression, and as much as a browser draws in a frame without effort."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Blocks by lane, then start: single events, or neighbours too short to tell apart.
+
+    Args:
+        lane: Lane of each block.
+        start_ns: Start.
+        dur_ns: To the end of the last event in it.
+        count: Events in it.
+        event: Event number of the first.
+        name: Its name, -1 where there are several.
+        kind: Kind of the longest.
+        found: Whether any of its events was searched for; all are where nothing was.
+    """
+
+    lane: Int64
+    start_ns: Int64
+    dur_ns: Int64
+    count: Int64
+    event: Int64
+    name: Int64
+    kind: Int64
+    found: Int64
+
+
+class DrawingCutter:
+    """Cuts one drawing again and again; what all cuts need is computed at the first."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.drawing = drawing
+
+    @cached_property
+    def _reach_ns(self) -> Int64:
+        """Latest end in the lane up to each event: rises, where the ends alone may not."""
+        drawing = self.drawing
+        reach = drawing.start_ns + drawing.dur_ns
+        for first, last in zip(drawing.lane_first[:-1], drawing.lane_first[1:], strict=True):
+            np.maximum.accumulate(reach[first:last], out=reach[first:last])
+        return reach
+
+    def cut(
+        self,
+        lanes: Iterable[int],
+        start: int,
+        end: int,
+        columns: int,
+        *,
+        found: npt.NDArray[np.bool_] | None = None,
+    ) -> Cut:
+        """Return what the lanes show between two times.
+
+        Args:
+            lanes: Lane numbers.
+            start: First nanosecond.
+            end: First nanosecond after.
+            columns: Pixels to draw on: events shorter than one are taken together. Halved until
+                there are at most `MAX_BLOCKS` blocks.
+            found: Mask of the events that a search found; None where there is none.
+        """
+        lanes = list(lanes)
+        while True:
+            parts = [self._lane(lane, start, end, columns, found) for lane in lanes]
+            if sum(len(part[0]) for part in parts) <= MAX_BLOCKS or columns <= 1:
+                break
+            columns //= 2
+        joined = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else []
+        if not joined:
+            joined = [np.zeros(0, dtype=np.int64)] * 7
+        lane = np.repeat(lanes, [len(part[0]) for part in parts]).astype(np.int64)
+        return Cut(lane, *joined)
+
+    def _lane(
+        self, lane: int, start: int, end: int, columns: int, found: npt.NDArray[np.bool_] | None
+    ) -> tuple[Int64, ...]:
+        drawing = self.drawing
+        first, last = drawing.lane_first[lane : lane + 2].tolist()
+        low = first + int(np.searchsorted(self._reach_ns[first:last], start, side="right"))
+        high = first + int(np.searchsorted(drawing.start_ns[first:last], end, side="left"))
+        if high <= low:
+            return (np.zeros(0, dtype=np.int64),) * 7
+        begun, dur = drawing.start_ns[low:high], drawing.dur_ns[low:high]
+        heads = _heads(begun - start, dur, max(1, end - start), columns)
+        count = np.diff(heads, append=high - low)
+        ends = np.maximum.reduceat(begun + dur, heads)
+        # Duration and kind in one number, so that the longest event's kind comes out of a maximum.
+        kind = np.maximum.reduceat(dur * len(KINDS) + drawing.kind[low:high], heads) % len(KINDS)
+        name = np.where(count == 1, drawing.name[low:high][heads], -1)
+        among = np.ones(len(heads), dtype=np.int64)
+        if found is not None:
+            among = np.maximum.reduceat(found[low:high].astype(np.int64), heads)
+        return begun[heads], ends - begun[heads], count, heads + low, name, kind, among
+
+
+def _heads(offset: Int64, dur: Int64, span: int, columns: int) -> Int64:
+    """Return where blocks begin: long events stand alone, short ones share a pixel's block."""
+    small = dur * columns < span
+    pixel = offset // max(1, span // columns)
+    joins = small[1:] & small[:-1] & (pixel[1:] == pixel[:-1])
+    heads: Int64 = np.concatenate(([0], np.flatnonzero(~joins) + 1))
+    return heads

@@ -1,0 +1,143 @@
+"""Which operator calls of known cost ran which kernels, and for how long."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.analysis.roofline.op_call import Cost
+from lightning_gpuprof.analysis.roofline.op_costs import MODELS, operator_cost
+from lightning_gpuprof.analysis.trace.grouping import (
+    Index,
+    blocks,
+    counted,
+    grouped,
+    looked_up,
+    summed,
+)
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
+    MISSING,
+    HostEvents,
+    Int32,
+    Int64,
+    OpArguments,
+    Timeline,
+    of_category,
+)
+
+Mask = npt.NDArray[np.bool_]
+_LOW = (1 << 32) - 1
+WORK = ("kernel", "gpu_memset")
+"""What an operator's time on the device is made of; cuBLAS clears its workspace by fills."""
+_TF32_MARKS = ("tf32", "s1688", "xf32")
+"""In kernel names: products of fp32 inputs that were rounded to 19 bits (TF32)."""
+
+
+@dataclass(frozen=True)
+class CallGroup:
+    """Calls with the same name and arguments, and their kernels."""
+
+    name: str
+    arguments: OpArguments
+    count: int
+    kernel_count: int
+    kernel_ns: int
+    tf32: bool
+
+
+def costed_calls(
+    timeline: Timeline, nesting: Nesting, launches: Launches
+) -> list[tuple[CallGroup, Cost]]:
+    """Return the operators of known cost that ran kernels.
+
+    Calls whose arguments differ in nothing that matters here, such as strides, are one group.
+    """
+    found: dict[object, tuple[CallGroup, Cost]] = {}
+    for group in _groups(timeline, nesting, launches):
+        cost = operator_cost(group.name, group.arguments)
+        if cost is None or group.kernel_ns <= 0:
+            continue
+        key = (group.name, repr(group.arguments.dims), cost, group.tf32)
+        if key in found:
+            other = found[key][0]
+            group = replace(
+                group,
+                count=group.count + other.count,
+                kernel_count=group.kernel_count + other.kernel_count,
+                kernel_ns=group.kernel_ns + other.kernel_ns,
+            )
+        found[key] = (group, cost)
+    return list(found.values())
+
+
+def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[CallGroup]:
+    host, device = timeline.host, timeline.device
+    modelled = [index for index, name in enumerate(timeline.names) if name in MODELS]
+    has_model = np.zeros(len(timeline.names), dtype=np.bool_)
+    has_model[modelled] = True
+    is_modelled = (
+        looked_up(has_model, host.name)
+        & (host.category == CATEGORY_ID["cpu_op"])
+        & (host.arguments != MISSING)
+    )
+    ran_kernels = np.zeros(len(host), dtype=np.bool_)
+    kernel_ns, kernel_count, tf32 = Counter[int](), Counter[int](), Counter[int]()
+    is_work, is_tf32 = of_category(device, *WORK), _marked(timeline)
+    for block in blocks(len(device)):
+        rows = block.start + np.flatnonzero((launches.call[block] >= 0) & is_work[block])
+        owner = _owners(nesting, is_modelled, launches.call[rows])
+        rows, owner = rows[owner >= 0], owner[owner >= 0]
+        ran_kernels[owner] = True
+        keys, group = grouped(_key(host, owner))
+        _add(kernel_ns, keys, summed(group, device.dur_ns[rows], len(keys)))
+        _add(kernel_count, keys, counted(group, len(keys)))
+        _add(tf32, keys, counted(group[is_tf32[device.name[rows]]], len(keys)))
+    calls = Counter[int]()
+    for block in blocks(len(host)):
+        keys, group = grouped(_key(host, block.start + np.flatnonzero(ran_kernels[block])))
+        _add(calls, keys, counted(group, len(keys)))
+    return [
+        CallGroup(
+            timeline.names[key >> 32],
+            timeline.arguments[key & _LOW],
+            calls[key],
+            kernel_count[key],
+            kernel_ns[key],
+            tf32[key] > 0,
+        )
+        for key in sorted(calls)
+    ]
+
+
+def _owners(nesting: Nesting, is_modelled: Mask, call: Int32) -> Int32:
+    """Return the innermost operator of known cost around each call; -1 for none.
+
+    It owns a kernel: `addmm`, not the `linear` around it.
+    """
+    owner = np.full(len(call), -1, dtype=np.int32)
+    open_, row = np.arange(len(call)), call
+    while len(row):
+        found = is_modelled[row]
+        owner[open_[found]] = row[found]
+        open_, row = open_[~found], nesting.parent[row[~found]]
+        open_, row = open_[row >= 0], row[row >= 0]
+    return owner
+
+
+def _key(host: HostEvents, rows: Int32 | Int64) -> Int64:
+    """Return a number for name and arguments of some host rows."""
+    return (host.name[rows].astype(np.int64) << 32) + host.arguments[rows]
+
+
+def _add(total: Counter[int], keys: Index, values: Int64) -> None:
+    total.update(dict(zip(keys.tolist(), values.tolist(), strict=True)))
+
+
+def _marked(timeline: Timeline) -> Mask:
+    """Return by name whether it tells of products of inputs that were rounded to TF32."""
+    marked = [any(mark in name.lower() for mark in _TF32_MARKS) for name in timeline.names]
+    return np.array(marked or [False])

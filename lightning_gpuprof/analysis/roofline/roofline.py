@@ -1,0 +1,270 @@
+"""How near each operator's kernels come to what the device can do.
+
+An operator's FLOPs and bytes follow from its recorded shapes, its time is that of the kernels it
+launched. The roof is the lower of two: the device's peak FLOP/s for the type, and its memory
+bandwidth times the operator's FLOPs per byte. Where they cross lies the ridge point.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lightning_gpuprof.analysis.roofline.op_call import MATRIX, Cost
+from lightning_gpuprof.analysis.roofline.op_time import WORK, CallGroup, costed_calls
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.hardware.lookup import Lookup, Peaks, find_peaks
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline, of_category
+
+ANOMALY_FRAC = 1.10
+"""Above this share of a roof the roof, the shapes or the clock must be wrong: data-sheet peaks
+hold at the sheet's boost clock, which devices exceed by a few per cent at most; what stayed in
+the cache was not moved at all."""
+
+
+class Bound(str, Enum):
+    """Which roof is the lower one."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """All calls of one operator with the same arguments that launched kernels.
+
+    Args:
+        name: The operator.
+        category: `gemm`, `conv`, `attention`, ... as in `op_costs`.
+        dims: Shapes of the inputs.
+        dtype: Type of the arithmetic; `tf32` where the kernels' names say so.
+        count: Calls.
+        kernel_count: Kernels (and fills) that they launched.
+        kernel_ns: Summed duration of those.
+        flop_count: FLOPs of one call.
+        num_bytes: Bytes that one call must move, at least.
+        intensity: FLOPs per byte.
+        flop_per_s: Achieved; None where it would be an anomaly.
+        bytes_per_s: Achieved; None where it would be an anomaly.
+        peak_flop_per_s: Of the device for this type; None where not known.
+        peak_bytes_per_s: Of the device's memory; None where not known.
+        ridge: FLOPs per byte at which both roofs are equal.
+        bound: The lower roof.
+        roof_frac: Achieved share of that roof.
+        anomaly: Why no result is given, with the numbers; None in the normal case.
+    """
+
+    name: str
+    category: str
+    dims: tuple[object, ...]
+    dtype: str
+    count: int
+    kernel_count: int
+    kernel_ns: int
+    flop_count: int
+    num_bytes: int
+    intensity: float
+    flop_per_s: float | None = None
+    bytes_per_s: float | None = None
+    peak_flop_per_s: float | None = None
+    peak_bytes_per_s: float | None = None
+    ridge: float | None = None
+    bound: Bound | None = None
+    roof_frac: float | None = None
+    anomaly: str | None = None
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The operators of a trace against its device's roofs, longest kernel time first.
+
+    Args:
+        rows: Operators with known cost.
+        peaks: The device's peaks; None where not known.
+        reason: Why peaks are missing, or what of them is.
+        kernel_ns: Kernel time of the rows: the part of the trace that this speaks of.
+        kernel_frac: Its share of all kernel time; None without kernels.
+        flop_count: FLOPs of the matrix operators, by type.
+        hfu: Share of the device's span in which those FLOPs would have been done at peak
+            (hardware FLOPs utilization, recomputation included); None where not known.
+        notes: What could not be counted, in sentences.
+    """
+
+    rows: tuple[RooflineRow, ...]
+    peaks: Peaks | None
+    reason: str
+    kernel_ns: int
+    kernel_frac: float | None
+    flop_count: Mapping[str, int]
+    hfu: float | None
+    notes: tuple[str, ...] = ()
+
+
+def roofline(
+    timeline: Timeline,
+    nesting: Nesting,
+    launches: Launches,
+    *,
+    peaks: Peaks | None = None,
+    span_ns: int | None = None,
+) -> Roofline:
+    """Compare every operator of known cost with the roofs of the trace's first device.
+
+    Args:
+        timeline: The trace, recorded with shapes.
+        nesting: Of its host events.
+        launches: Joined to its device events.
+        peaks: Measured on this machine, say; by default the data sheet's.
+        span_ns: Time over which `hfu` is taken; by default first to last device event.
+    """
+    lookup = Lookup(peaks) if peaks else device_peaks(timeline)
+    rows = [
+        _row(group, cost, lookup.peaks) for group, cost in costed_calls(timeline, nesting, launches)
+    ]
+    rows.sort(key=lambda row: (-row.kernel_ns, row.name))
+    total = int(timeline.device.dur_ns[of_category(timeline.device, *WORK)].sum())
+    covered = sum(row.kernel_ns for row in rows)
+    flops = _matrix_flops(rows)
+    return Roofline(
+        rows=tuple(rows),
+        peaks=lookup.peaks,
+        reason=lookup.reason,
+        kernel_ns=covered,
+        kernel_frac=covered / total if total else None,
+        flop_count=flops,
+        hfu=utilization(flops, _span(timeline) if span_ns is None else span_ns, lookup.peaks),
+        notes=_notes(timeline, rows),
+    )
+
+
+def device_peaks(timeline: Timeline) -> Lookup:
+    """Look up the first device that the trace describes and that ran something."""
+    used = set(timeline.device.device.tolist())
+    devices = [device for device in timeline.devices if device.name and device.id in used]
+    if not devices:
+        return Lookup(None, "The trace does not name the device that ran its kernels.")
+    first: DeviceInfo = devices[0]
+    memory = first.properties.get("totalGlobalMem")
+    units = first.properties.get("numSms")
+    return find_peaks(
+        first.name,
+        memory_bytes=memory if isinstance(memory, int) else None,
+        units=units if isinstance(units, int) else None,
+    )
+
+
+def utilization(
+    flop_count: Mapping[str, int], span_ns: int | None, peaks: Peaks | None
+) -> float | None:
+    """Return the share of a span in which FLOPs, by type, would have been done at peak.
+
+    With the FLOPs that a model needs this is its MFU, with those that ran (`Roofline.flop_count`)
+    its HFU. None where a type's peak, the span or any FLOPs are not known.
+
+    >>> peaks = find_peaks("NVIDIA A100-SXM4-80GB").peaks
+    >>> utilization({"bf16": 156 * 10**9}, 1_000_000, peaks)
+    0.5
+    """
+    if not flop_count or not span_ns or peaks is None:
+        return None
+    if any(dtype not in peaks.flop_per_s for dtype in flop_count):
+        return None
+    at_peak = sum(count / peaks.flop_per_s[dtype] for dtype, count in flop_count.items())
+    return at_peak / (span_ns / 1e9)
+
+
+def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
+    is_tf32 = group.tf32 and cost.dtype == "fp32" and cost.unit == MATRIX
+    dtype = "tf32" if is_tf32 else cost.dtype
+    seconds = group.kernel_ns / 1e9
+    flop_per_s = cost.flop_count * group.count / seconds
+    bytes_per_s = cost.num_bytes * group.count / seconds
+    peak_flops = _peak_flops(cost, dtype, peaks)
+    peak_bytes = peaks.memory_bytes_per_s if peaks else None
+    bound, frac = _against_roofs(flop_per_s, bytes_per_s, cost, peak_flops, peak_bytes)
+    anomaly = None
+    if frac is not None and frac > ANOMALY_FRAC:
+        anomaly = (
+            f"{frac:.0%} of the {bound.value if bound else ''} roof: more than the device can do. "
+            "The data was in the cache, the shapes are not those of the work, or the peak is wrong."
+        )
+    return RooflineRow(
+        name=group.name,
+        category=cost.category,
+        dims=group.arguments.dims,
+        dtype=dtype,
+        count=group.count,
+        kernel_count=group.kernel_count,
+        kernel_ns=group.kernel_ns,
+        flop_count=cost.flop_count,
+        num_bytes=cost.num_bytes,
+        intensity=cost.intensity,
+        flop_per_s=None if anomaly else flop_per_s,
+        bytes_per_s=None if anomaly else bytes_per_s,
+        peak_flop_per_s=peak_flops,
+        peak_bytes_per_s=peak_bytes,
+        ridge=peak_flops / peak_bytes if peak_flops and peak_bytes else None,
+        bound=bound,
+        roof_frac=None if anomaly else frac,
+        anomaly=anomaly,
+    )
+
+
+def _peak_flops(cost: Cost, dtype: str, peaks: Peaks | None) -> float | None:
+    """Vector units are held against the fp32 rate, whatever the type is stored in."""
+    if peaks is None:
+        return None
+    return peaks.flop_per_s.get(dtype if cost.unit == MATRIX else "fp32")
+
+
+def _against_roofs(
+    flop_per_s: float,
+    bytes_per_s: float,
+    cost: Cost,
+    peak_flops: float | None,
+    peak_bytes: float | None,
+) -> tuple[Bound | None, float | None]:
+    """Return the lower roof and the achieved share of it.
+
+    With one roof known, the share is of that one, and says nothing on which is lower.
+    """
+    shares = {
+        Bound.COMPUTE: flop_per_s / peak_flops if peak_flops else None,
+        Bound.MEMORY: bytes_per_s / peak_bytes if peak_bytes else None,
+    }
+    known = {bound: share for bound, share in shares.items() if share is not None}
+    if len(known) == 2:
+        lower = max(known, key=lambda bound: known[bound])
+        return lower, known[lower]
+    if known and cost.unit == MATRIX and Bound.COMPUTE in known:
+        return None, known[Bound.COMPUTE]
+    return None, None
+
+
+def _matrix_flops(rows: list[RooflineRow]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.category in ("gemm", "conv", "attention"):
+            found[row.dtype] = found.get(row.dtype, 0) + row.flop_count * row.count
+    return found
+
+
+def _span(timeline: Timeline) -> int | None:
+    """First to last event of the first device with any."""
+    device = timeline.device
+    if not len(device):
+        return None
+    first = device.device == device.device.min()
+    return int(device.end_ns[first].max() - device.start_ns[first].min())
+
+
+def _notes(timeline: Timeline, rows: list[RooflineRow]) -> tuple[str, ...]:
+    if len(timeline.device) and not rows:
+        return (
+            "No operator has recorded shapes. Record with record_shapes=True to see FLOPs, "
+            "bytes and roofs.",
+        )
+    odd = sum(row.anomaly is not None for row in rows)
+    if odd:
+        return (f"{odd} operators seem faster than the device can be; no result is given.",)
+    return ()

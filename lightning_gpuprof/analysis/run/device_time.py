@@ -1,0 +1,176 @@
+"""What the device did meanwhile: time per phase on its own clock, run-ahead, state of each step.
+
+*Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency
+all through a step, the device has nothing queued and the host holds the run back; far above it,
+the device does. A fall from far above to near within a step marks a wait of the host for the
+device. While nothing is queued (the wait for data), device time is device idle time.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run.distribution import (
+    Distribution,
+    Int64,
+    distribution,
+    mean,
+    median,
+)
+from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import NOT_MEASURED
+
+DATA_BOUND_FRAC = 0.10
+"""Device idle for want of data during this share of a step makes the step data-bound."""
+NEAR_FRAC = 0.02
+NEAR_NS = 50_000
+"""Run-ahead within this share of the step, or this time, of the launch latency is "near" it."""
+MAX_LATENCY_NS = 200_000
+"""No launch takes longer: where run-ahead never falls below, the device was always behind."""
+
+
+class StepState(str, Enum):
+    """What a step waited for."""
+
+    DEVICE_BOUND = "device_bound"
+    HOST_BOUND = "host_bound"
+    DATA_BOUND = "data_bound"
+    SYNC_BOUND = "sync_bound"
+
+
+@dataclass(frozen=True)
+class DevicePhase:
+    """One phase on the device's clock, and the run-ahead at its end, over the marked steps."""
+
+    phase: Phase
+    median_ns: int
+    mean_ns: int
+    frac: float
+    run_ahead_median_ns: int | None
+
+
+@dataclass(frozen=True)
+class DevicePart:
+    """A named component's share of a phase on the device's clock, over the marked steps."""
+
+    phase: Phase
+    name: str
+    median_ns: int
+    mean_ns: int
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Device-side figures over the steady steps whose marks all arrived."""
+
+    marked_steps: int
+    dur: Distribution
+    phases: dict[Phase, DevicePhase]
+    parts: tuple[DevicePart, ...]
+    """The longest first."""
+    latency_ns: int
+    """The launch latency that run-ahead was compared with."""
+    state_frac: dict[StepState, float]
+    """Share of the marked steps in each state."""
+
+    @property
+    def state(self) -> StepState:
+        """The state that most steps were in."""
+        return max(self.state_frac, key=lambda state: self.state_frac[state])
+
+
+def device_time(session: Session, steady: Mask) -> DeviceTime | None:
+    """Describe the device's side of the steps, or return None where there were no marks."""
+    device = _columns(session, "device/")
+    ahead = _columns(session, "run_ahead/")
+    if not session.steps or "device_dur" not in session.columns or not ahead:
+        return None
+    marked = steady & (session.columns["device_dur"] != NOT_MEASURED)
+    calibrated = np.logical_or.reduce([column != NOT_MEASURED for column in ahead.values()])
+    marked &= calibrated
+    if not marked.any():
+        return None
+    dur = session.columns["device_dur"][marked]
+    # A marked step without a phase spent nothing in it; windows of such steps lack the column.
+    device = {phase: np.maximum(0, column[marked]) for phase, column in device.items()}
+    ahead = {
+        phase: column[marked]
+        for phase, column in ahead.items()
+        if (column[marked] != NOT_MEASURED).any()
+    }
+    over = distribution(dur)
+    assert over is not None
+    latency_ns = _latency(ahead)
+    states = _states(dur, device, ahead, latency_ns)
+    return DeviceTime(
+        marked_steps=int(marked.sum()),
+        dur=over,
+        phases={
+            phase: DevicePhase(
+                phase=phase,
+                median_ns=median(column),
+                mean_ns=mean(column),
+                frac=int(column.sum()) / max(1, int(dur.sum())),
+                run_ahead_median_ns=_median(ahead.get(phase)),
+            )
+            for phase, column in device.items()
+        },
+        parts=_parts(session, marked),
+        latency_ns=latency_ns,
+        state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
+    )
+
+
+def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:
+    found = {}
+    for phase in Phase:
+        if (name := prefix + phase.value) in session.columns:
+            found[phase] = session.columns[name]
+    return found
+
+
+def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
+    known, found = {phase.value for phase in Phase}, []
+    for key, column in session.columns.items():
+        phase, _, name = key.removeprefix("device_part/").partition("/")
+        if not key.startswith("device_part/") or phase not in known:
+            continue
+        # A step in which the component did not run spent nothing in it.
+        ran = np.maximum(0, column[marked])
+        found.append(DevicePart(Phase(phase), name, median(ran), mean(ran)))
+    return tuple(sorted(found, key=lambda part: -part.mean_ns))
+
+
+def _median(ahead: Int64 | None) -> int | None:
+    return None if ahead is None else median(ahead[ahead != NOT_MEASURED])
+
+
+def _latency(ahead: dict[Phase, Int64]) -> int:
+    absent = np.iinfo(np.int64).max
+    lowest = np.minimum.reduce(
+        [np.where(column == NOT_MEASURED, absent, column) for column in ahead.values()]
+    )
+    return min(MAX_LATENCY_NS, max(0, round(float(np.percentile(lowest, 5)))))
+
+
+def _states(
+    dur: Int64, device: dict[Phase, Int64], ahead: dict[Phase, Int64], latency_ns: int
+) -> Int64:
+    near = latency_ns + np.maximum(NEAR_NS, NEAR_FRAC * dur)
+    order = [phase for phase in Phase if phase in ahead and phase is not Phase.DATA_WAIT]
+    names = list(StepState)
+    states = np.full(len(dur), names.index(StepState.HOST_BOUND), dtype=np.int64)
+    if order:
+        behind = np.stack([ahead[phase] > near for phase in order])
+        for i in range(1, len(order)):  # a phase that a step did not have changed nothing in it
+            behind[i] |= (ahead[order[i]] == NOT_MEASURED) & behind[i - 1]
+        states[behind.any(axis=0)] = names.index(StepState.DEVICE_BOUND)
+        fell = (behind[:-1] & ~behind[1:]).any(axis=0)
+        states[fell] = names.index(StepState.SYNC_BOUND)
+    if Phase.DATA_WAIT in device:
+        starved = device[Phase.DATA_WAIT] >= DATA_BOUND_FRAC * dur
+        states[starved] = names.index(StepState.DATA_BOUND)
+    return states

@@ -1,0 +1,84 @@
+"""What the beginning of an epoch costs in waiting for data, above any other step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run.distribution import mean, median
+from lightning_gpuprof.analysis.run.steady import Mask, step_flags
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
+
+COMPUTE = (
+    Phase.HOST_TO_DEVICE,
+    Phase.FORWARD,
+    Phase.ZERO_GRAD,
+    Phase.BACKWARD,
+    Phase.CLIP_GRADIENTS,
+    Phase.OPTIMIZER_STEP,
+)
+
+
+@dataclass(frozen=True)
+class EpochStarts:
+    """Waits for the first batch of an epoch: data workers start, the first batches are made."""
+
+    count: int
+    """Epochs begun."""
+    usual_wait_ns: int
+    """Median wait of the other steps."""
+    excess_ns: int
+    """What the first steps of epochs waited above that, in total."""
+    between_ns: int
+    """Waits for data between epochs, before the first step, in total."""
+    per_step_ns: int
+    """Both, over all recorded steps."""
+    again_ns: int
+    """Of both, what the epochs after the first cost: a first start there always is."""
+    steady_mean_ns: int
+    """How much of the mean wait per steady step is such excess."""
+    slowed_ns: int
+    """What the same first steps, without the very first, computed above the usual, in total: after
+    a process was started, each page that is written to for the first time is copied."""
+
+
+def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
+    """Measure the cost of epoch starts, or return None where no wait was measured."""
+    wait = session.phase_ns(Phase.DATA_WAIT)
+    if wait is None:
+        return None
+    first = (step_flags(session) & StepFlag.EPOCH_START) != 0
+    if not first.any() or first.all():
+        return None
+    usual = median(wait[~first])
+    excess = (wait - usual).clip(min=0) * first
+    spans = [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]
+    began_ns = int(session.columns["start_ns"][first][0])
+    between, later = (
+        sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in some)
+        for some in (spans, [span for span in spans if span.start_ns >= began_ns])
+    )
+    return EpochStarts(
+        count=int(first.sum()),
+        usual_wait_ns=usual,
+        excess_ns=int(excess.sum()),
+        between_ns=between,
+        per_step_ns=round((int(excess.sum()) + between) / _steps(session)),
+        again_ns=int(excess[first][1:].sum()) + later,
+        steady_mean_ns=mean(excess[steady]),
+        slowed_ns=_slowed(session, first),
+    )
+
+
+def _steps(session: Session) -> int:
+    """Return how many steps there were, those that were not marked among them."""
+    return session.steps if session.end is None else max(session.steps, session.end.steps)
+
+
+def _slowed(session: Session, first: Mask) -> int:
+    columns = [c for p in COMPUTE if (c := session.phase_ns(p)) is not None]
+    if not columns:
+        return 0
+    compute = np.sum(columns, axis=0)
+    return int((compute[first][1:] - median(compute[~first])).clip(min=0).sum())

@@ -1,0 +1,71 @@
+"""Whether a phase takes longer from step to step; memory has `memory_growth.py`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.memory.memory_growth import rises
+from lightning_gpuprof.analysis.run.distribution import Int64
+from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+
+BUCKETS = 16
+MIN_PER_BUCKET = 5
+"""Medians of fewer steps follow single slow ones."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A value that rises all along, by its medians at the run's start and end."""
+
+    first: int
+    last: int
+    mean_above_first: int
+    """How far the mean lies above the start: what growing has cost so far per step."""
+    per_step: float
+    before_first: int = 0
+    """How much it had grown from the session's first step to `first`, at the same pace."""
+
+
+def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
+    """Return how a series (shape `(n,)`, in step order) grows, or None where it does not.
+
+    Args:
+        values: One per step.
+        steps_before: Steps of the session before the first of them.
+
+    >>> growth(np.arange(80) * 10).per_step
+    10.0
+    >>> growth(np.array([1, 5] * 40)) is None
+    True
+    """
+    if len(values) < BUCKETS * MIN_PER_BUCKET:
+        return None
+    buckets = [int(np.median(part)) for part in np.array_split(values, BUCKETS)]
+    if not rises(np.array(buckets, dtype=np.float64)):
+        return None
+    span = len(values) * (BUCKETS - 1) / BUCKETS
+    per_step = (buckets[-1] - buckets[0]) / span
+    middle_of_first = steps_before + len(values) / BUCKETS / 2
+    return Growth(
+        first=buckets[0],
+        last=buckets[-1],
+        mean_above_first=max(0, round(sum(buckets) / BUCKETS) - buckets[0]),
+        per_step=per_step,
+        before_first=min(buckets[0], round(per_step * middle_of_first)),
+    )
+
+
+def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
+    """Return the phases of the steady steps that take longer and longer."""
+    found = {}
+    before = int(np.argmax(steady)) if len(steady) else 0  # the warm-up's steps, as a rule
+    for phase in Phase:
+        column = session.phase_ns(phase)
+        if (
+            column is not None
+            and (grown := growth(column[steady], steps_before=before)) is not None
+        ):
+            found[phase] = grown
+    return found

@@ -1,0 +1,45 @@
+"""What the wait for data consists of."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.run.distribution import Int64
+from lightning_gpuprof.analysis.run.steady import Mask, step_flags
+from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import StepFlag
+
+
+@dataclass(frozen=True)
+class LoaderWait:
+    """Shares of the wait for data in the steady steps that begin no epoch.
+
+    None where not measured: an unusual loader, or with `workers_frac` one without workers or
+    with pinned memory.
+    """
+
+    sampler_frac: float | None
+    """The sampler ran, in the training process."""
+    workers_frac: float | None
+    """No worker had a batch ready."""
+
+    @property
+    def receiving_frac(self) -> float | None:
+        """The rest with workers: the training process took over what they sent."""
+        if self.workers_frac is None:
+            return None
+        return max(0.0, 1.0 - self.workers_frac - (self.sampler_frac or 0.0))
+
+
+def loader_wait(session: Session, steady: Mask) -> LoaderWait:
+    """Split the wait for data by its measured parts."""
+    wait = session.phase_ns(Phase.DATA_WAIT)
+    inside = (
+        steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0) if len(steady) else steady
+    )
+    whole = 0 if wait is None else int(wait[inside].sum())
+
+    def frac(part: str) -> float | None:
+        column: Int64 | None = session.columns.get(f"part/{Phase.DATA_WAIT.value}/{part}")
+        return None if column is None or not whole else float(column[inside].sum() / whole)
+
+    return LoaderWait(frac(SAMPLER), frac(WORKERS))

@@ -1,0 +1,148 @@
+"""Everything the records of a run say, computed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE, memory_growth
+from lightning_gpuprof.analysis.memory.memory_use import memory_use
+from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.analysis.run.device_time import device_time
+from lightning_gpuprof.analysis.run.device_use import device_use
+from lightning_gpuprof.analysis.run.epoch_starts import epoch_starts
+from lightning_gpuprof.analysis.run.growth import phase_growth
+from lightning_gpuprof.analysis.run.loader_wait import loader_wait
+from lightning_gpuprof.analysis.run.phase_split import (
+    part_split,
+    phase_split,
+)
+from lightning_gpuprof.analysis.run.rank_view import rank_views
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.sessions import (
+    choose_session,
+    same_session,
+    session_views,
+)
+from lightning_gpuprof.analysis.run.slowest import slowest_steps
+from lightning_gpuprof.analysis.run.special_steps import (
+    compiling,
+    flagged_steps,
+    usual_save_ns,
+)
+from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
+from lightning_gpuprof.analysis.run.steady import Mask, steady_mask, step_flags, step_stats
+from lightning_gpuprof.analysis.run.step_noise import step_noise_ns
+from lightning_gpuprof.analysis.run.throughput import knee, size_rates
+from lightning_gpuprof.analysis.run.wall_time import outside_time, wall_time
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.reader import RankRecords, Session
+from lightning_gpuprof.records.schema import (
+    COMPILE_NOTE,
+    Note,
+    ProbeDisabled,
+    ProfilerCycle,
+    Scalars,
+    SyncSite,
+)
+
+OF_STEPS = (RSS_NOTE, GC_NOTE, COMPILE_NOTE)
+"""Notes that are measurements of single steps, not news."""
+
+
+def analyze_run(
+    ranks: Mapping[int, RankRecords],
+    traces: Mapping[str, Mapping[str, Any]],
+    *,
+    session: int | None = None,
+) -> RunResults:
+    """Analyse one session of a run.
+
+    Args:
+        ranks: The records of each rank.
+        traces: By trace file name (as in the cycle records), its analysis document.
+        session: Session number; by default the last fit that recorded steps.
+
+    Raises:
+        RecordError: No rank has a session, or not the one asked for.
+    """
+    filled = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
+    if not filled:
+        raise RecordError(
+            "The record files hold no complete `run` line: the run was killed before its first "
+            "write, or the files are not ours. Train again, or pass another run."
+        )
+    first = next(iter(filled.values()))
+    chosen = choose_session(first, session)
+    same = same_session(filled, chosen.start.session)
+    steady = _steady(chosen)
+    phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
+    rates = size_rates(chosen, steady)
+    memory_grown, memory_watched = memory_growth(chosen)
+    return RunResults(
+        start=chosen.start,
+        end=chosen.end,
+        sessions=session_views(first),
+        wall=wall_time(chosen),
+        steps=step_stats(chosen),
+        phases=phases,
+        parts=parts,
+        outside=outside_time(chosen),
+        epoch_starts=epoch_starts(chosen, steady),
+        loader_wait=loader_wait(chosen, steady),
+        slowest=slowest_steps(
+            chosen,
+            steady,
+            {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step},
+            {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step},
+        ),
+        device_time=device_time(chosen, steady),
+        device_use=device_use(chosen),
+        memory=memory_use(chosen),
+        growing=phase_growth(chosen, steady),
+        memory_growth=memory_grown,
+        memory_watched=memory_watched,
+        step_noise_ns=step_noise_ns(chosen, steady) if chosen.steps else None,
+        spikes=spikes(chosen, steady),
+        compiling=compiling(chosen, steady),
+        usual_save_ns=usual_save_ns(chosen, steady),
+        flagged_steps=flagged_steps(chosen, steady),
+        ranks=rank_views(same),
+        traces=_traces(same, traces),
+        sync_sites=tuple(chosen.all(SyncSite)),
+        advice=rank_advice(same),
+        size_rates=rates,
+        knee=knee(rates),
+        scalars=tuple(chosen.all(Scalars)),
+        steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
+        batch_size=_batch_size(chosen, steady),
+        notes=tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS),
+        probe_failures=tuple(
+            failure for found in same.values() for failure in found.all(ProbeDisabled)
+        ),
+        warnings=tuple(warning for records in ranks.values() for warning in records.warnings)
+        + chosen.warnings,
+    )
+
+
+def _batch_size(session: Session, steady: Mask) -> float | None:
+    samples = session.columns.get("samples")
+    if samples is None or not steady.any() or (samples[steady] <= 0).any():
+        return None
+    return float(samples[steady].mean())
+
+
+def _steady(session: Session) -> Mask:
+    if not session.steps:
+        return np.zeros(0, dtype=np.bool_)
+    return steady_mask(step_flags(session))[0]
+
+
+def _traces(
+    ranks: dict[int, Session], analyses: Mapping[str, Mapping[str, Any]]
+) -> tuple[TraceView, ...]:
+    return tuple(
+        TraceView(rank, cycle, analyses.get(cycle.trace_file))
+        for rank, session in ranks.items()
+        for cycle in session.all(ProfilerCycle)
+    )

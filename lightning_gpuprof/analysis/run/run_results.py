@@ -1,0 +1,142 @@
+"""What is known of a run, as one frozen result; `run.py` computes it.
+
+Apart from that, because what judges a trace by itself needs this class alone: none of the analyses
+of records is imported for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
+    from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
+    from lightning_gpuprof.analysis.run.device_time import DeviceTime
+    from lightning_gpuprof.analysis.run.device_use import DeviceUse
+    from lightning_gpuprof.analysis.run.distribution import Int64
+    from lightning_gpuprof.analysis.run.epoch_starts import EpochStarts
+    from lightning_gpuprof.analysis.run.growth import Growth
+    from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
+    from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
+    from lightning_gpuprof.analysis.run.rank_view import RankView
+    from lightning_gpuprof.analysis.run.sessions import SessionView
+    from lightning_gpuprof.analysis.run.slowest import SlowStep
+    from lightning_gpuprof.analysis.run.special_steps import Compiling
+    from lightning_gpuprof.analysis.run.spikes import Spikes
+    from lightning_gpuprof.analysis.run.steady import StepStats
+    from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
+    from lightning_gpuprof.analysis.run.wall_time import OutsideTime, WallTime
+    from lightning_gpuprof.records.phases import Phase
+    from lightning_gpuprof.records.schema import (
+        Advice,
+        Note,
+        ProbeDisabled,
+        ProfilerCycle,
+        RunEnd,
+        RunStart,
+        Scalars,
+        SyncSite,
+    )
+
+
+@dataclass(frozen=True)
+class TraceView:
+    """One cycle of the torch.profiler schedule, and its analysis once that was written."""
+
+    rank: int
+    cycle: ProfilerCycle
+    analysis: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """One session of a run, measured on its lowest rank; `ranks` compares them all.
+
+    Absent means not measured: `steps` where none was recorded, `device_time` without device
+    marks, `memory` without a GPU.
+    """
+
+    start: RunStart
+    end: RunEnd | None
+    sessions: tuple[SessionView, ...]
+    wall: WallTime
+    steps: StepStats | None
+    phases: dict[Phase, PhaseStats]
+    parts: tuple[Part, ...]
+    outside: tuple[OutsideTime, ...]
+    epoch_starts: EpochStarts | None
+    loader_wait: LoaderWait
+    slowest: tuple[SlowStep, ...]
+    device_time: DeviceTime | None
+    device_use: DeviceUse | None
+    memory: MemoryUse | None
+    growing: dict[Phase, Growth]
+    """Phases that take longer and longer."""
+    memory_growth: MemoryGrowth | None
+    memory_watched: bool
+    """Memory was recorded often enough to say whether it grows."""
+    step_noise_ns: int | None
+    """What the mean step of two equal runs of this length differs by; None with too few steps."""
+    spikes: Spikes | None
+    compiling: Compiling | None
+    usual_save_ns: int | None
+    """What a checkpoint takes at the median; None without one."""
+    flagged_steps: dict[str, int]
+    """Steady steps that carry a flag, by its name in lower case."""
+    ranks: tuple[RankView, ...]
+    traces: tuple[TraceView, ...]
+    sync_sites: tuple[SyncSite, ...]
+    advice: Advice | None
+    """Of all ranks: the smallest."""
+    size_rates: tuple[SizeRate, ...]
+    """Throughput of each batch size that was run."""
+    knee: Knee | None
+    """The batch size after which more memory buys little; None where one size was run."""
+    scalars: tuple[Scalars, ...]
+    steady_dur_ns: Int64
+    """Duration of each steady step, in step order."""
+    batch_size: float | None
+    """Mean samples per steady step, where every one of them said."""
+    notes: tuple[Note, ...]
+    probe_failures: tuple[ProbeDisabled, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        """finished, exception, interrupted, or "open": no closing record (live or killed)."""
+        return "open" if self.end is None else self.end.status
+
+    @property
+    def step_ns(self) -> int | None:
+        """The mean steady step: what per-step savings are a share of."""
+        return None if self.steps is None else self.steps.dur.mean_ns
+
+    @property
+    def cores(self) -> int | None:
+        """The cores of this rank: those its process may use, divided by the ranks that share them.
+
+        Ranks on one machine share them where they may use more altogether than the machine has;
+        else each was given its own (as SLURM and `numactl` do).
+        """
+        start = self.start
+        ranks = start.trainer.get("num_devices") if start.world_size > 1 else 1
+        if not start.cpu_count or not start.host_cpu_count or not isinstance(ranks, int):
+            return start.cpu_count
+        shared = ranks > 1 and start.cpu_count * ranks > start.host_cpu_count
+        return max(1, start.cpu_count // ranks) if shared else start.cpu_count
+
+    def per_step(self, phase: Phase) -> PerStep | None:
+        """Return a phase's time per steady step, or None where not measured."""
+        stats = self.phases.get(phase)
+        return None if stats is None else stats.per_step
+
+    def parts_of(self, phase: Phase) -> list[Part]:
+        """Return the named parts of a phase, the longest in total first."""
+        return [part for part in self.parts if part.phase is phase]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether this rank trained on a CUDA or HIP device."""
+        return self.start.device is not None and self.start.device.type in ("cuda", "hip")

@@ -1,0 +1,103 @@
+"""The slowest steps, and what was different in them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run.distribution import Int64, median
+from lightning_gpuprof.analysis.run.phase_split import part_columns
+from lightning_gpuprof.analysis.run.steady import Mask, step_flags
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import StepFlag
+
+_APART = int(StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED)
+MOSTLY = 0.5
+"""Of what a phase took above its median: a part with less of it is not the reason."""
+
+
+@dataclass(frozen=True)
+class SlowStep:
+    """One slow step: the phase (and named part) that exceeded its median most."""
+
+    step: int
+    epoch: int | None
+    start_ns: int
+    dur_ns: int
+    excess_ns: int
+    """Above the median step."""
+    flags: tuple[str, ...]
+    phase: Phase | None
+    phase_excess_ns: int | None
+    part: str | None
+    part_excess_ns: int | None
+
+
+def slowest_steps(
+    session: Session,
+    steady: Mask,
+    phase_medians: dict[str, int],
+    part_medians: dict[str, int],
+    *,
+    count: int = 10,
+) -> tuple[SlowStep, ...]:
+    """Return the slowest steps, slowest first.
+
+    Warm-up and compilation steps are slow for known reasons and are reported apart, so they
+    are left out here. Steps no slower than the median are left out as well.
+    """
+    if not session.steps:
+        return ()
+    dur, flags = session.columns["dur_ns"], step_flags(session)
+    typical = median(dur[steady])
+    candidates = np.flatnonzero(((flags & _APART) == 0) & (dur > typical))
+    if len(candidates) > count:
+        bound = np.partition(dur[candidates], -count)[-count]
+        candidates = candidates[dur[candidates] >= bound]
+    slow = candidates[np.argsort(-dur[candidates], kind="stable")][:count]
+    phases = {
+        phase.value: column for phase in Phase if (column := session.phase_ns(phase)) is not None
+    }
+    parts = part_columns(session)
+    return tuple(
+        _describe(session, int(i), typical, phases, phase_medians, parts, part_medians)
+        for i in slow
+    )
+
+
+def _describe(
+    session: Session,
+    index: int,
+    typical: int,
+    phases: dict[str, Int64],
+    phase_medians: dict[str, int],
+    parts: dict[str, Int64],
+    part_medians: dict[str, int],
+) -> SlowStep:
+    columns = session.columns
+    phase, phase_excess = _most_above(phases, phase_medians, index)
+    inside = {name: column for name, column in parts.items() if name.split("/")[0] == phase}
+    part, part_excess = _most_above(inside, part_medians, index)
+    if part_excess is not None and part_excess < MOSTLY * (phase_excess or 0):
+        part = part_excess = None
+    flags = StepFlag(int(step_flags(session)[index]))
+    return SlowStep(
+        step=int(columns["step"][index]) if "step" in columns else index,
+        epoch=int(columns["epoch"][index]) if "epoch" in columns else None,
+        start_ns=int(columns["start_ns"][index]),
+        dur_ns=int(columns["dur_ns"][index]),
+        excess_ns=int(columns["dur_ns"][index]) - typical,
+        flags=tuple(str(flag.name).lower() for flag in StepFlag if flag in flags),
+        phase=None if phase is None else Phase(phase),
+        phase_excess_ns=phase_excess,
+        part=None if part is None else part.partition("/")[2],
+        part_excess_ns=part_excess,
+    )
+
+
+def _most_above(
+    columns: dict[str, Int64], medians: dict[str, int], index: int
+) -> tuple[str | None, int | None]:
+    excess = {name: int(column[index]) - medians[name] for name, column in columns.items()}
+    name = max(excess, key=lambda n: excess[n], default=None)
+    return (None, None) if name is None or excess[name] <= 0 else (name, excess[name])

@@ -1,0 +1,93 @@
+"""Steps that hold something special: a validation, a checkpoint, a compilation."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run.distribution import Int64, median
+from lightning_gpuprof.analysis.run.steady import MIN_STEADY, SLOWED_BY_MEASURING, Mask, step_flags
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, OutsideSpan, StepFlag
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """What torch.compile did after the warm-up."""
+
+    count: int
+    """Steps in which something was compiled."""
+    steps: int
+    excess_ns: int | None
+    """Above the median step that compiled nothing, all such steps together; None where there are
+    too few to compare with."""
+    timed_ns: int | None
+    """What dynamo itself took in these steps; None where it did not say."""
+
+    @property
+    def costs_per_step_ns(self) -> tuple[int, ...]:
+        """What is known of the cost, spread over all steps after the warm-up."""
+        known = (self.excess_ns, self.timed_ns)
+        return tuple(cost // self.steps for cost in known if cost is not None)
+
+
+def compiling(session: Session, steady: Mask) -> Compiling | None:
+    """Sum up the steps after the warm-up that compiled; None where no step was recorded.
+
+    Those that were not marked are known, too.
+    """
+    if not session.steps or not steady.any():
+        return None
+    flags, dur = step_flags(session), session.columns["dur_ns"]
+    after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
+    # Validation compiles for itself, once: that is no compiling anew.
+    validating = (flags & int(StepFlag.VALIDATION)) != 0
+    compiled = after & ~validating & ((flags & int(StepFlag.COMPILED)) != 0)
+    if not after.any():
+        return None
+    spans = session.all(OutsideSpan)
+    unmarked = [taken_ns for span in spans for taken_ns in span.compiled_ns]
+    count = int(compiled.sum()) + len(unmarked)
+    plain = steady & ((flags & int(StepFlag.COMPILED)) == 0)
+    # A profiled step is longer for another reason; it is taken to have compiled like the others.
+    seen = compiled & ((flags & int(SLOWED_BY_MEASURING)) == 0)
+    taken = np.concatenate([dur[seen if seen.any() else compiled], np.array(unmarked, np.int64)])
+    return Compiling(
+        count=count,
+        steps=int(after.sum()) + sum(span.steps for span in spans),
+        excess_ns=_excess_ns(taken, dur[plain], count),
+        timed_ns=_timed_ns(session, compiled, count),
+    )
+
+
+def _excess_ns(taken: Int64, plain: Int64, count: int) -> int | None:
+    if len(plain) < MIN_STEADY:
+        return None
+    excess = (taken - median(plain)).clip(min=0)
+    return int(excess.sum()) * count // max(1, len(taken))
+
+
+def _timed_ns(session: Session, compiled: Mask, count: int) -> int | None:
+    numbers = session.columns.get("step", np.arange(session.steps))
+    others = set(numbers[~compiled].tolist())
+    taken = [n.value for n in session.all(Note) if n.name == COMPILE_NOTE and n.step not in others]
+    if not taken or len(taken) < count:
+        return None
+    return sum(value for value in taken if isinstance(value, int))
+
+
+def usual_save_ns(session: Session, steady: Mask) -> int | None:
+    """Return what a checkpoint takes at the median; None where no steady step holds one."""
+    saving = session.phase_ns(Phase.CHECKPOINT)
+    if saving is None:
+        return None
+    holds = steady & ((step_flags(session) & int(StepFlag.CHECKPOINT)) != 0)
+    return median(saving[holds]) if holds.any() else None
+
+
+def flagged_steps(session: Session, steady: Mask) -> dict[str, int]:
+    """Return how many of the steady steps carry each flag, by its name in lower case."""
+    if not session.steps:
+        return {}
+    flags = step_flags(session)[steady]
+    return {str(flag.name).lower(): int(((flags & int(flag)) != 0).sum()) for flag in StepFlag}

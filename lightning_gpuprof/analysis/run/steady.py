@@ -1,0 +1,123 @@
+"""Which steps stand for the run, and how long they take."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.analysis.run.distribution import Distribution, Int64, distribution, median
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import StepFlag
+
+Mask = npt.NDArray[np.bool_]
+
+_APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
+SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
+MIN_STEADY = 3
+"""Fewer steps than this have no median worth the name: the next wider choice is taken."""
+
+
+@dataclass(frozen=True)
+class StepsApart:
+    """Steps that are reported for themselves: why, how many, and their cost."""
+
+    reason: str
+    """warmup, compiled, profiled or watched."""
+    count: int
+    total_ns: int
+    median_ns: int
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """How long a training step takes.
+
+    Percentiles and means are over the steady steps. Those that carry a validation or a
+    checkpoint are among them, for they are part of what each step costs on average;
+    `plain_p50_ns` and `jitter_frac` leave these two phases out of each step.
+    """
+
+    count: int
+    """All recorded steps."""
+    total_ns: int
+    basis: str
+    """"steady", or for lack of steady steps "measured" (profiler or sync watch on) or "all"."""
+    dur: Distribution
+    plain_p50_ns: int
+    jitter_frac: float
+    """How far the 95th percentile lies above the median, as a share of the median."""
+    apart: tuple[StepsApart, ...]
+    epochs: int | None
+    samples_per_s: float | None
+
+
+def steady_mask(flags: Int64) -> tuple[Mask, str]:
+    """Choose the steps that stand for the run.
+
+    >>> mask, basis = steady_mask(np.array([1, 0, 0, 4, 0]))
+    >>> mask.tolist(), basis
+    ([False, True, True, False, True], 'steady')
+    """
+    for left_out, basis in ((_APART | SLOWED_BY_MEASURING, "steady"), (_APART, "measured")):
+        mask = (flags & int(left_out)) == 0
+        if mask.sum() >= min(MIN_STEADY, len(flags)):
+            return mask, basis
+    return np.ones(len(flags), dtype=np.bool_), "all"
+
+
+def step_stats(session: Session) -> StepStats | None:
+    """Describe a session's steps, or return None where it recorded none."""
+    if not session.steps:
+        return None
+    dur = session.columns["dur_ns"]
+    mask, basis = steady_mask(step_flags(session))
+    over = distribution(dur[mask])
+    assert over is not None
+    plain = distribution(_without_pauses(session)[mask])
+    assert plain is not None
+    return StepStats(
+        count=session.steps,
+        total_ns=int(dur.sum()),
+        basis=basis,
+        dur=over,
+        plain_p50_ns=plain.p50_ns,
+        jitter_frac=(plain.p95_ns - plain.p50_ns) / max(1, plain.p50_ns),
+        apart=_apart(session),
+        epochs=_epochs(session),
+        samples_per_s=_samples_per_s(session, mask),
+    )
+
+
+def step_flags(session: Session) -> Int64:
+    """Return each step's `StepFlag` sum; zeros where flags were not recorded."""
+    return session.columns.get("flags", np.zeros(session.steps, dtype=np.int64))
+
+
+def _without_pauses(session: Session) -> Int64:
+    plain = session.columns["dur_ns"]
+    for name in ("phase/validation", "phase/checkpoint"):
+        if name in session.columns:
+            plain = plain - session.columns[name]
+    return plain
+
+
+def _apart(session: Session) -> tuple[StepsApart, ...]:
+    flags, dur, apart = step_flags(session), session.columns["dur_ns"], []
+    for flag in (StepFlag.WARMUP, StepFlag.COMPILED, StepFlag.PROFILED, StepFlag.WATCHED):
+        chosen = dur[(flags & flag) != 0]
+        if len(chosen):
+            name = str(flag.name).lower()
+            apart.append(StepsApart(name, len(chosen), int(chosen.sum()), median(chosen)))
+    return tuple(apart)
+
+
+def _epochs(session: Session) -> int | None:
+    epochs = session.columns.get("epoch")
+    return None if epochs is None else len(np.unique(epochs))
+
+
+def _samples_per_s(session: Session, mask: Mask) -> float | None:
+    samples = session.columns.get("samples")
+    if samples is None or not (samples[mask] > 0).all():
+        return None
+    return int(samples[mask].sum()) / (int(session.columns["dur_ns"][mask].sum()) / 1e9)

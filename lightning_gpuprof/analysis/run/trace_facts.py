@@ -1,0 +1,138 @@
+"""What an analysed trace says per training step: the rules' view of a trace's document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator's calls per step; host times are scaled to steps without the profiler.
+
+    Calls that made a batch in the training process are left out, and the times in proportion.
+    """
+
+    name: str
+    calls: float
+    total_ns: float
+    self_ns: float
+    device_total_ns: float | None
+    repeated_calls: float = 0.0
+    """Of a node of the autograd graph: passes after its first, where the trace has arrows."""
+    repeated_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """The analysis of a trace (`analyze --json`), divided by its steps.
+
+    Whatever a document lacks is None or empty: it may be of an older version, or of another
+    profiler.
+
+    Args:
+        document: The analysis.
+        steps: Profiled steps in the trace, at least 1.
+        host_scale: Steady step over profiled step, at most 1: the profiler slows the host.
+    """
+
+    document: Mapping[str, Any]
+    steps: int
+    host_scale: float
+
+    @property
+    def operators(self) -> dict[str, Operator]:
+        """Every operator by name."""
+        every = {row["name"]: self._operator(row) for row in self.rows("operators")}
+        return {name: op for name, op in every.items() if op.calls}
+
+    def rows(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """Return a table of the document; empty where it has none."""
+        rows = self.document.get(key)
+        return rows if isinstance(rows, list) else []
+
+    def number(self, *keys: str) -> float | None:
+        """Return a number somewhere in the document, such as `("gpu", "idle_ns")`."""
+        value: Any = self.document
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, int | float) else None
+
+    def per_step(self, *keys: str) -> float | None:
+        """Return a total of the document per step."""
+        value = self.number(*keys)
+        return None if value is None else value / self.steps
+
+    def idle_ns(self, *causes: str) -> float | None:
+        """Return the first device's idle time of these causes per step; None without a device."""
+        if not self.on_device:
+            return None
+        rows = [row for row in self.rows("idle") if row.get("cause") in causes]
+        return sum(row.get("total_ns") or 0 for row in rows) / self.steps
+
+    def sync_ns(self) -> float | None:
+        """Return the time in synchronizing calls per step, without those outside of all steps.
+
+        The profiler itself synchronizes when it stops, after the last step.
+        """
+        total = self.number("sync_ns")
+        if total is None:
+            return None
+        marks = [m for m in self.rows("steps") if m.get("dur_ns") and "start_ns" in m]
+        if marks:
+            begin = min(mark["start_ns"] for mark in marks)
+            end = max(mark["start_ns"] + mark["dur_ns"] for mark in marks)
+            total -= sum(
+                row.get("blocked_ns") or 0
+                for row in self.rows("syncs")
+                if row.get("operator") is None and not begin <= row.get("start_ns", begin) < end
+            )
+        return total / self.steps
+
+    def saved_ns(self, part: str) -> float | None:
+        """Return what a replay of the trace without a part saved per step; None without one."""
+        replay = self.document.get("what_if")
+        rows = replay.get("savings") if isinstance(replay, Mapping) else None
+        found = [row for row in rows or () if row.get("part") == part]
+        return (found[0].get("saved_ns") or 0) / self.steps if found else None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether anything ran on a GPU in this trace."""
+        return isinstance(self.document.get("gpu"), Mapping)
+
+    def _operator(self, row: Mapping[str, Any]) -> Operator:
+        device = row.get("device_total_ns")
+        count = row.get("count") or 0
+        outside = count - (row.get("loading_count") or 0)
+        host = self.host_scale / self.steps * outside / max(1, count)
+        return Operator(
+            name=str(row["name"]),
+            calls=outside / self.steps,
+            total_ns=(row.get("total_ns") or 0) * host,
+            self_ns=(row.get("self_ns") or 0) * host,
+            device_total_ns=None if device is None else device / self.steps,
+            repeated_calls=(row.get("repeated_count") or 0) / self.steps,
+            repeated_ns=(row.get("repeated_ns") or 0) * host,
+        )
+
+
+def trace_facts(run: RunResults) -> TraceFacts | None:
+    """Return the last analysed trace of the report's rank, or None where there is none."""
+    trace = last_analysed(run)
+    if trace is None or trace.analysis is None:
+        return None
+    marks = trace.analysis.get("steps") or []
+    if not marks:
+        return None
+    traced = [mark["dur_ns"] for mark in marks if mark.get("dur_ns")]
+    steady = run.steps.plain_p50_ns if run.steps else 0
+    scale = min(1.0, steady * len(traced) / sum(traced)) if traced and steady else 1.0
+    return TraceFacts(document=trace.analysis, steps=len(marks), host_scale=scale)
+
+
+def last_analysed(run: RunResults) -> TraceView | None:
+    """Return the last cycle of the lowest rank whose analysis is there."""
+    done = [t for t in run.traces if t.analysis is not None and t.rank == run.start.rank]
+    return done[-1] if done else None

@@ -1,0 +1,52 @@
+"""How much of a phase's host time really lengthens the step, given what runs at the same time."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.phases import Phase
+
+AROUND_FRAC = 0.2
+"""By up to this share what goes with a cost differs from its own time: what ran beside it fits the
+caches better, or the interpreter's lock is free (docs/adr/0031)."""
+MARK_ERROR_FRAC = 0.1
+"""Taken as the error of a phase's device time: marks bound host calls, not kernels."""
+
+
+def around(cost_ns: int) -> tuple[int, int]:
+    """Return the least and the most that goes with a cost that was timed by itself.
+
+    >>> around(1_000)
+    (800, 1200)
+    """
+    return round((1 - AROUND_FRAC) * cost_ns), round((1 + AROUND_FRAC) * cost_ns)
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """The part of some host time that the step would lose with it, per step."""
+
+    low_ns: int
+    high_ns: int
+    basis: str
+    """"cpu" (nothing overlaps), "device marks", or "unknown" (a GPU without marks)."""
+
+
+def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
+    """Say how much shorter a step gets when `host_ns` of a phase that queues no work go.
+
+    On a CPU all of it, more or less (`AROUND_FRAC`): host and device are one. On a GPU the device
+    may still be busy with what was queued before; between two marks with nothing queued between
+    them, the device's own time is the time it stood idle, and only that is lost.
+    """
+    if not run.on_gpu:
+        return Exposed(*around(host_ns), "cpu")
+    stats = run.per_step(phase)
+    marks = run.device_time.phases.get(phase) if run.device_time else None
+    if marks is None or stats is None or not stats.mean_ns:
+        return Exposed(0, host_ns, "unknown")
+    idle_ns = host_ns * min(1.0, marks.mean_ns / stats.mean_ns)
+    return Exposed(
+        low_ns=round(idle_ns * (1 - MARK_ERROR_FRAC)),
+        high_ns=round(min(host_ns, idle_ns * (1 + MARK_ERROR_FRAC))),
+        basis="device marks",
+    )

@@ -1,0 +1,205 @@
+"""How much of a step is the host's own work: Python, dispatch and operators too small to matter."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import ANOMALY_NOTE
+
+COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
+"""Where a user's own operators are; the optimizer's have a finding of their own."""
+THIN_NS = 10_000
+"""An operator below this is about as long as dispatching it from Python: "thin"."""
+CALLS_PER_TENSOR = 20
+"""Calls that compute something, forward and backward, per parameter tensor of a model in which
+nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes from loops."""
+LOOPED = 100
+"""Calls per step from which an operator is in a loop, however long each takes: what it does to
+slices one by one, one operator over all of them does at once."""
+EVENT_NS = 2_000
+"""Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
+300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
+UPDATE_CALLS = 10
+"""The same of an optimizer that updates one tensor at a time."""
+UPDATES = 4
+"""The same of one kind of operator in place, as gradients are clipped and weights updated."""
+MOSTLY = 0.5
+READS = ("aten::item", "aten::_local_scalar_dense")
+_FREE = frozenset(
+    f"aten::{name}"
+    for name in """as_strided transpose t view view_as _unsafe_view reshape _reshape_alias expand
+    expand_as slice select unsqueeze squeeze permute detach alias empty empty_like empty_strided
+    resize_ narrow split chunk unbind contiguous to _to_copy linear matmul flatten unflatten movedim
+    result_type lift_fresh new_empty new_zeros zeros zeros_like ones ones_like scalar_tensor
+    resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
+) | {"detach"}
+"""Calls that move no data, or hand on to another call that is counted."""
+RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
+"""A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
+TENSORS_PER_LAYER = 2
+"""A recurrent layer holds that many or more, so more calls than layers mean a loop around one."""
+_OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """Forward and backward of a steady step against the time of operators of some length."""
+
+    compute_ns: int
+    heavy_ns: int
+    """Self time of operators that take `THIN_NS` or more per call, if profiled steps are slower
+    throughout."""
+    heavy_most_ns: int
+    """The same if they are slower by what recording each event takes."""
+    operators_ns: int
+    """Self time of all operators, thin ones too."""
+    calls: int
+    """Calls per step that compute something."""
+    thin_calls: int
+    """Calls per step of thin operators, of any kind."""
+    usual_calls: int | None
+    """`calls` to expect of the model's size; None where that is unknown."""
+    looped_ns: int
+    """Self time per step of operators that are not thin, but called `LOOPED` times or more."""
+    reads: int
+    """Values read one by one (`.item()`) per step, without the optimizer's own."""
+    read_ns: int
+    worst: str | None
+    """The thin operator called most."""
+    worst_calls: int
+    recurrent_frac: float
+    """Share of forward inside recurrent layers, whose loop is not the user's to batch; their
+    backward is taken to have the same share."""
+
+    @property
+    def overhead_ns(self) -> int:
+        """What is left: Python, dispatch and thin operators."""
+        return max(0, self.compute_ns - self.heavy_ns)
+
+    @property
+    def repeated_ns(self) -> int:
+        """The overhead's share of the calls above the usual number, outside recurrent layers."""
+        return round(self._repeated_frac * self.overhead_ns)
+
+    @property
+    def repeated_least_ns(self) -> int:
+        """The same by the least overhead."""
+        return round(self._repeated_frac * max(0, self.compute_ns - self.heavy_most_ns))
+
+    @property
+    def _repeated_frac(self) -> float:
+        above = max(0, self.calls - (self.usual_calls or 0))
+        return self.own_frac * above / max(1, self.calls)
+
+    @property
+    def own_frac(self) -> float:
+        """The share outside recurrent layers."""
+        return 1.0 - self.recurrent_frac
+
+
+def host_work(run: RunResults) -> HostWork | None:
+    """Split forward and backward by the last analysed trace; None where there is none."""
+    facts = trace_facts(run)
+    per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
+    if facts is None or not facts.rows("operators") or not per_step:
+        return None
+    tensors = parameter_tensors(run)
+    used = [op for op in facts.operators.values() if not _of_optimizer(op, tensors)]
+    thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
+    read = facts.operators.get(READS[0])
+    reads = read.calls if read else 0.0
+    if tensors is not None and optimizer_reads(run):
+        reads = max(0.0, reads - tensors)
+    worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
+    heavy = [op for op in used if op not in thin]
+    return HostWork(
+        # The median step, to which the trace's times are scaled: not what a busy machine adds.
+        compute_ns=sum(stats.median_ns for stats in per_step),
+        heavy_ns=round(sum(op.self_ns for op in heavy)),
+        heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
+        operators_ns=round(sum(op.self_ns for op in used)),
+        calls=round(sum(op.calls for op in used if _computes(op))),
+        thin_calls=round(sum(op.calls for op in thin)),
+        usual_calls=None if tensors is None else _usual(run) * tensors,
+        looped_ns=round(sum(op.self_ns for op in heavy if op.calls >= LOOPED)),
+        reads=round(reads),
+        read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
+        worst=worst.name if worst else None,
+        worst_calls=round(worst.calls) if worst else 0,
+        recurrent_frac=_recurrent_frac(run, facts, tensors),
+    )
+
+
+def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
+    """Return by how much times in the trace are too short if only its events slowed it down.
+
+    Times are scaled to steps without the profiler. That is right where all of a profiled step is
+    slower (its caches hold events, or the machine was busy), and makes long operators too short
+    where the events alone took what it is longer by: they have few.
+    """
+    steady_ns = run.steps.plain_p50_ns if run.steps else 0
+    traced_ns = steady_ns / facts.host_scale
+    events = sum(op.calls for op in facts.operators.values())
+    recording_ns = min(traced_ns - steady_ns, EVENT_NS * events)
+    # What is left of the slowness is the machine's, which slows all down alike.
+    return traced_ns / (traced_ns - recording_ns) if traced_ns > recording_ns else 1.0
+
+
+def _recurrent_frac(run: RunResults, facts: TraceFacts, tensors: int | None) -> float:
+    forward = run.per_step(Phase.FORWARD)
+    layers = [op for name, op in facts.operators.items() if name in RECURRENT]
+    most = LOOPED if tensors is None else tensors / TENSORS_PER_LAYER
+    if forward is None or not forward.mean_ns or sum(op.calls for op in layers) > most:
+        return 0.0
+    return min(1.0, sum(op.total_ns for op in layers) / forward.mean_ns)
+
+
+def computes_on_all_cores(run: RunResults) -> bool | None:
+    """Tell whether training on a CPU keeps every core busy; None where no trace says so.
+
+    Torch may use all cores, and most of the computing is in operators long enough to be divided
+    among them.
+    """
+    threads, cores = run.start.torch_threads, run.cores
+    if run.on_gpu or threads is None or cores is None or threads < cores:
+        return False
+    work = host_work(run)
+    return None if work is None else work.heavy_ns >= MOSTLY * work.compute_ns
+
+
+def parameter_tensors(run: RunResults) -> int | None:
+    """Return the number of parameter tensors, None where the records do not say."""
+    dtypes = run.start.model.get("dtypes")
+    if not isinstance(dtypes, dict) or not dtypes:
+        return None
+    return sum(count for count in dtypes.values() if isinstance(count, int))
+
+
+def optimizer_reads(run: RunResults) -> bool:
+    """Tell whether an optimizer updates one tensor at a time, reading its step count with each."""
+    optimizers = run.start.model.get("optimizers") or []
+    return any(not (one.get("fused") or one.get("foreach")) for one in optimizers)
+
+
+def anomaly_on(run: RunResults) -> bool | None:
+    """Tell whether autograd's anomaly detection was on; None where the records do not say."""
+    notes = [note.value for note in run.notes if note.name == ANOMALY_NOTE]
+    known = run.start.trainer.get("detect_anomaly")
+    return None if known is None and not notes else bool(known or any(notes))
+
+
+def _usual(run: RunResults) -> int:
+    return CALLS_PER_TENSOR + (UPDATE_CALLS if optimizer_reads(run) else 0)
+
+
+def _computes(op: Operator) -> bool:
+    # The engine's mark around each node would count the node twice.
+    return op.name not in _FREE and not op.name.startswith("autograd::engine")
+
+
+def _of_optimizer(op: Operator, tensors: int | None) -> bool:
+    # In place and without an underscore before: parameters are updated so, activations rarely. An
+    # update has few calls of each kind per tensor; what has more is a loop that writes elements.
+    most = max(LOOPED, UPDATES * (tensors or 0))
+    return op.name.startswith(_OPTIMIZER) or (op.name.endswith("_") and op.calls <= most)

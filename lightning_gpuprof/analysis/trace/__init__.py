@@ -1,0 +1,1 @@
+"""What one Timeline says; `trace.py` puts all of it together."""

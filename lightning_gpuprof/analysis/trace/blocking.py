@@ -1,0 +1,94 @@
+"""Host calls that return only when the device has finished something, and what that was."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import looked_up
+from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+
+_FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
+"""These wait for the device before they give memory back."""
+
+
+class Waits(Struct, frozen=True):
+    """Calls that waited for the device, in order of their return.
+
+    Args:
+        row: Host row of each.
+        start_ns: When it began.
+        end_ns: When it returned.
+        device_row: The device event whose end let it return.
+    """
+
+    row: Int64
+    start_ns: Int64
+    end_ns: Int64
+    device_row: Int64
+
+
+def waits(timeline: Timeline, nesting: Nesting, launches: Launches) -> Waits:
+    """Find the calls that waited for device work.
+
+    A synchronizing call, or one that frees memory, waited for the last event that ended before
+    it returned; a copy for itself. A call within which nothing ended did not wait.
+    """
+    host, device = timeline.host, timeline.device
+    rows, waited = _waiting(timeline, nesting, launches)
+    start, end = host.start_ns[rows], nesting.end_ns[rows]
+    dur = device.dur_ns[waited]
+    done = device.start_ns[waited] + dur
+    found = np.flatnonzero((start < done) & (done <= end) & (dur > 0))
+    found = found[np.argsort(end[found], kind="stable")]
+    return Waits(rows[found], start[found], end[found], waited[found])
+
+
+def waits_for_all(name: str) -> bool:
+    """Tell whether a call waits for work that was queued before it.
+
+    >>> [waits_for_all(call) for call in ("cudaDeviceSynchronize", "hipFree", "cudaMalloc")]
+    [True, True, False]
+    """
+    return call_kind(name) == "sync" or _FREE.match(name) is not None
+
+
+def _waiting(timeline: Timeline, nesting: Nesting, launches: Launches) -> tuple[Int64, Int64]:
+    """Return calls that may have waited, by rising host row, and the device row of each."""
+    device = timeline.device
+    if not len(device):
+        none = np.zeros(0, dtype=np.int64)
+        return none, none
+    copies = _copies(timeline, launches)
+    for_all = _calls_named(timeline, waits_for_all)
+    by_end = np.argsort(device.end_ns, kind="stable")
+    last = np.searchsorted(device.end_ns[by_end], nesting.end_ns[for_all], side="right") - 1
+    for_all, last = for_all[last >= 0], last[last >= 0]
+    rows = np.concatenate((launches.call[copies], for_all))
+    waited = np.concatenate((copies, by_end[last]))
+    order = np.argsort(rows, kind="stable")
+    order = order[np.append(np.diff(rows[order]) > 0, True)[: len(order)]]  # the last of several
+    return rows[order], waited[order]
+
+
+def _copies(timeline: Timeline, launches: Launches) -> Int64:
+    """Return the device rows of copies whose call is known, or that waits for its work."""
+    is_copy = timeline.device.category == CATEGORY_ID["gpu_memcpy"]
+    blocking = _calls_named(timeline, blocks_as_copy)
+    if len(blocking):
+        calls = np.zeros(len(timeline.host) + 1, dtype=np.bool_)  # one more, found by index -1
+        calls[blocking] = True
+        is_copy |= looked_up(calls, launches.call)
+    return np.flatnonzero(is_copy & (launches.call >= 0))
+
+
+def _calls_named(timeline: Timeline, test: Callable[[str], bool]) -> Int64:
+    """Return the rows of runtime and driver calls whose names pass a test."""
+    host = timeline.host
+    calls = of_category(host, "cuda_runtime", "cuda_driver")
+    passes = np.array([test(name) for name in timeline.names] or [False])
+    return np.flatnonzero(calls & looked_up(passes, host.name))

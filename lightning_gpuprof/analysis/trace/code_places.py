@@ -1,0 +1,174 @@
+"""Which source line and which module host work belongs to, where stacks were recorded."""
+
+import re
+import sys
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import counted, summed, used
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
+
+_FRAME = r"^(?P<file>[^<].*)\((?P<line>\d+)\): (?P<function>.*)$"
+_MODULE = "nn.Module: "
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {
+    "torch", "torchvision", "torchaudio", "torchmetrics", "functorch", "triton", "numpy",
+    "lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities",
+    "lightning_gpuprof", "tqdm", "frozen",
+}  # fmt: skip
+
+
+class Place(Struct, frozen=True):
+    """A function of the user's own: the innermost one around some work.
+
+    Args:
+        file: As recorded: relative to the folder that it was imported from.
+        line: Where the function was when it was recorded, usually its first line.
+        function: Its name.
+    """
+
+    file: str
+    line: int
+    function: str
+
+
+class PlaceStats(Struct, frozen=True):
+    """Device time of what was launched from a place or module."""
+
+    name: str
+    place: Place | None
+    count: int
+    total_ns: int
+
+
+class CodePlaces(Struct, frozen=True):
+    """For each host row, the row of the user's innermost frame and of the innermost module.
+
+    Rows are -1 where there is none. Work of the backward pass, which runs on a thread without
+    frames, has those of the forward operator that it belongs to.
+    """
+
+    frame: Int64
+    module: Int64
+
+    def at(self, timeline: Timeline, row: int) -> Place | None:
+        """Return the place of a host row."""
+        frame = int(self.frame[row]) if row >= 0 else -1
+        return parse_frame(timeline.names[int(timeline.host.name[frame])]) if frame >= 0 else None
+
+
+def code_places(timeline: Timeline) -> CodePlaces | None:
+    """Find frames and modules around all host work; None where no stacks were read."""
+    host = timeline.host
+    calls = host.category == CATEGORY_ID["python_function"]
+    if not calls.any():
+        return None
+    is_own = np.zeros(len(timeline.names), dtype=np.bool_)
+    is_module = is_own.copy()
+    for name in used(host.name[calls]):
+        text = timeline.names[name]
+        is_own[name] = is_own_code(text)
+        is_module[name] = text.startswith(_MODULE)
+    rows = np.arange(len(host))
+    nesting = nest(host, python=True)
+    frame = nesting.inherited(np.where(calls & is_own[host.name], rows, -1))
+    module = nesting.inherited(np.where(calls & is_module[host.name], rows, -1))
+    forward = nesting.inherited(_forward_rows(timeline))
+    borrowed = forward >= 0
+    frame = np.where((frame < 0) & borrowed, frame[forward], frame)
+    module = np.where((module < 0) & borrowed, module[forward], module)
+    return CodePlaces(frame, module)
+
+
+def parse_frame(name: str) -> Place | None:
+    """Return a Python call's place; None for a built-in or a module.
+
+    >>> parse_frame("train.py(41): main")
+    Place(file='train.py', line=41, function='main')
+    """
+    found = re.match(_FRAME, name)
+    return Place(found["file"], int(found["line"]), found["function"]) if found else None
+
+
+def is_own_code(name: str) -> bool:
+    """Tell whether a Python call is the user's, not the standard library's, torch's or Lightning's.
+
+    >>> is_own_code("models/net.py(7): forward"), is_own_code("torch/nn/functional.py(3): linear")
+    (True, False)
+    """
+    place = parse_frame(name)
+    if place is None:
+        return False
+    path = place.file.replace("\\\\", "/").lstrip("/")
+    package = path.split("site-packages/")[-1].split("dist-packages/")[-1]
+    if re.search(r"/lib/python3[.\d]*/", place.file) and package == path:
+        return False
+    return package.split("/")[0].removesuffix(".py").strip("<>") not in _LIBRARIES
+
+
+def _forward_rows(timeline: Timeline) -> Int64:
+    """Return for each host row that an autograd arrow ends at the row where it starts."""
+    host, flows = timeline.host, timeline.flows
+    result = np.full(len(host), -1, dtype=np.int64)
+    begun = np.flatnonzero(flows.is_start == 1)
+    ended = np.flatnonzero(flows.is_start == 0)
+    if not len(begun) or not len(ended):
+        return result
+    begun = begun[np.argsort(flows.id[begun], kind="stable")]
+    at = np.minimum(np.searchsorted(flows.id[begun], flows.id[ended]), len(begun) - 1)
+    same = flows.id[begun[at]] == flows.id[ended]
+    source = _rows_at(timeline, begun[at[same]])
+    target = _rows_at(timeline, ended[same])
+    found = (source >= 0) & (target >= 0)
+    result[target[found]] = source[found]
+    return result
+
+
+def _rows_at(timeline: Timeline, flow: Int64) -> Int64:
+    """Return the operator that starts where an arrow's end is attached; -1 for none."""
+    host, flows = timeline.host, timeline.flows
+    ops = np.flatnonzero(host.category == CATEGORY_ID["cpu_op"])
+    if not len(ops):
+        return np.full(len(flow), -1, dtype=np.int64)
+    low = np.searchsorted(host.start_ns[ops], flows.start_ns[flow])
+    result = np.full(len(flow), -1, dtype=np.int64)
+    for offset in range(4):  # operators of other threads, or nested ones, may start just then
+        at = np.minimum(low + offset, len(ops) - 1)
+        row = ops[at]
+        fits = (host.start_ns[row] == flows.start_ns[flow]) & (
+            host.thread[row] == flows.thread[flow]
+        )
+        result = np.where((result < 0) & fits, row, result)
+    return result
+
+
+def device_time_by_place(
+    timeline: Timeline, launches: Launches, rows: Int64, *, modules: bool
+) -> tuple[PlaceStats, ...]:
+    """Sum device time by the frame or module that launched it, longest first.
+
+    Args:
+        timeline: The trace.
+        launches: Launch of each device event.
+        rows: `CodePlaces.frame` or `CodePlaces.module`.
+        modules: The rows are modules.
+    """
+    launched = launches.call >= 0
+    place = rows[launches.call[launched]]
+    known = place >= 0
+    name = timeline.host.name[place[known]]
+    dur = timeline.device.dur_ns[launched][known]
+    count = counted(name, len(timeline.names))
+    total = summed(name, dur, len(timeline.names))
+    table = [
+        PlaceStats(
+            timeline.names[i].removeprefix(_MODULE),
+            None if modules else parse_frame(timeline.names[i]),
+            int(count[i]),
+            int(total[i]),
+        )
+        for i in np.flatnonzero(count).tolist()
+    ]
+    return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))

@@ -1,0 +1,84 @@
+"""Copies and fills by direction: count, bytes, bandwidth, pageable or pinned, small ones."""
+
+import re
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import used
+from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
+
+SMALL_BYTES = 64 << 10
+"""Below this a copy takes about as long as its launch whatever its size: PCIe gen 4 moves
+64 KiB in under 3 us, less than a launch costs."""
+_DIRECTION = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH|HtoA|AtoH|DtoA|AtoD|AtoA)")
+
+
+class CopyStats(Struct, frozen=True):
+    """All copies of one kind.
+
+    Args:
+        kind: `HtoD`, `DtoH`, `DtoD`, `PtoP`, `Memset`, or the recorded name.
+        memory: Host memory's kind, `pageable` or `pinned`, where recorded.
+        count: How many.
+        total_ns: Their summed time.
+        bytes: Their summed size; None where the file does not record it.
+        bytes_per_s: Size over time, of copies with a recorded size and a duration.
+        small_count: Copies below 64 KiB, which packing into one would make cheaper.
+        small_ns: Their summed time.
+    """
+
+    kind: str
+    memory: str | None
+    count: int
+    total_ns: int
+    bytes: int | None
+    bytes_per_s: float | None
+    small_count: int
+    small_ns: int
+
+
+def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
+    """Sum up copies by direction and kind of host memory, longest first."""
+    device = timeline.device
+    copies = of_category(device, "gpu_memcpy", "gpu_memset")
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for name in used(device.name[copies]):
+        groups.setdefault(_kind(timeline.names[name]), []).append(name)
+    rows = []
+    for (kind, memory), names in groups.items():
+        chosen = np.zeros(len(timeline.names), dtype=np.bool_)
+        chosen[names] = True
+        mask = copies & chosen[device.name]
+        rows.append(_stats(kind, memory, device.dur_ns[mask], device.num_bytes[mask]))
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.kind, row.memory or "")))
+
+
+def _kind(name: str) -> tuple[str, str | None]:
+    """Return direction and kind of host memory.
+
+    >>> _kind("Memcpy HtoD (Pageable -> Device)"), _kind("Memset (Device)")
+    (('HtoD', 'pageable'), ('Memset', None))
+    """
+    low = name.lower()
+    memory = "pageable" if "pageable" in low else "pinned" if "pinned" in low else None
+    if found := _DIRECTION.search(name):
+        return found[1], memory
+    return ("Memset", None) if "memset" in low else (name, memory)
+
+
+def _stats(kind: str, memory: str | None, dur: np.ndarray, size: np.ndarray) -> CopyStats:
+    known = size != MISSING
+    timed = known & (dur > 0)
+    small = known & (size < SMALL_BYTES)
+    seconds = int(dur[timed].sum()) / 1e9
+    return CopyStats(
+        kind=kind,
+        memory=memory,
+        count=len(dur),
+        total_ns=int(dur.sum()),
+        bytes=int(size[known].sum()) if known.any() else None,
+        bytes_per_s=int(size[timed].sum()) / seconds if seconds else None,
+        small_count=int(small.sum()),
+        small_ns=int(dur[small].sum()),
+    )

@@ -1,0 +1,156 @@
+"""What a host thread was doing at any moment, as time summed by kind of activity."""
+
+import re
+
+import numpy as np
+
+from lightning_gpuprof.analysis.trace.grouping import looked_up
+from lightning_gpuprof.analysis.trace.host_calls import call_kind
+from lightning_gpuprof.analysis.trace.intervals import Spans
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.trace_steps import is_step
+from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Int8, Int64, Timeline
+
+ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
+"""From the most telling to the least; `region` is a named annotation outside any operator,
+`python` a thread on which nothing but a step was recorded."""
+BATCH_EVENTS = 1 << 15
+_PYTHON_CALL = CATEGORIES.index("python_function")
+_DATA_WAIT = re.compile(
+    r"enumerate\(DataLoader\)|DataLoaderIter|train_dataloader_next|val_dataloader_next"
+    r"|_next_data|DataPipe.*__next__|dataloader.*next",
+    re.IGNORECASE,
+)
+_DATA, _SYNC, _ALLOC, _CALL, _OP, _REGION, _PYTHON = range(len(ACTIVITIES))
+
+
+def activity_within(
+    timeline: Timeline, nesting: Nesting, own: Int8, thread: int, windows: Spans
+) -> Int64:
+    """Return the time a thread spent in each activity (rows) in each window (columns).
+
+    Args:
+        timeline: The trace.
+        nesting: Its host events' parents.
+        own: `activities` of the host events.
+        thread: Index of the thread.
+        windows: Disjoint and sorted; some may be empty.
+    """
+    host = timeline.host
+    # In batches, for the memory's sake: a batch holds about so many events.
+    low = np.searchsorted(host.start_ns, windows.start)
+    high = np.searchsorted(host.start_ns, windows.end)
+    result = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int64)
+    first = 0
+    while first < len(windows):
+        last = int(np.searchsorted(high, low[first] + BATCH_EVENTS))
+        last = min(max(last, first + 1), len(windows))
+        batch = Spans(windows.start[first:last], windows.end[first:last])
+        inside = _of_thread(host, thread, int(low[first]), int(high[last - 1]))
+        before = _ancestry(nesting, _latest(host, thread, int(low[first])))
+        near = np.concatenate((np.array(before[::-1], dtype=np.int64), inside))
+        result[:, first:last] = _spent(*_boundaries(timeline, nesting, own, near), batch)
+        first = last
+    return result
+
+
+def _of_thread(host: HostEvents, thread: int, low: int, high: int) -> Int64:
+    """Return a thread's rows of some of the table, without Python calls."""
+    part = slice(low, high)
+    mine = (host.thread[part] == thread) & (host.category[part] != _PYTHON_CALL)
+    return low + np.flatnonzero(mine)
+
+
+def _latest(host: HostEvents, thread: int, before: int) -> int:
+    """Return a thread's last row before one; -1 for none."""
+    for high in range(before, 0, -BATCH_EVENTS):
+        rows = _of_thread(host, thread, max(0, high - BATCH_EVENTS), high)
+        if len(rows):
+            return int(rows[-1])
+    return -1
+
+
+def _ancestry(nesting: Nesting, row: int) -> list[int]:
+    """Return a row and all rows around it, innermost first."""
+    found = []
+    while row >= 0:
+        found.append(row)
+        row = int(nesting.parent[row])
+    return found
+
+
+def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:
+    """Return the time in each activity (rows) in each window (columns).
+
+    Each window is cut at the boundaries inside it; the piece before the first of them belongs to
+    what began last before the window.
+    """
+    low = np.searchsorted(at, windows.start, side="right")
+    high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
+    pieces = high - low + 1
+    first = np.cumsum(pieces) - pieces
+    window = np.repeat(np.arange(len(low)), pieces)
+    boundary = np.arange(len(window)) - first[window] + low[window] - 1
+    at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # found by index -1
+    start = at[boundary]
+    start[first] = windows.start
+    end = np.append(start[1:], 0)
+    end[first + pieces - 1] = windows.end
+    cell = begins[boundary].astype(np.int64) * len(low) + window
+    spent = np.bincount(cell, weights=end - start, minlength=len(ACTIVITIES) * len(low))
+    result: Int64 = spent.astype(np.int64).reshape(len(ACTIVITIES), len(low))
+    return result
+
+
+def _boundaries(timeline: Timeline, nesting: Nesting, own: Int8, rows: Int64) -> tuple[Int64, Int8]:
+    """Return when the innermost of some events changes, and the activity that begins then."""
+    rows = rows[nesting.end_ns[rows] > timeline.host.start_ns[rows]]
+    start, end = timeline.host.start_ns[rows], nesting.end_ns[rows]
+    outer = nesting.parent[rows]
+    around = np.where(outer >= 0, own[outer], np.int8(_PYTHON))
+    level = nesting.depth[rows].astype(np.int64)
+    # At one moment: inner events end before outer ones, then outer ones start before inner ones.
+    rank = np.concatenate((-level - 1, level + 1))
+    at = np.concatenate((end, start))
+    order = in_order(at, rank)
+    return at[order], np.concatenate((around, own[rows]))[order]
+
+
+def in_order(at: Int64, rank: Int64) -> Int64:
+    """Sort by time, then rank; both in one key where they fit, which is several times faster."""
+    deepest = int(np.abs(rank).max(initial=0))
+    bits = (2 * deepest + 1).bit_length()
+    if int(at.max(initial=0)) < 1 << (62 - bits):
+        return np.argsort((at << bits) + (rank + deepest), kind="stable")
+    return np.lexsort((rank, at))
+
+
+def activities(timeline: Timeline, nesting: Nesting) -> Int8:
+    """Return each host event's activity, as an index into `ACTIVITIES`.
+
+    All that runs inside a data loader's wait counts as that wait.
+    """
+    host = timeline.host
+    by_category = np.full(len(CATEGORIES), _PYTHON, dtype=np.int8)
+    by_category[CATEGORIES.index("cpu_op")] = _OP
+    by_category[CATEGORIES.index("user_annotation")] = _REGION
+    by_category[CATEGORIES.index("cuda_runtime")] = _CALL
+    by_category[CATEGORIES.index("cuda_driver")] = _CALL
+    own: Int8 = looked_up(by_category, host.category)
+    by_name = np.array([_of_name(name) for name in timeline.names] or [-1], dtype=np.int8)
+    named: Int8 = looked_up(by_name, host.name)
+    own = np.where(named >= 0, named, own)
+    if (own == _DATA).any():
+        inside = nesting.inherited(np.where(own == _DATA, np.int8(_DATA), np.int8(-1)))
+        own[inside == _DATA] = _DATA
+    return own
+
+
+def _of_name(name: str) -> int:
+    """Return the activity that a name tells; -1 where the event's category does."""
+    kind = call_kind(name)
+    if kind in ("sync", "allocator"):
+        return _SYNC if kind == "sync" else _ALLOC
+    if _DATA_WAIT.search(name):
+        return _DATA
+    return _PYTHON if is_step(name) else -1

@@ -1,0 +1,145 @@
+"""Kernels by name and by category: count, time and share."""
+
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import counted, highest, lowest, summed
+from lightning_gpuprof.analysis.trace.kernel_category import categorize, uses_tensor_cores
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline
+
+THIN_NS = 10_000
+"""A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes
+2 to 10 us on the host): the threshold that the peers use for "short kernels" too."""
+_MATRIX = ("gemm", "conv", "attention")
+
+
+class KernelStats(Struct, frozen=True):
+    """All launches of kernels with one name; `frac` is of all kernels' summed time."""
+
+    name: str
+    category: str
+    count: int
+    total_ns: int
+    mean_ns: float
+    min_ns: int
+    max_ns: int
+    frac: float
+    tensor_cores: bool | None
+
+
+class CategoryStats(Struct, frozen=True):
+    """All kernels of one category; `frac` is of all kernels' summed time."""
+
+    category: str
+    count: int
+    total_ns: int
+    frac: float
+
+
+class ThinKernels(Struct, frozen=True):
+    """Kernels below `THIN_NS`.
+
+    Args:
+        count: How many.
+        total_ns: Their summed time.
+        count_frac: Their share of all kernels' number.
+    """
+
+    count: int
+    total_ns: int
+    count_frac: float
+
+
+class KernelTable(Struct, frozen=True):
+    """Kernels by name and category, longest total first.
+
+    Args:
+        kernels: By name.
+        categories: By category.
+        total_ns: Summed time of all kernels, overlapping ones counted each.
+        count: Number of kernels.
+        gemm_frac: Share of GEMMs in the summed time; None without kernels.
+        tensor_core_frac: Share of GEMM, convolution and attention time in kernels whose names
+            say they use matrix units; None without such kernels.
+        thin: Kernels too short to be worth their launch; None without kernels.
+    """
+
+    kernels: tuple[KernelStats, ...]
+    categories: tuple[CategoryStats, ...]
+    total_ns: int
+    count: int
+    gemm_frac: float | None
+    tensor_core_frac: float | None
+    thin: ThinKernels | None
+
+
+def kernel_table(timeline: Timeline) -> KernelTable:
+    """Sum up a trace's kernels; copies and fills are not kernels."""
+    events = timeline.device
+    is_kernel = events.category == CATEGORY_ID["kernel"]
+    name, dur_ns = events.name[is_kernel], events.dur_ns[is_kernel]
+    total = int(dur_ns.sum())
+    rows = _by_name(timeline, name, dur_ns, total)
+    categories = _by_category(rows, total)
+    gemm = sum(row.total_ns for row in rows if row.category == "gemm")
+    matrix = sum(row.total_ns for row in rows if row.category in _MATRIX)
+    on_matrix_units = sum(row.total_ns for row in rows if row.tensor_cores)
+    return KernelTable(
+        kernels=rows,
+        categories=categories,
+        total_ns=total,
+        count=len(name),
+        gemm_frac=gemm / total if total else None,
+        tensor_core_frac=on_matrix_units / matrix if matrix else None,
+        thin=_thin(dur_ns),
+    )
+
+
+def _by_name(timeline: Timeline, name: Int32, dur_ns: Int64, total: int) -> tuple[KernelStats, ...]:
+    names = timeline.names
+    count = counted(name, len(names))
+    sums = summed(name, dur_ns, len(names))
+    low, high = lowest(name, dur_ns, len(names)), highest(name, dur_ns, len(names))
+    rows = []
+    for i in np.flatnonzero(count).tolist():
+        category = categorize(names[i])
+        rows.append(
+            KernelStats(
+                name=names[i],
+                category=category,
+                count=int(count[i]),
+                total_ns=int(sums[i]),
+                mean_ns=float(sums[i] / count[i]),
+                min_ns=int(low[i]),
+                max_ns=int(high[i]),
+                frac=float(sums[i] / total) if total else 0.0,
+                tensor_cores=uses_tensor_cores(names[i]) if category in _MATRIX else None,
+            )
+        )
+    return tuple(sorted(rows, key=_longest_first))
+
+
+def _longest_first(row: KernelStats) -> tuple[int, str]:
+    return -row.total_ns, row.name
+
+
+def _by_category(rows: tuple[KernelStats, ...], total: int) -> tuple[CategoryStats, ...]:
+    count: dict[str, int] = {}
+    time: dict[str, int] = {}
+    for row in rows:
+        count[row.category] = count.get(row.category, 0) + row.count
+        time[row.category] = time.get(row.category, 0) + row.total_ns
+    by_time: Callable[[str], tuple[int, str]] = lambda name: (-time[name], name)  # noqa: E731
+    return tuple(
+        CategoryStats(name, count[name], time[name], time[name] / total if total else 0.0)
+        for name in sorted(time, key=by_time)
+    )
+
+
+def _thin(dur_ns: Int64) -> ThinKernels | None:
+    if not len(dur_ns):
+        return None
+    thin = dur_ns < THIN_NS
+    return ThinKernels(int(thin.sum()), int(dur_ns[thin].sum()), float(thin.mean()))

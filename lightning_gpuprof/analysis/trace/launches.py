@@ -1,0 +1,184 @@
+"""Launches: how long from call to start, how deep the queue, how many per step."""
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, summed
+from lightning_gpuprof.analysis.trace.host_calls import call_kind
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
+
+SERIES_POINTS = 200
+
+
+class CallStats(Struct, frozen=True):
+    """All runtime or driver calls with one name; `kind` says what the call does."""
+
+    name: str
+    kind: str
+    count: int
+    total_ns: int
+    mean_ns: float
+    max_ns: int
+
+
+class Distribution(Struct, frozen=True):
+    """Order statistics of some durations."""
+
+    min_ns: int
+    median_ns: int
+    p90_ns: int
+    max_ns: int
+    mean_ns: float
+
+
+class QueueDepth(Struct, frozen=True):
+    """Work launched and not yet started, over time.
+
+    Args:
+        max: Largest number.
+        mean: Average over time.
+        series: `[start_ns, depth]`, the largest depth of each of up to 200 equal slices.
+    """
+
+    max: int
+    mean: float | None
+    series: tuple[tuple[int, int], ...]
+
+
+class LaunchStats(Struct, frozen=True):
+    """Launches of a trace.
+
+    Args:
+        count: Calls that launched something: a kernel, a copy, a fill or a graph.
+        kernel_count: Kernels on the devices, those of graphs included.
+        graph_count: Graph launches, by their calls' names.
+        kernels_per_step: Kernels between the first step's start and the last one's end, per
+            step; None without steps.
+        launches_per_step: Launching calls per step; None without steps.
+        delay: From a launching call's start to its first event's start.
+        overhead: Time inside the launching calls themselves.
+        queue_depth: None where no launch is recorded.
+        calls: All runtime and driver calls by name, longest total first.
+    """
+
+    count: int
+    kernel_count: int
+    graph_count: int
+    kernels_per_step: float | None
+    launches_per_step: float | None
+    delay: Distribution | None
+    overhead: Distribution | None
+    queue_depth: QueueDepth | None
+    calls: tuple[CallStats, ...]
+
+
+def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
+    """Sum up launches and runtime calls."""
+    host, device = timeline.host, timeline.device
+    calls = _call_table(timeline)
+    steps = step_events(timeline)
+    first = _first_events(launches)
+    started = device.start_ns[first]
+    called = host.start_ns[launches.call[first]]
+    is_kernel = device.category == CATEGORY_ID["kernel"]
+    return LaunchStats(
+        count=len(launches.calls),
+        kernel_count=int(is_kernel.sum()),
+        graph_count=sum(row.count for row in calls if row.kind == "graph"),
+        kernels_per_step=_per_step(device.start_ns[is_kernel], steps.start_ns, steps.end_ns),
+        launches_per_step=_per_step(host.start_ns[launches.calls], steps.start_ns, steps.end_ns),
+        delay=distribution(started - called),
+        overhead=distribution(host.dur_ns[launches.calls]),
+        queue_depth=_queue_depth(called, np.maximum(started, called)),
+        calls=calls,
+    )
+
+
+def _first_events(launches: Launches) -> Int32:
+    """Return the first device row of each launching call; device rows are sorted by start."""
+    first = np.empty(len(launches.calls), dtype=np.int32)
+    for block in reversed(list(blocks(len(launches.call)))):
+        call = launches.call[block]
+        rows = np.flatnonzero(call >= 0)[::-1]  # the last one written stays
+        first[np.searchsorted(launches.calls, call[rows])] = block.start + rows
+    return first
+
+
+def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
+    host = timeline.host
+    is_call, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
+    count, total, longest = np.zeros((3, len(names)), dtype=np.int64)
+    for block in blocks(len(host)):
+        rows = block.start + np.flatnonzero(is_call[block])
+        group, dur = host.name[rows], host.dur_ns[rows]
+        count += counted(group, len(names))
+        total += summed(group, dur, len(names))
+        np.maximum(longest, highest(group, dur, len(names)), out=longest)
+    table = [
+        CallStats(
+            names[i],
+            call_kind(names[i]),
+            int(count[i]),
+            int(total[i]),
+            float(total[i] / count[i]),
+            int(longest[i]),
+        )
+        for i in np.flatnonzero(count).tolist()
+    ]
+    return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))
+
+
+def distribution(values: Int64) -> Distribution | None:
+    """Return order statistics; None of nothing.
+
+    >>> distribution(np.array([3, 1, 2]))
+    Distribution(min_ns=1, median_ns=2, p90_ns=3, max_ns=3, mean_ns=2.0)
+    """
+    if not len(values):
+        return None
+    ordered = np.sort(values)
+    last = len(ordered) - 1
+    return Distribution(
+        int(ordered[0]),
+        int(ordered[last // 2]),
+        int(ordered[-(-last * 9 // 10)]),
+        int(ordered[last]),
+        float(ordered.mean()),
+    )
+
+
+def _per_step(at: Int64, start: Int64, end: Int64) -> float | None:
+    if not len(start):
+        return None
+    inside = (at >= start.min()) & (at < end.max())
+    return float(inside.sum() / len(start))
+
+
+def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
+    """Return how many launches had not started, after each launch and each start.
+
+    Args:
+        called: When work was launched, rising.
+        started: When it started, not before it was launched.
+    """
+    if not len(called):
+        return None
+    begin, span = int(called[0]), int(started.max() - called[0])
+    # Each launch is in the queue for as long as it waits.
+    mean = int((started - called).sum()) / span if span else None
+    width = max(1, -(-(span + 1) // SERIES_POINTS))
+    started = np.sort(started)
+    peaks = np.full(span // width + 1, -1, dtype=np.int64)
+    for block in blocks(len(called)):
+        # At one moment, starts leave before launches enter.
+        number = np.arange(block.start, block.stop)
+        left = np.searchsorted(started, called[block], side="right")
+        np.maximum.at(peaks, (called[block] - begin) // width, number + 1 - left)
+        entered = np.searchsorted(called, started[block], side="left")
+        depth = np.maximum(entered - number - 1, 0)
+        np.maximum.at(peaks, (started[block] - begin) // width, depth)
+    some = np.flatnonzero(peaks >= 0)
+    series = zip((begin + some * width).tolist(), peaks[some].tolist(), strict=True)
+    return QueueDepth(int(peaks.max()), mean, tuple(series))

@@ -1,0 +1,160 @@
+"""Operators by name: host time, and the device time of what they launched."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, summed
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.repeated_nodes import repeated_nodes
+from lightning_gpuprof.analysis.trace.trace_steps import is_step
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
+
+Mask = npt.NDArray[np.bool_]
+
+
+class OperatorStats(Struct, frozen=True, omit_defaults=True):
+    """All calls of operators with one name.
+
+    Args:
+        name: As recorded, such as `aten::mm`.
+        count: Calls.
+        total_ns: Host time, operators called inside included; a call inside one of the same
+            name is not counted twice.
+        self_ns: Host time outside the operators, regions and runtime calls inside, as torch's
+            own tables have it.
+        device_total_ns: Device time of all that was launched inside; None on a trace
+            without device events.
+        device_self_ns: Device time of what was launched with no operator in between.
+        device_count: Number of device events with no operator in between.
+        loading_count: Calls of `count` made while the DataLoader made a batch in this process.
+        repeated_count: Of a node of the autograd graph, calls in passes after its first.
+        repeated_ns: Their part of `total_ns`.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    self_ns: int
+    device_total_ns: int | None
+    device_self_ns: int | None
+    device_count: int | None
+    loading_count: int = 0
+    repeated_count: int = 0
+    repeated_ns: int = 0
+
+
+LOADING = "enumerate(DataLoader)"
+"""How torch names the region around making a batch."""
+
+
+def operator_table(
+    timeline: Timeline, nesting: Nesting, launches: Launches
+) -> tuple[OperatorStats, ...]:
+    """Sum up operators by name, longest own host time first."""
+    host = timeline.host
+    steps = np.array([is_step(name) for name in timeline.names] or [False])
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~looked_up(steps, host.name)
+    if not is_op.any():
+        return ()
+    names = len(timeline.names)
+    in_batch, outermost = _loading(timeline, nesting), is_op.copy()
+    count, loading, total = np.zeros((3, names), dtype=np.int64)
+    for block in blocks(len(host)):
+        rows = block.start + np.flatnonzero(is_op[block])
+        group = host.name[rows]
+        outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
+        count += np.bincount(group, minlength=names)
+        loading += np.bincount(group[in_batch[rows]], minlength=names)
+        total += summed(group, host.dur_ns[rows] * outermost[rows], names)
+    del in_batch
+    again = repeated_nodes(timeline, nesting)
+    repeated = np.bincount(host.name[again], minlength=names)
+    repeated_ns = summed(host.name[again], host.dur_ns[again], names)
+    self_time = _self_time(timeline, nesting, is_op)
+    by_name: Sequence[Int64 | None] = (None, None, None)
+    if len(timeline.device):
+        by_name = _device_time(timeline, nesting, launches, is_op, outermost)
+    table = [
+        OperatorStats(
+            timeline.names[i],
+            int(count[i]),
+            int(total[i]),
+            int(self_time[i]),
+            _at(by_name[0], i),
+            _at(by_name[1], i),
+            _at(by_name[2], i),
+            loading_count=int(loading[i]),
+            repeated_count=int(repeated[i]),
+            repeated_ns=int(repeated_ns[i]),
+        )
+        for i in np.flatnonzero(count).tolist()
+    ]
+    return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
+
+
+def _at(column: Int64 | None, i: int) -> int | None:
+    return None if column is None else int(column[i])
+
+
+def _loading(timeline: Timeline, nesting: Nesting) -> Mask:
+    """Return which host events lie inside the making of a batch."""
+    starts = np.array([name.startswith(LOADING) for name in timeline.names] or [False])
+    region = looked_up(starts, timeline.host.name)
+    if not region.any():
+        return region
+    inside: Mask = nesting.inherited(np.where(region, np.int8(1), np.int8(-1))) == 1
+    return inside
+
+
+def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
+    """Return which of the rows lie inside a row of the same name, at any depth."""
+    inside = np.zeros(len(rows), dtype=np.bool_)
+    active, above = np.arange(len(rows)), parent[rows]
+    while len(active):
+        active, above = active[above >= 0], above[above >= 0]
+        same = name[above] == name[rows[active]]
+        inside[active[same]] = True
+        active, above = active[~same], parent[above[~same]]
+    return inside
+
+
+def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
+    """Return by name the time of operators less that of what is recorded right inside them."""
+    host, names = timeline.host, len(timeline.names)
+    counts = of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
+    own = np.zeros(names, dtype=np.int64)
+    for block in blocks(len(host)):
+        rows = block.start + np.flatnonzero(counts[block])
+        length = nesting.end_ns[rows] - host.start_ns[rows]
+        around = nesting.parent[rows]
+        inside = (around >= 0) & is_op[around]
+        own += summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
+        own -= summed(host.name[around[inside]], length[inside], names)
+    return own
+
+
+def _device_time(
+    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask, outermost: Mask
+) -> tuple[Int64, Int64, Int64]:
+    """Return by name: device time inside, device time of its own, device events of its own."""
+    name, names = timeline.host.name, len(timeline.names)
+    inside, own, events = np.zeros((3, names), dtype=np.int64)
+    for block in blocks(len(timeline.device)):
+        row, dur = launches.call[block], timeline.device.dur_ns[block]
+        row, dur = row[row >= 0], dur[row >= 0]
+        claimed = np.zeros(len(row), dtype=np.bool_)
+        while len(row):
+            op = is_op[row]
+            direct = op & ~claimed
+            own += summed(name[row[direct]], dur[direct], names)
+            events += np.bincount(name[row[direct]], minlength=names)
+            whole = outermost[row]
+            inside += summed(name[row[whole]], dur[whole], names)
+            around = nesting.parent[row]
+            up = around >= 0
+            claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
+    return inside, own, events

@@ -1,0 +1,58 @@
+"""Named host ranges by name: annotations, NVTX and roctx ranges, allocations, library calls."""
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import counted, grouped, highest, lowest, summed
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline, of_category, select
+
+MOST = 200
+"""Names can hold numbers of steps or sizes; the longest tell enough."""
+
+
+class RangeStats(Struct, frozen=True):
+    """All ranges with one name; they may lie inside each other."""
+
+    name: str
+    category: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+
+
+def host_ranges(
+    timeline: Timeline, start_ns: int | None = None, end_ns: int | None = None
+) -> tuple[RangeStats, ...]:
+    """Sum up what host threads did that is neither an operator nor a runtime call.
+
+    Args:
+        timeline: The whole trace.
+        start_ns: Ranges that begin earlier are left out.
+        end_ns: And those that begin at this moment or later.
+    """
+    host = timeline.host
+    wanted = of_category(host, "user_annotation", "other")
+    if start_ns is not None:
+        wanted &= host.start_ns >= start_ns
+    if end_ns is not None:
+        wanted &= host.start_ns < end_ns
+    rows = select(host, wanted)
+    names, group = grouped(rows.name)
+    count = counted(group, len(names))
+    total = summed(group, rows.dur_ns, len(names))
+    low, high = lowest(group, rows.dur_ns, len(names)), highest(group, rows.dur_ns, len(names))
+    kind = np.zeros(len(names), dtype=np.int8)
+    kind[group] = rows.category
+    longest = np.lexsort((names, -total))[:MOST].tolist()
+    return tuple(
+        RangeStats(
+            timeline.names[names[i]],
+            CATEGORIES[kind[i]],
+            int(count[i]),
+            int(total[i]),
+            int(low[i]),
+            int(high[i]),
+        )
+        for i in longest
+    )

@@ -1,0 +1,99 @@
+"""Calls that made the host wait for the device, and for how long."""
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
+from lightning_gpuprof.analysis.trace.grouping import used
+from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
+from lightning_gpuprof.analysis.trace.idle import enclosing
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+
+LONGEST = 200
+
+
+class SyncCall(Struct, frozen=True):
+    """One synchronizing call.
+
+    Args:
+        name: The runtime or driver call.
+        kind: `sync` for a synchronize call, `copy` for a copy that the host waited for.
+        start_ns: When the host began to wait.
+        blocked_ns: How long the call took.
+        operator: Innermost operator around it, such as `aten::_local_scalar_dense`.
+        region: Innermost annotation around it.
+        place: The user's own function that it was called from, where stacks were read.
+    """
+
+    name: str
+    kind: str
+    start_ns: int
+    blocked_ns: int
+    operator: str | None
+    region: str | None
+    place: Place | None
+
+
+class SyncReport(Struct, frozen=True):
+    """Synchronizing calls: all of them summed up, and the longest ones one by one."""
+
+    count: int
+    total_ns: int
+    calls: tuple[SyncCall, ...]
+
+
+def sync_calls(
+    timeline: Timeline, nesting: Nesting, launches: Launches, places: CodePlaces | None = None
+) -> SyncReport:
+    """Find synchronizing calls, longest first.
+
+    A copy counts where its call is of the blocking kind, or returned only after the copy had
+    ended on the device, as asynchronous copies from or to pageable memory do.
+    """
+    host = timeline.host
+    rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
+    kinds = np.zeros(len(timeline.names), dtype=np.int8)
+    for name in used(host.name[rows]):
+        text = timeline.names[name]
+        kinds[name] = 1 if call_kind(text) == "sync" else 2 if blocks_as_copy(text) else 0
+    kind = kinds[host.name[rows]]
+    waited = np.zeros(len(host), dtype=np.bool_)
+    waited[_waited_copies(timeline, launches)] = True
+    kind[waited[rows]] = 2
+    rows, kind = rows[kind > 0], kind[kind > 0]
+    dur = host.dur_ns[rows]
+    longest = np.lexsort((host.start_ns[rows], -dur))[:LONGEST]
+    return SyncReport(
+        count=len(rows),
+        total_ns=int(dur.sum()),
+        calls=tuple(
+            _call(timeline, nesting, places, int(rows[i]), "sync" if kind[i] == 1 else "copy")
+            for i in longest.tolist()
+        ),
+    )
+
+
+def _waited_copies(timeline: Timeline, launches: Launches) -> Int64:
+    device, host = timeline.device, timeline.host
+    copies = (device.category == CATEGORY_ID["gpu_memcpy"]) & (launches.call >= 0)
+    calls = launches.call[copies]
+    waited = host.end_ns[calls] >= device.end_ns[copies]
+    rows: Int64 = calls[waited]
+    return rows
+
+
+def _call(
+    timeline: Timeline, nesting: Nesting, places: CodePlaces | None, row: int, kind: str
+) -> SyncCall:
+    host = timeline.host
+    return SyncCall(
+        name=timeline.names[host.name[row]],
+        kind=kind,
+        start_ns=int(host.start_ns[row]),
+        blocked_ns=int(host.dur_ns[row]),
+        operator=enclosing(timeline, nesting, row, "cpu_op"),
+        region=enclosing(timeline, nesting, row, "user_annotation"),
+        place=places.at(timeline, row) if places else None,
+    )

@@ -1,0 +1,132 @@
+"""How a device's time divides into compute, exposed communication, exposed copies and idle."""
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lightning_gpuprof.analysis.trace.grouping import distinct, looked_up, used
+from lightning_gpuprof.analysis.trace.intervals import Spans, covered_within, union
+from lightning_gpuprof.analysis.trace.kernel_category import categorize
+from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
+    DeviceEvents,
+    Int64,
+    Timeline,
+    select,
+)
+
+Mask = npt.NDArray[np.bool_]
+
+
+class TimeSplit(Struct, frozen=True):
+    """The parts of a span; `compute + exposed_comm + exposed_copy + idle == span`, exactly.
+
+    Args:
+        span_ns: From the first event's start to the last one's end, or a window's length.
+        busy_ns: Any event of any stream ran.
+        idle_ns: None ran.
+        compute_ns: Kernels that do not communicate, and fills.
+        comm_ns: Communication kernels, overlapped or not.
+        copy_ns: Copies, overlapped or not.
+        exposed_comm_ns: Communication while nothing computed.
+        exposed_copy_ns: Copies while nothing computed or communicated.
+    """
+
+    span_ns: int
+    busy_ns: int
+    idle_ns: int
+    compute_ns: int
+    comm_ns: int
+    copy_ns: int
+    exposed_comm_ns: int
+    exposed_copy_ns: int
+
+    @property
+    def busy_frac(self) -> float | None:
+        """Share of the span in which anything ran; None for an empty span."""
+        return self.busy_ns / self.span_ns if self.span_ns else None
+
+
+class DeviceSpans(Struct, frozen=True):
+    """When a device did what: unions over its streams."""
+
+    device: int
+    compute: Spans
+    comm: Spans
+    copy: Spans
+    compute_or_comm: Spans
+    busy: Spans
+    start_ns: int
+    end_ns: int
+
+
+def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
+    """Return a mask of the kernels that talk to other devices."""
+    kernels = events.category == CATEGORY_ID["kernel"]
+    talks = np.zeros(len(timeline.names), dtype=np.bool_)
+    for name in used(events.name[kernels]):
+        talks[name] = categorize(timeline.names[name]) == "communication"
+    mask: Mask = kernels & looked_up(talks, events.name)
+    return mask
+
+
+def device_spans(timeline: Timeline) -> list[DeviceSpans]:
+    """Return each device's spans, by device number."""
+    found = []
+    for device in distinct(timeline.device.device).tolist():
+        events = timeline.device
+        mask = events.device == device
+        found.append(_spans(timeline, events if mask.all() else select(events, mask), device))
+    return found
+
+
+def _spans(timeline: Timeline, events: DeviceEvents, device: int) -> DeviceSpans:
+    start, end = events.start_ns, events.end_ns
+    comm = communicates(timeline, events)
+    copy = events.category == CATEGORY_ID["gpu_memcpy"]
+    compute = ~(comm | copy)
+    not_copy = ~copy
+    busy = union(start, end)
+    return DeviceSpans(
+        device=device,
+        compute=union(start[compute], end[compute]),
+        comm=union(start[comm], end[comm]),
+        copy=union(start[copy], end[copy]),
+        compute_or_comm=union(start[not_copy], end[not_copy]),
+        busy=busy,
+        start_ns=int(start.min()),
+        end_ns=int(end.max()),
+    )
+
+
+def cut(spans: DeviceSpans, start_ns: int, end_ns: int) -> DeviceSpans:
+    """Return the same spans with a window's borders; `split_time` then splits the window."""
+    return replace(spans, start_ns=start_ns, end_ns=end_ns)
+
+
+def split_time(spans: DeviceSpans) -> TimeSplit:
+    """Split a device's whole span, from its first event to the end of its last."""
+    return split_windows(spans, np.array([spans.start_ns]), np.array([spans.end_ns]))[0]
+
+
+def split_windows(spans: DeviceSpans, start: Int64, end: Int64) -> list[TimeSplit]:
+    """Split windows of time, such as steps; events are cut at a window's borders."""
+    compute = covered_within(spans.compute, start, end)
+    comm = covered_within(spans.comm, start, end)
+    copy = covered_within(spans.copy, start, end)
+    compute_or_comm = covered_within(spans.compute_or_comm, start, end)
+    busy = covered_within(spans.busy, start, end)
+    return [
+        TimeSplit(
+            span_ns=int(end[i] - start[i]),
+            busy_ns=int(busy[i]),
+            idle_ns=int(end[i] - start[i] - busy[i]),
+            compute_ns=int(compute[i]),
+            comm_ns=int(comm[i]),
+            copy_ns=int(copy[i]),
+            exposed_comm_ns=int(compute_or_comm[i] - compute[i]),
+            exposed_copy_ns=int(busy[i] - compute_or_comm[i]),
+        )
+        for i in range(len(start))
+    ]

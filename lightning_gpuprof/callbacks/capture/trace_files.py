@@ -1,0 +1,137 @@
+"""Exports a cycle's trace, keeps its record, and hands it to a process that finishes it."""
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+
+from lightning_gpuprof.callbacks.capture.cycles import Recorded
+from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
+from lightning_gpuprof.callbacks.output.console import say
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    DRAWING_SUFFIX,
+    plugin_dir,
+    trace_name,
+)
+from lightning_gpuprof.records.schema import Note, ProfilerCycle
+from lightning_gpuprof.units import size
+
+_SILENT_WAIT_S = 3.0
+"""Longer waits at the end of a fit are said, lest training seem to hang."""
+LARGE_TRACE_BYTES = 250_000_000
+"""From here on a trace takes viewers long to open; at twice this size most give up."""
+
+
+class TraceFiles:
+    """One rank's traces of one session.
+
+    Args:
+        output: Gets a record of each cycle.
+        finisher: Compresses and analyses.
+        keep: Only the last so many traces stay; None keeps all.
+        shrinkers: The options in use that make a trace large, as text to suggest.
+        now: Returns nanoseconds.
+    """
+
+    def __init__(
+        self,
+        output: RunOutput,
+        finisher: TraceFinisher,
+        *,
+        keep: int | None,
+        shrinkers: str,
+        now: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._output = output
+        self._finisher = finisher
+        self._keep = keep
+        self._shrinkers = shrinkers
+        self._now = now
+        self._folder = plugin_dir(output.run_dir)
+        self._names: list[str] = []
+
+    def save(self, recorded: Recorded) -> None:
+        """Export a recording as plain JSON; all else is done by another process.
+
+        Raises:
+            OSError: The folder cannot be made.
+            RuntimeError: The file cannot be written.
+        """
+        name = trace_name(self._output.rank, self._output.session, recorded.cycle)
+        path = os.path.join(self._folder, name)
+        plain = path.removesuffix(".gz")
+        os.makedirs(self._folder, exist_ok=True)
+        begun = self._now()
+        recorded.trace.export(plain)
+        export_ns = self._now() - begun
+        plain_bytes = os.path.getsize(plain)
+        self._finisher.submit(plain)
+        self._output.write(
+            ProfilerCycle(
+                cycle=recorded.cycle,
+                first_step=recorded.first_step,
+                last_step=recorded.last_step,
+                trace_file=name,
+                stop_ns=recorded.stop_ns,
+                export_ns=export_ns,
+                trace_bytes=plain_bytes,
+            )
+        )
+        if not recorded.whole:
+            message = (
+                f"Cycle {recorded.cycle} ended early: training did, or another profiler began."
+            )
+            self._output.write(Note(step=recorded.last_step, name="cycle-cut", message=message))
+        self._warn_if_large(recorded, plain_bytes)
+        self._output.flush()
+        self._names.append(name)
+        self._drop_old()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the finishing processes, at most so long; say what is not done."""
+        begun = self._now()
+        unfinished = self._finisher.wait(min(_SILENT_WAIT_S, timeout_s))
+        left_s = timeout_s - (self._now() - begun) / 1e9
+        if unfinished and timeout_s > _SILENT_WAIT_S:
+            say(f"[PROFILE] waiting for the trace's analysis, {left_s:.0f} s at most ...")
+            unfinished = self._finisher.wait(left_s)
+        if unfinished:
+            self._finisher.start_all()
+            names = ", ".join(os.path.basename(path) for path in unfinished)
+            self._note("trace-unfinished", f"Still being compressed and analysed: {names}.")
+        for path, said in self._finisher.failures().items():
+            message = f"{os.path.basename(path)} could not be finished: {said}"
+            self._note("trace-failed", message)
+            warnings.warn(f"lightning_gpuprof: {message}", RuntimeWarning, stacklevel=2)
+        self._output.flush()
+
+    def _warn_if_large(self, recorded: Recorded, plain_bytes: int) -> None:
+        if plain_bytes < LARGE_TRACE_BYTES:
+            return
+        steps = recorded.last_step - recorded.first_step + 1
+        message = (
+            f"The trace of cycle {recorded.cycle} is {size(plain_bytes)} for {steps} steps "
+            f"({size(plain_bytes / steps)} each), which viewers open slowly if at all. "
+            f"To shrink it: {self._shrinkers}."
+        )
+        self._output.write(
+            Note(
+                step=recorded.last_step, name="trace-too-large", value=plain_bytes, message=message
+            )
+        )
+        warnings.warn(f"lightning_gpuprof: {message}", UserWarning, stacklevel=2)
+
+    def _note(self, name: str, message: str) -> None:
+        self._output.write(Note(step=self._output.step, name=name, message=message))
+
+    def _drop_old(self) -> None:
+        if self._keep is None:
+            return
+        while len(self._names) > self._keep:
+            path = os.path.join(self._folder, self._names.pop(0))
+            beside = (path + ANALYSIS_SUFFIX, path + DRAWING_SUFFIX)
+            for old in (path, path.removesuffix(".gz"), *beside):
+                if os.path.exists(old):
+                    os.unlink(old)

@@ -1,0 +1,119 @@
+"""Has traces compressed and analysed by processes of their own, so that training need not wait."""
+
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import IO, Protocol
+
+from lightning_gpuprof.callbacks.output.child_process import environment
+from lightning_gpuprof.low_priority import step_back
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Process(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    returncode: int | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end."""
+        ...
+
+
+def spawn(path: str) -> Process:
+    """Start `finish-trace` for one plain trace file.
+
+    A session of its own keeps Ctrl-C in the terminal from ending it, and it outlives a training
+    process that is killed. It computes on one thread, and steps back behind everything else from
+    its first moment.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lightning_gpuprof.cli", "finish-trace", path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(dict.fromkeys(_THREADS, "1")),
+        start_new_session=True,
+    )
+    step_back(process.pid)
+    return process
+
+
+class TraceFinisher:
+    """Runs at most so many finishing processes at once; the others wait their turn.
+
+    Args:
+        max_running: Processes at once.
+        start: Starts one for a plain trace file; tests pass a fake.
+        now: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_running: int = 1,
+        start: Callable[[str], Process] = spawn,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_running = max_running
+        self._start = start
+        self._now = now
+        self._waiting: deque[str] = deque()
+        self._running: dict[str, Process] = {}
+        self._failed: dict[str, str] = {}
+
+    def submit(self, path: str) -> None:
+        """Finish a plain trace file as soon as a place is free."""
+        self._waiting.append(path)
+        self.poll()
+
+    def poll(self) -> None:
+        """Take note of what has ended and start what waits; never blocks."""
+        for path, process in list(self._running.items()):
+            if process.poll() is not None:
+                self._ended(path, process)
+        while self._waiting and len(self._running) < self._max_running:
+            path = self._waiting.popleft()
+            self._running[path] = self._start(path)
+
+    def wait(self, timeout_s: float) -> Sequence[str]:
+        """Wait for all, at most so long; returns the files that are still being worked on."""
+        deadline = self._now() + timeout_s
+        self.poll()
+        while self._running:
+            path, process = next(iter(self._running.items()))
+            try:
+                process.wait(timeout=max(0.0, deadline - self._now()))
+            except subprocess.TimeoutExpired:
+                break
+            self._ended(path, process)
+            self.poll()
+        return [*self._running, *self._waiting]
+
+    def start_all(self) -> None:
+        """Start what still waits, whatever the cap: this process is about to end."""
+        while self._waiting:
+            path = self._waiting.popleft()
+            self._running[path] = self._start(path)
+
+    def failures(self) -> dict[str, str]:
+        """Return, once, what went wrong since the last call, by plain file."""
+        failed, self._failed = self._failed, {}
+        return failed
+
+    def _ended(self, path: str, process: Process) -> None:
+        del self._running[path]
+        said = ""
+        if process.stderr is not None:
+            said = process.stderr.read().decode(errors="replace").strip()
+            process.stderr.close()
+        if process.returncode:
+            self._failed[path] = said.splitlines()[-1] if said else f"status {process.returncode}"

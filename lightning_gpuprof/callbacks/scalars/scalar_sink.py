@@ -1,0 +1,120 @@
+"""Hands numbers that have arrived on to the run's records, the loggers and the epoch's means."""
+
+from collections.abc import Sequence
+from itertools import compress, groupby
+from math import isfinite
+from operator import itemgetter
+
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
+from lightning_gpuprof.callbacks.scalars.tensorboard_events import Columns
+from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
+from lightning_gpuprof.probes.scalars.scalar_log import ScalarBatch
+from lightning_gpuprof.records.schema import Scalars
+
+Mark = tuple[int | None, int]
+"""What a step's values are filed under: the step that `self.log` would use, None while gradients
+accumulate; and the epoch."""
+
+
+class ScalarSink:
+    """Takes windows of numbers, whose steps are marks, for as long as a fit lasts.
+
+    Args:
+        output: The run's records.
+        means: The epoch's means; kept by the caller, who saves them in checkpoints.
+        paces: The loggers and which steps each gets.
+        epoch_mean: Loggers get each epoch's means, as `<name>_epoch`.
+        prefix: Put before every name in the loggers.
+    """
+
+    def __init__(
+        self,
+        output: RunOutput,
+        means: EpochMeans,
+        *,
+        paces: Sequence[LoggerPace],
+        epoch_mean: bool,
+        prefix: str,
+    ) -> None:
+        self._output = output
+        self._means = means
+        self._paces = paces
+        self._epoch_mean = epoch_mean
+        self._prefix = prefix
+        self._batches = 0
+        self._given: dict[str, bool] = {}
+
+    @property
+    def missing(self) -> list[str]:
+        """The names that no step gave a value for."""
+        return [name for name, given in self._given.items() if not given]
+
+    def take(self, windows: Sequence[ScalarBatch]) -> None:
+        """Hand windows on, oldest first."""
+        if not windows:
+            return
+        window = _joined(windows)
+        first, self._batches = self._batches, self._batches + len(window.steps)
+        steps = list(range(first, self._batches))
+        not_finite = _not_finite(steps, window.values)
+        self._output.write(Scalars(steps=steps, values=window.values, not_finite=not_finite))
+        start = 0
+        for epoch, marks in groupby(window.steps, key=itemgetter(1)):
+            logger_steps = [step for step, _ in marks]
+            part = slice(start, start + len(logger_steps))
+            self.end_epoch(unless=epoch)
+            self._take_part(logger_steps, {n: column[part] for n, column in window.values.items()})
+            start = part.stop
+        for pace in self._paces:
+            pace.save()
+        self._output.flush()
+
+    def end_epoch(self, *, unless: int | None = None) -> None:
+        """Log the open epoch's means and begin anew, unless this is still that epoch."""
+        closed = self._means.close() if unless is None else self._means.begin(unless)
+        if closed is not None and self._epoch_mean:
+            means, step = closed
+            for pace in self._paces:
+                pace.log(
+                    {f"{self._prefix}{name}_epoch": mean for name, mean in means.items()}, step
+                )
+
+    def _take_part(self, steps: list[int | None], columns: Columns) -> None:
+        """Take steps of one epoch."""
+        for name, column in columns.items():
+            values = [value for value in column if value is not None]
+            self._means.add(name, values)
+            self._given[name] = self._given.get(name, False) or bool(values)
+        stepped = [step for step in steps if step is not None]
+        if not stepped:
+            return
+        self._means.step = stepped[-1]
+        if len(stepped) < len(steps):
+            taken = [step is not None for step in steps]
+            columns = {name: list(compress(column, taken)) for name, column in columns.items()}
+        columns = {self._prefix + name: column for name, column in columns.items()}
+        for pace in self._paces:
+            pace.log_steps(stepped, columns)
+
+
+def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:
+    first, *others = windows
+    for other in others:
+        first.steps.extend(other.steps)
+        for name, column in other.values.items():
+            first.values[name].extend(column)
+    return first
+
+
+def _not_finite(steps: Sequence[int], columns: Columns) -> dict[str, list[int]]:
+    """Return the steps of each value that JSON turns into null although the step gave one."""
+    found = {
+        name: [
+            step
+            for step, value in zip(steps, column, strict=True)
+            if value is not None and not isfinite(value)
+        ]
+        for name, column in columns.items()
+    }
+    return {name: steps for name, steps in found.items() if steps}

@@ -1,0 +1,1 @@
+"""Whose line made the host wait."""

@@ -1,0 +1,84 @@
+"""One window of watched steps: where each host sync came from, counted by line."""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+from lightning_gpuprof.callbacks.syncs.sync_places import Place, log_call_place, place_of
+from lightning_gpuprof.records.schema import SyncSite
+
+Line = tuple[str, int, str]
+
+
+@dataclass
+class Hit:
+    """One host sync."""
+
+    place: Place
+    operation: str
+    blocked_ns: int | None = None
+
+
+@dataclass
+class SyncWindow:
+    """Collects host syncs and makes one row of each line.
+
+    Values that Lightning reads on its own accord (for the progress bar, for loggers) are
+    filed under the user's `self.log` call that asked for them.
+    """
+
+    would_sync: bool
+    steps: int = 0
+    paused: bool = False
+    _hits: list[Hit] = field(default_factory=list)
+    _logged: dict[str, Line] = field(default_factory=dict)
+
+    def saw(self, operation: str) -> Hit | None:
+        """Take a sync in while its call is on the stack; None where it is nobody's here."""
+        place = None if self.paused else place_of(sys._getframe(1))
+        if place is None:
+            return None
+        hit = Hit(place, operation)
+        self._hits.append(hit)
+        return hit
+
+    def logs(self, name: str) -> None:
+        """Remember which line logs a value, while `self.log` is on the stack."""
+        line = log_call_place(sys._getframe(1))
+        if line is not None:
+            self._logged[name] = line
+
+    def sites(self) -> list[SyncSite]:
+        """Return the rows, most blocking first."""
+        rows: dict[tuple[Line, str], list[Hit]] = {}
+        for hit in self._hits:
+            rows.setdefault((self._line(hit.place), hit.place.owner), []).append(hit)
+        sites = [self._site(line, hits) for (line, _), hits in rows.items()]
+        return sorted(sites, key=lambda site: (-(site.blocked_ns or 0), -site.count))
+
+    def _line(self, place: Place) -> Line:
+        own = place.file, place.line, place.function
+        if place.owner != "lightning" or place.metric is None:
+            return own
+        name = place.metric
+        return self._logged.get(name) or self._logged.get(name.removesuffix("_step")) or own
+
+    def _site(self, line: Line, hits: list[Hit]) -> SyncSite:
+        operations = Counter(hit.operation for hit in hits)
+        blocked = [hit.blocked_ns for hit in hits if hit.blocked_ns is not None]
+        phases = Counter(hit.place.phase for hit in hits)
+        file, number, function = line
+        place = hits[0].place._replace(file=file, line=number)
+        return SyncSite(
+            file=file,
+            line=number,
+            function=function,
+            source=place.source,
+            owner=place.owner,
+            operation=", ".join(name for name, _ in operations.most_common()),
+            count=len(hits),
+            steps_watched=max(1, self.steps),
+            blocked_ns=sum(blocked) if blocked else None,
+            would_sync=self.would_sync,
+            phase=phases.most_common(1)[0][0],
+        )

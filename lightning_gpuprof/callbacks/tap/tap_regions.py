@@ -1,0 +1,214 @@
+"""The regions that the tap needs beside the plain ones: at borders, for savings, for loggers."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.probes.clock.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
+from lightning_gpuprof.probes.clock.region_paths import close_code, swap_code
+from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
+
+Context = AbstractContextManager[Any]
+_Kind = type[BaseException] | None
+_Error = BaseException | None
+_Trace = TracebackType | None
+
+
+class AtBorder(Region):
+    """Tells the timeline of a border before it opens."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, region: Region, tell: Callable[[], None]) -> None:
+        super().__init__(region.clock, region.slot)
+        self._tell = tell
+
+    @override
+    def __enter__(self) -> None:
+        self._tell()
+        Region.__enter__(self)
+
+
+class Batch(Region):
+    """A batch is being trained; says so once it has been, without the cost of a hook.
+
+    Args:
+        region: Its region.
+        on_ran: Called after each batch that raised nothing; what it takes is charged to `own`.
+        own: The slot of the timer's own time.
+    """
+
+    __slots__ = ("_becomes_own", "_on_ran", "_own_closes")
+
+    def __init__(self, region: Region, on_ran: Callable[[], object], own: int) -> None:
+        super().__init__(region.clock, region.slot)
+        self._on_ran = on_ran
+        self._becomes_own, self._own_closes = swap_code(own), close_code(own)
+
+    @override
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        time, code, now = self._time, self._code, self._now
+        time(now())
+        if kind is not None:
+            code(self._closes)
+            return
+        code(self._becomes_own)
+        self._on_ran()
+        time(now())
+        code(self._own_closes)
+
+
+class PassedOver:
+    """A batch is being trained in a step that is not marked.
+
+    Args:
+        timeline: Told of a batch that raised something.
+        on_ran: Called after each that did not.
+    """
+
+    __slots__ = ("_on_ran", "_timeline")
+
+    def __init__(self, timeline: StepTimeline, on_ran: Callable[[], object]) -> None:
+        self._timeline = timeline
+        self._on_ran = on_ran
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        if kind is None:
+            self._on_ran()
+        else:
+            self._timeline.running_batch = True
+
+
+class Settling(Region):
+    """Settles the clock's log where it has grown long: validation may run any number of batches."""
+
+    __slots__ = ()
+
+    @override
+    def __enter__(self) -> None:
+        if len(self.clock.codes) > LOG_LIMIT:
+            self.clock.settle()
+        Region.__enter__(self)
+
+
+class Idle:
+    """Stands in for the region of a hook that nobody has written: its time is its caller's."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None: ...
+
+
+class EpochLoop(Region):
+    """The loop over an epoch's batches."""
+
+    __slots__ = ("_timeline",)
+
+    def __init__(self, region: Region, timeline: StepTimeline) -> None:
+        super().__init__(region.clock, region.slot)
+        self._timeline = timeline
+
+    @override
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._timeline.begin_epoch()
+
+    @override
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        self._timeline.end_epoch(unfinished=kind is not None)
+        super().__exit__(kind, error, trace)
+
+
+class Flagging(Region):
+    """Sets a flag of the step in which it is entered."""
+
+    __slots__ = ("_flag", "_timeline")
+
+    def __init__(self, region: Region, timeline: StepTimeline, flag: StepFlag) -> None:
+        super().__init__(region.clock, region.slot)
+        self._timeline = timeline
+        self._flag = flag
+
+    @override
+    def __enter__(self) -> None:
+        self._timeline.flags |= self._flag
+        super().__enter__()
+
+
+class Saving(Inside):
+    """A checkpoint is being saved: charged to the callback that asked for it, by name."""
+
+    __slots__ = ("_timeline",)
+
+    def __init__(self, clock: PhaseClock, timeline: StepTimeline) -> None:
+        super().__init__(clock, "save_checkpoint")
+        self._timeline = timeline
+
+    @override
+    def __enter__(self) -> None:
+        self._timeline.flags |= StepFlag.CHECKPOINT
+        super().__enter__()
+
+    @override
+    def slot_inside(self, outer: Slot) -> Slot:
+        """Return the checkpoint slot of the callback that is open, or of the user's own call."""
+        by_callback = outer.phase in (Phase.CALLBACKS, Phase.CHECKPOINT)
+        return Slot(Phase.CHECKPOINT, (by_callback and outer.part) or self.name)
+
+
+class HandingOn:
+    """Opens a region and the user's own profiler's action with it."""
+
+    __slots__ = ("_action", "_inner", "_opened", "_overridden", "region")
+
+    def __init__(self, region: Context, inner: Any, action: str) -> None:
+        self.region = region
+        self._inner = inner
+        self._action = action
+        # Only a profiler that changed `profile` itself needs its context; start and stop are
+        # what the others consist of.
+        self._overridden = type(inner).profile.__qualname__ != "Profiler.profile"
+        self._opened: list[Context] = []
+
+    def __enter__(self) -> None:
+        self.region.__enter__()
+        try:
+            if self._overridden:
+                context = self._inner.profile(self._action)
+                context.__enter__()
+                self._opened.append(context)
+            else:
+                self._inner.start(self._action)
+        except BaseException:
+            self.region.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        try:
+            if self._overridden:
+                self._opened.pop().__exit__(kind, error, trace)
+            else:
+                self._inner.stop(self._action)
+        finally:
+            self.region.__exit__(kind, error, trace)
+
+
+class Regions(dict[str, Context]):
+    """Makes each action's region when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Context]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, action_name: str) -> Context:
+        region = self[action_name] = self._make(action_name)
+        return region

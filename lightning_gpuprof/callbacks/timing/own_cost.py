@@ -1,0 +1,114 @@
+"""What this package itself takes of each step, measured as it runs, against a budget."""
+
+import math
+import time
+
+from lightning_gpuprof.callbacks.timing.windows import Window
+from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+_MIN_STEPS = 200
+"""Fewer steps hold one-time things that would pass for a steady cost."""
+MOST_APART = 20
+"""One step in this many is marked, whatever the cost: what is left then is mostly other things."""
+
+
+class OwnCost:
+    """Adds up what windows say of this package's own time.
+
+    It has two parts. Hooks run in every step. Boundaries of regions, and the writing of what came
+    of them, are the price of marked steps alone.
+
+    Args:
+        budget: The share of a step's time that it may take.
+
+    Attributes:
+        profiler_stall_ns: What it took of steps in which torch.profiler was at work.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self._budget = budget
+        self._own_ns = self._plain = self._total_ns = 0
+        self._rows = self._passed = 0
+        self._written_ns = 0
+        self._boundaries = 0
+        self._boundary_ns: float | None = None
+        self.profiler_stall_ns = 0
+
+    def add(self, window: Window) -> None:
+        """Take a window of marked steps into account."""
+        self._own_ns += window.own_ns
+        self._rows += window.count
+        self._plain += window.plain_count
+        self._total_ns += window.plain_ns
+        self.profiler_stall_ns += window.profiled_own_ns
+
+    def passed(self, steps: int) -> None:
+        """Take steps into account that were not marked."""
+        self._passed += steps
+
+    def wrote(self, took_ns: int, *, in_marked: bool) -> None:
+        """Take a write of records into account, and whether a marked step holds its time."""
+        self._written_ns += took_ns
+        if in_marked:
+            self._own_ns -= took_ns
+
+    def saw(self, boundaries: int) -> None:
+        """Say how often a region has opened or closed so far."""
+        self._boundaries = boundaries
+
+    def ns_per_step(self) -> int | None:
+        """Return the cost per step; None where no marked step was without torch.profiler."""
+        parts = self._parts()
+        if parts is None:
+            return None
+        hooks_ns, marks_ns = parts
+        return round(hooks_ns + marks_ns * self._rows / (self._rows + self._passed))
+
+    def spacing(self) -> int | None:
+        """Return one step in how many can be marked; None where too little is known."""
+        parts = self._parts()
+        if parts is None or self._plain < _MIN_STEPS:
+            return None
+        hooks_ns, marks_ns = parts
+        left_ns = self._budget * self._total_ns / self._plain - hooks_ns
+        if marks_ns <= left_ns:
+            return 1
+        return min(MOST_APART, math.ceil(marks_ns / left_ns)) if left_ns > 0 else MOST_APART
+
+    def explain(self, every: int) -> str:
+        """Return what to say when one step in so many is marked from here on."""
+        parts = self._parts()
+        if parts is None:
+            return ""
+        hooks_ns, marks_ns = parts
+        step = duration(round(self._total_ns / self._plain))
+        left = duration(round(hooks_ns + marks_ns / every))
+        return (
+            f"lightning_gpuprof takes {duration(round(hooks_ns + marks_ns))} of each {step} step "
+            f"that it marks; overhead_budget={percent(self._budget)}: from here on one step in "
+            f"{every} is marked ({left} per step), the others have no phases, and gpuprof/* "
+            "scalars are not logged."
+        )
+
+    def _parts(self) -> tuple[float, float] | None:
+        """Return what hooks take of each step, and marks of each step that has them."""
+        if not self._plain:
+            return None
+        if self._boundary_ns is None:
+            self._boundary_ns = boundary_cost_ns()
+        hooks_ns = max(0.0, self._own_ns / self._plain)
+        return hooks_ns, (self._boundaries * self._boundary_ns + self._written_ns) / self._rows
+
+
+def boundary_cost_ns(rounds: int = 200) -> float:
+    """Measure what opening or closing a region costs on this machine."""
+    clock = PhaseClock(time.perf_counter_ns)
+    clock.start()
+    region = clock.region(Phase.OTHER)
+    begin = time.perf_counter_ns()
+    for _ in range(rounds):
+        with region:
+            pass
+    return (time.perf_counter_ns() - begin) / (2 * rounds)

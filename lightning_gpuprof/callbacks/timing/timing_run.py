@@ -1,0 +1,195 @@
+"""What a `PhaseTimer` holds for the length of one session."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import Trainer
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.callbacks.region import ActiveComponents
+from lightning_gpuprof.callbacks.tap.tapping import EVALUATION_PHASES, Tapping, own_callback_names
+from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
+from lightning_gpuprof.callbacks.timing.component import Component
+from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
+from lightning_gpuprof.callbacks.timing.hook_timing import HOOK_PHASES, HookTiming
+from lightning_gpuprof.callbacks.timing.step_choice import StepChoice
+from lightning_gpuprof.callbacks.timing.window_writing import WindowWriting
+from lightning_gpuprof.probes.clock.device_events import DeviceEvents
+from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
+from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
+from lightning_gpuprof.probes.clock.step_timeline import UNKNOWN_SAMPLES, StepTimeline
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
+
+_ROWS = (tuple, list)
+_MODULES = sys.modules
+
+
+class TimingRun:
+    """The tap, the timeline and the window being filled.
+
+    A copy of a run (pickle, deepcopy) is None.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        output: RunOutput,
+        *,
+        window: int,
+        warmup: int,
+        console: bool,
+        scalars: bool,
+        overhead_budget: float,
+        shield: Callable[[Callable[[], object]], Callable[[], None]],
+        events: DeviceEvents | None = None,
+    ) -> None:
+        self.evaluating = output.stage != "fit"
+        self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
+        self._output = output
+        self._compiles = CompileWatch()
+        self._left = window + 1  # the step whose batch ends has not ended itself
+        self._epoch_loop: Any = trainer.fit_loop.epoch_loop
+        self._batch_idx = -1
+        self.timeline.start(output.started_ns)
+        self._writing = WindowWriting(
+            trainer,
+            output,
+            self.timeline,
+            window=window,
+            console=console and output.rank == 0,
+            scalars=scalars and output.rank == 0 and not self.evaluating,
+            overhead_budget=overhead_budget,
+            own_names=own_callback_names(trainer),
+        )
+        self.device: DeviceMarking | None = None
+        if events is not None:
+            marks = DeviceMarks(events, output.now)
+            self.device = DeviceMarking(marks, self.timeline, output, budget=overhead_budget)
+            self.device.calibrate()
+            self._writing.device = self.device
+        self.tapping: Tapping | HookTiming
+        phases = EVALUATION_PHASES if self.evaluating else tuple(Phase)
+        try:
+            self.tapping = Tapping(
+                trainer,
+                self.timeline,
+                evaluating=self.evaluating,
+                on_ran=shield(self.batch_ran),
+                watch=None if self.device is None else self.device.watch,
+            )
+            output.timer = "tap"
+            if self.tapping.sees_batches:
+                tap = self.tapping.tap
+                self._writing.choice = StepChoice(self.timeline, use=tap.mark, insists=output)
+        except AttributeError:
+            self.tapping = HookTiming(trainer, self.timeline)
+            output.timer, phases = "hooks", HOOK_PHASES
+        output.phases = [phase.value for phase in phases]
+        output.count_steps(lambda: self.timeline.step)
+        self._components = ActiveComponents(self.component)
+        self._components.activate()
+        output.components = self._components.get
+
+    def begin_training(self, trainer: Trainer) -> None:
+        """Training is about to start: optimizers and loaders are there now."""
+        self.tapping.time_manual_optimization()
+        if self.device is not None:
+            self.device.calibrate()
+        self.begin_epoch(trainer.current_epoch)
+        self._output.flush()
+
+    def component(self, name: str) -> Component:
+        """Return the region of a named component, on the host and the device."""
+        return Component(self.timeline, name, self.device)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Note the epoch of the steps to come."""
+        self.timeline.epoch = epoch
+        self._batch_idx = -1
+
+    def batch_ran(self, batch: Any = None, batch_idx: int = -1) -> None:
+        """Note what is known of a step once its batch has run; write a full window.
+
+        For every step: a training loop leaves nothing of this in the processor's caches, where
+        each function that is called costs about a microsecond. So it is all in one.
+
+        Args:
+            batch: With its index as a hook was given them; else the loop is asked.
+            batch_idx: -1 for a call without them.
+        """
+        timeline, output = self.timeline, self._output
+        if batch_idx < 0:
+            loop = self._epoch_loop
+            batch, batch_idx = loop._results.batch, self._batch_idx + 1
+            if not batch_idx:  # an epoch's first: its loaders' iterators are there now
+                batch_idx = loop.batch_idx
+                self.tapping.time_loader()
+            self._batch_idx = batch_idx
+        first = batch[0] if type(batch) in _ROWS and batch else batch
+        try:
+            samples = first.size(0) if type(first) is torch.Tensor else batch_size(batch)
+        except IndexError:
+            samples = UNKNOWN_SAMPLES
+        timeline.end_batch(batch_idx, samples)
+        if output.step_flags:
+            timeline.flags |= output.step_flags
+            output.step_flags = 0
+        dynamo = _MODULES.get("torch._dynamo.utils")
+        if dynamo is not None and dynamo.counters and self._compiles.compiled_since(dynamo):
+            timeline.flags |= StepFlag.COMPILED
+            took_ns = self._compiles.took_ns()
+            if took_ns:
+                output.write(Note(step=timeline.step, name=COMPILE_NOTE, value=took_ns))
+        self._left -= 1
+        if self._left <= 0:
+            self._left = self._writing.fill()
+
+    def finish(self, status: str, error: BaseException | None) -> None:
+        """End the session: everything charged so far is written, and the Trainer restored."""
+        end_ns = self.timeline.stop(unfinished=error is not None)
+        self.restore()
+        self._writing.write(final=True)
+        self._output.end(
+            status,
+            steps=self.timeline.step,
+            own_cost_ns_per_step=self._writing.own_ns_per_step(),
+            profiler_stall_ns=self._writing.cost.profiler_stall_ns or None,
+            error=error,
+            wall_ns=end_ns - self._output.started_ns,
+        )
+
+    def restore(self) -> None:
+        """Put the Trainer back as it was."""
+        self._output.components = None
+        self._components.deactivate()
+        self.tapping.restore()
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _no_run, ()
+
+
+def batch_size(batch: Any) -> int:
+    """Return the first dimension of the first tensor in a batch, or `UNKNOWN_SAMPLES`.
+
+    >>> batch_size((torch.zeros(8, 3), torch.zeros(8)))
+    8
+    >>> batch_size({"x": torch.zeros(4)}), batch_size("text"), batch_size(torch.tensor(1))
+    (4, -1, -1)
+    """
+    while not isinstance(batch, torch.Tensor):
+        if isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        elif isinstance(batch, Mapping) and batch:
+            batch = next(iter(batch.values()))
+        else:
+            return UNKNOWN_SAMPLES
+    return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
+
+
+def _no_run() -> None:
+    return None

@@ -1,0 +1,178 @@
+"""Writes a run's windows of steps, and sees to it that all of it stays within its budget."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lightning_gpuprof.callbacks._lightning import Trainer
+from lightning_gpuprof.callbacks.output.console import profile_line, say
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.callbacks.tap.timed_calls import untimed
+from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
+from lightning_gpuprof.callbacks.timing.own_cost import OwnCost
+from lightning_gpuprof.callbacks.timing.step_choice import StepChoice
+from lightning_gpuprof.callbacks.timing.windows import (
+    Layout,
+    Window,
+    joined_totals,
+    outside_span,
+    passed_over_span,
+)
+from lightning_gpuprof.probes.clock.phase_clock import Int64
+from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
+from lightning_gpuprof.records.schema import Note
+
+_SCALARS_EVERY_NS = 1_000_000_000
+"""A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
+_WRITE_EVERY_NS = 250_000_000
+_MOST_WAITING = 10
+"""Full windows wait for this long, at most this many: a write costs a loop of short steps half a
+millisecond, since none of it is in the processor's caches, and several windows at a time cost
+little more than one. The first ones, by which it is judged what a step costs, do not wait."""
+
+
+class WindowWriting:
+    """Takes finished steps from the timeline and writes them, window by window.
+
+    Args:
+        trainer: Its loggers get scalars.
+        output: Takes the records.
+        timeline: Has the steps.
+        window: Steps per record.
+        console: Whether to show a line per write.
+        scalars: Whether loggers get the windows' medians.
+        overhead_budget: The share of a step that its timing may cost.
+        own_names: Names of this package's callbacks.
+
+    Attributes:
+        choice: Which steps are marked; None where all are.
+        device: The marks on the device, where there are any.
+        cost: What all of it takes.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        output: RunOutput,
+        timeline: StepTimeline,
+        *,
+        window: int,
+        console: bool,
+        scalars: bool,
+        overhead_budget: float,
+        own_names: Sequence[str],
+    ) -> None:
+        self.choice: StepChoice | None = None
+        self.device: DeviceMarking | None = None
+        self.cost = OwnCost(overhead_budget)
+        self._trainer: Any = trainer
+        self._output = output
+        self._timeline = timeline
+        self._window = window
+        self._console = console
+        self._scalars = scalars
+        self._scalars_ns: int | None = None
+        self._own_names = own_names
+        self._layout = Layout(())
+        self._most_waiting = 1
+        self._full_windows = 0
+        self._written_ns = output.started_ns
+
+    def fill(self) -> int:
+        """A window is full: write it, unless it can wait. Returns the steps until the next is."""
+        self._full_windows += 1
+        begun = self._output.now()
+        late = begun - self._written_ns > _WRITE_EVERY_NS
+        if late or self._full_windows >= self._most_waiting:
+            self.write()
+            self._keep_to_budget()
+            self._output.flush()
+            self._written_ns = self._output.now()
+            self.cost.wrote(self._written_ns - begun, in_marked=self._timeline.marked)
+        return self._window * (1 if self.choice is None else self.choice.every)
+
+    def write(self, *, final: bool = False) -> None:
+        """Write the windows that are full, or at the end all that is left."""
+        timeline, output, slots = self._timeline, self._output, self._timeline.clock.slots
+        self._full_windows = 0
+        for outside in timeline.outside:
+            output.write(outside_span(outside, slots, origin_ns=output.started_ns))
+        timeline.outside.clear()
+        facts, charged = self._marked_rows()
+        if self.device is not None:
+            facts, charged = self.device.ready(facts, charged, final=final)
+        if self._layout.width != len(slots):
+            self._layout = Layout(slots, self._own_names)
+        steps = self._steps_per_record(len(facts))
+        windows = [
+            Window(facts[at : at + steps], charged[at : at + steps], self._layout,
+                   origin_ns=output.started_ns)
+            for at in range(0, len(facts), steps)
+        ]  # fmt: skip
+        for window in windows:
+            self._write_window(window, final=final)
+        if windows and self._console:
+            say(profile_line(*joined_totals(windows)))
+
+    def own_ns_per_step(self) -> int | None:
+        """Return what this package takes of each step, where that is known."""
+        self.cost.saw(self._timeline.clock.boundaries)
+        own_ns = self.cost.ns_per_step()
+        if own_ns is None or self.device is None:
+            return own_ns
+        return own_ns + round(self.device.cost_ns_per_step)
+
+    def _steps_per_record(self, rows: int) -> int:
+        """Return the window, or close to it where some steps more or less than it were marked."""
+        if self.choice is None or self.choice.every == 1:
+            return self._window
+        return max(1, -(-rows // max(1, round(rows / self._window))))
+
+    def _marked_rows(self) -> tuple[Int64, Int64]:
+        """Take the finished steps' rows; what was not marked of them is written at once."""
+        facts, charged = self._timeline.take_rows()
+        if self.choice is None or not len(facts):
+            return facts, charged
+        marked = self.choice.is_marked(facts[:, 0])
+        if not marked.all():
+            slots, origin_ns = self._timeline.clock.slots, self._output.started_ns
+            rest = passed_over_span(facts[~marked], charged[~marked], slots, origin_ns=origin_ns)
+            self._output.write(rest)
+            self.cost.passed(int((~marked).sum()))
+        return facts[marked], charged[marked]
+
+    def _write_window(self, window: Window, *, final: bool) -> None:
+        device = self.device
+        more = {} if device is None else device.columns(window.steps, window.total_ns)
+        self._output.write(window.record(more))
+        self.cost.add(window)
+        if self._scalars:
+            self._log_scalars(window, final=final)
+
+    def _log_scalars(self, window: Window, *, final: bool) -> None:
+        trainer = self._trainer
+        now = self._output.now()
+        early = self._scalars_ns is not None and now - self._scalars_ns < _SCALARS_EVERY_NS
+        if early or trainer.fast_dev_run or trainer.barebones:
+            return
+        self._scalars_ns = now
+        scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
+        # The step under which Lightning itself would log now: the user's numbering stays whole.
+        step = max(0, trainer.fit_loop.epoch_loop._batches_that_stepped - final)
+        for logger in trainer.loggers:
+            untimed(logger.log_metrics)(scalars, step=step)
+
+    def _keep_to_budget(self) -> None:
+        self.cost.saw(self._timeline.clock.boundaries)
+        every, choice = self.cost.spacing(), self.choice
+        if every is not None:
+            self._most_waiting = _MOST_WAITING
+        if every is None or choice is None or choice.every // 2 < every <= choice.every:
+            return
+        first = choice.every == 1
+        choice.spread(every)
+        self._scalars = False
+        message = self.cost.explain(every)
+        step = self._timeline.step
+        self._output.write(Note(step=step, name="overhead-budget", value=every, message=message))
+        if self._console and first:
+            say(f"[PROFILE] {message}")

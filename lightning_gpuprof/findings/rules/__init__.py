@@ -1,0 +1,1 @@
+"""The rules, one per file; the module of a rule is its id with underscores."""

@@ -1,0 +1,118 @@
+"""Autograd's anomaly detection is on.
+
+## What it measures
+Whether the Trainer's `detect_anomaly` (or `torch.autograd.set_detect_anomaly`) is on, and, from a
+trace, how many nodes the autograd graph has per step.
+
+## Why it matters
+For every operator of the forward pass it formats the whole Python stack, and in the backward pass
+it searches every gradient for NaN, which makes the host wait for a GPU each time.
+
+## What to do
+Turn it off, and on again only to find a NaN that was seen.
+
+## Thresholds
+The cost is read off the trace: the stack is formatted inside the operator that makes a node, so
+that most of them take little else (`USUAL`: the median of an operator's time per node, times the
+nodes), and the searches for NaN are operators of their own (`aten::isnan`). `HIGH`: deep stacks
+take more than the median. Where the
+trace has none of them, a node costs `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a
+trace the saving is between nothing and half of the step. Stacks differ in depth, and the cheapest
+operators' are no measure of the deepest: where samples found the forward pass formatting stacks
+(`MIN_SAMPLES` of it), their share is the saving's least. Severity: the common scale
+(`findings/grade.py`), and at least a warning: nobody trains with it on purpose.
+"""
+
+from itertools import accumulate
+
+from lightning_gpuprof.analysis.run.host_lines import host_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.graph_nodes import graph_nodes
+from lightning_gpuprof.analysis.savings.host_work import COMPUTE, anomaly_on
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration
+
+ID = "anomaly-detection-on"
+EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a NaN's place is not named")
+NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
+USUAL = 0.5
+LOW, HIGH = 0.8, 1.5
+MIN_SAMPLES = 30
+SEARCHES = ("aten::isnan", "aten::_is_any_true")
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where anomaly detection is on."""
+    on = anomaly_on(run)
+    if run.step_ns is None or on is None:
+        return Abstained(ID, "the run's records do not say whether it is on")
+    if not on:
+        return None
+    compute = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
+    most = sum(stats.mean_ns for stats in compute)
+    facts = trace_facts(run)
+    nodes, cost = _cost(facts) if facts else (0.0, Range(low=0, high=0))
+    saving = Range(low=0, high=min(most, run.step_ns // 2))
+    evidence: dict[str, int | float] = {"step_ns": run.step_ns}
+    if nodes:
+        evidence["graph_nodes_count"] = round(nodes)
+        saving = Range(low=min(round(LOW * most), cost.low), high=min(most, cost.high))
+    seen = _formatting(run)
+    if seen is not None:
+        # What was seen of the stacks being formatted; the searches for NaN come on top.
+        low, high = max(saving.low, seen.low), max(saving.high, seen.high)
+        saving = Range(low=min(low, most), high=min(high, most))
+    severity = grade(saving, run.step_ns)
+    return Finding(
+        id=ID,
+        severity=Severity.WARNING if severity is Severity.INFO else severity,
+        title="Anomaly detection is on"
+        + (f" and costs up to {duration(saving.high)} of each step" if nodes else ""),
+        advice="Turn anomaly detection off; turn it on only to find a NaN that was seen.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.9 if nodes else 0.7,
+        where=tuple(Where(phase=phase.value) for phase in COMPUTE),
+        change="Trainer(..., detect_anomaly=False)",
+    )
+
+
+def _formatting(run: RunResults) -> Range | None:
+    """Return what formatting stacks took of the forward pass, by samples of the stack."""
+    lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    if lines is None or forward is None:
+        return None
+    count = sum(one.count for one in lines.of(Phase.FORWARD, ("traceback",)))
+    if lines.by_phase.get(Phase.FORWARD.value, 0) < MIN_SAMPLES or not count:
+        return None
+    low, high = lines.interval(count, Phase.FORWARD)
+    return Range(low=round(low * forward.mean_ns), high=round(high * forward.mean_ns))
+
+
+def _cost(facts: TraceFacts) -> tuple[float, Range]:
+    """Return the nodes made per step, and what they and the searches for NaN cost."""
+    made = graph_nodes(facts)
+    count = sum(one.node.calls for one in made)
+    search_ns = sum(op.total_ns for name, op in facts.operators.items() if name in SEARCHES)
+    known = sorted(
+        (one.forward.self_ns / one.node.calls, one.node.calls)
+        for one in made
+        if one.forward is not None and one.node.calls
+    )
+    if not known or not search_ns:
+        return count, Range(low=round(NODE_LOW_NS * count), high=round(NODE_HIGH_NS * count))
+    ends = list(accumulate(calls for _, calls in known))
+    each_ns = next(ns for (ns, _), end in zip(known, ends, strict=True) if end >= USUAL * ends[-1])
+    cost_ns = each_ns * count + search_ns
+    return count, Range(low=round(LOW * cost_ns), high=round(HIGH * cost_ns))

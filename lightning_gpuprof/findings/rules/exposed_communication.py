@@ -1,0 +1,71 @@
+"""The device waits for other ranks: communication that nothing overlaps.
+
+## What it measures
+`exposed_comm_ns`: from a trace, time per step in which communication kernels ran and nothing
+computed.
+
+## Why it matters
+Gradients can be exchanged while the backward pass still computes; what is exposed adds to every
+step on every rank.
+
+## What to do
+Exchange less often (`accumulate_grad_batches` skips the exchange in between), less
+(`bf16` gradients: `ddp_comm_hook`), in larger buckets (`bucket_cap_mb`), or with
+`gradient_as_bucket_view=True`; shard with FSDP where the model is large.
+
+## Thresholds
+`MIN_FRAC`: 5% of the step, the common warning level. `LOW_FRAC`: the last bucket cannot be hidden,
+so a quarter stays at least in the high bound, and three quarters in the low one. Severity: the
+common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.units import duration, percent
+
+ID = "exposed-communication"
+EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
+LOW_FRAC, HIGH_FRAC = 0.25, 0.75
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where communication is not hidden."""
+    if run.start.world_size < 2:
+        return None
+    facts = trace_facts(run)
+    cost = facts.per_step("gpu", "exposed_comm_ns") if facts else None
+    if run.step_ns is None or facts is None or cost is None:
+        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+    if cost < WARNING_FRAC * run.step_ns:
+        return None
+    saving = Range(low=round(LOW_FRAC * cost), high=min(run.step_ns, round(HIGH_FRAC * cost)))
+    rows = [row for row in facts.rows("kernels") if row.get("category") == "communication"]
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns),
+        title=f"{duration(cost)} of each step ({percent(cost / run.step_ns)}) is communication "
+        f"that "
+        "nothing overlaps",
+        advice="Exchange gradients less often (accumulate_grad_batches), smaller (a bf16 hook), or "
+        "in "
+        "other bucket sizes, so that the backward pass hides it.",
+        evidence={
+            "exposed_comm_ns": round(cost),
+            "exposed_comm_frac": cost / run.step_ns,
+            "comm_ns": round(facts.per_step("gpu", "comm_ns") or 0),
+            "step_ns": run.step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.6,
+        where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
+        change="DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)",
+    )

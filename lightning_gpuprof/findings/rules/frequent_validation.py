@@ -1,0 +1,139 @@
+"""Validation takes a noticeable share of the training time.
+
+## What it measures
+`validation_ns`: mean time per steady step in validation runs, on the host clock, spread over all
+steps; `per_validation_ns`: what one of them takes.
+
+## Why it matters
+Training stands still during validation. It is worth its time as far as its result is acted upon.
+
+## What to do
+Validate less often (`val_check_interval` within an epoch, `check_val_every_n_epoch` beyond it: the
+advice names the setting found), on
+fewer batches (`limit_val_batches`), or with a larger batch and more workers: no gradients are kept,
+so more samples fit.
+
+## Thresholds
+The saving is that of the change proposed: validating a fifth as often, at least, leaves a fifth of
+the cost; where that would be less than once in the run, a fifth of the batches (`LEFT_FRAC`) does
+the same. `SHORT_NS`: validations
+once an epoch that take less than a second altogether belong to short epochs, not to a setting, and
+are not told. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.grade import FEWER, grade, seldom
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "frequent-validation"
+EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
+LEFT_FRAC = 1 / FEWER
+TARGET_FRAC = 0.03
+"""The interval proposed keeps validation at about this share of the time."""
+SHORT_NS = 1_000_000_000
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where validation costs time."""
+    validation, step_ns = run.per_step(Phase.VALIDATION), run.step_ns
+    if validation is None or step_ns is None or run.steps is None:
+        return Abstained(ID, "no step's validation was measured")
+    if not 0 < validation.mean_ns < step_ns:
+        return None
+    runs = run.flagged_steps.get("validation", 0)
+    total_ns, epochs = validation.mean_ns * run.steps.dur.count, run.steps.epochs
+    if total_ns < SHORT_NS and epochs is not None and runs <= epochs:
+        return None
+    each_ns = total_ns // max(1, runs)
+    steps = run.steps.dur.count
+    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns)))
+    if every > steps and runs >= FEWER and run.status == "finished":
+        # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
+        every = seldom(steps, runs, wanted=0.0)
+    advice, change, interval = _change(run, run.steps.count, every)
+    advice = _setting(run, runs) + advice
+    # Of the change proposed: as many are left as the new interval has.
+    left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
+    least, most = around(round(validation.mean_ns * (1 - left)))
+    saving = Range(low=least, high=most)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Validation takes {duration(validation.mean_ns)} of each step on average "
+        f"({percent(validation.mean_ns / step_ns)}), {duration(each_ns)} each time",
+        advice=advice,
+        evidence={
+            "validation_ns": validation.mean_ns,
+            "validation_frac": validation.mean_ns / step_ns,
+            "per_validation_ns": each_ns,
+            "validations_count": runs,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        where=(Where(phase=Phase.VALIDATION.value),),
+        change=change,
+    )
+
+
+def _change(run: RunResults, steps: int, every: int) -> tuple[str, str, int | None]:
+    """Return advice and code for validating every so many steps, as far as the run has them.
+
+    With the new interval in steps, None for as many validations with fewer batches.
+    """
+    epoch = _epoch_steps(run)
+    if every > steps and run.status == "finished":
+        return (
+            f"The run is too short to validate more seldom ({steps:,} steps): validate on fewer "
+            "batches, or less often in a longer run.",
+            f"Trainer(..., limit_val_batches={LEFT_FRAC:.1f})",
+            None,
+        )
+    if epoch is None or every <= epoch:
+        return (
+            f"Validate every {every:,} steps or on fewer batches (limit_val_batches).",
+            f"Trainer(..., val_check_interval={every})",
+            every,
+        )
+    # An interval longer than the epoch is refused by the Trainer.
+    epochs = -(-every // epoch)
+    whole = (
+        ""
+        if run.start.trainer.get("val_check_interval", 1.0) == 1.0
+        else ", val_check_interval=1.0"
+    )
+    return (
+        f"Validate every {epochs:,} epochs of {epoch:,} steps or on fewer batches "
+        "(limit_val_batches).",
+        f"Trainer(..., check_val_every_n_epoch={epochs}{whole})",
+        epochs * epoch,
+    )
+
+
+def _setting(run: RunResults, runs: int) -> str:
+    """Name the setting that asks for validation more than once an epoch, where there is one."""
+    interval = run.start.trainer.get("val_check_interval", 1.0)
+    if isinstance(interval, float) and interval >= 1.0:
+        return ""
+    return f"val_check_interval={interval} asked for {runs} of them here. "
+
+
+def _epoch_steps(run: RunResults) -> int | None:
+    """Return the batches of a training epoch, None where its length is not known."""
+    length = run.start.loader.length if run.start.loader else None
+    limit = run.start.trainer.get("limit_train_batches")
+    if isinstance(limit, float):
+        return None if length is None else max(1, int(length * limit))
+    if isinstance(limit, int) and limit > 0:
+        return limit if length is None else min(length, limit)
+    return length

@@ -1,0 +1,142 @@
+"""The device waits for the host: Python and dispatch take longer than the computing itself.
+
+## What it measures
+On a GPU, `host_bound_frac`: the share of steps through which the device's run-ahead stayed near
+the launch latency, so that it had nothing queued. Without device marks, from a trace:
+`host_idle_ns`, the device's idle time per step in which the host was still at work on the next
+launch. On a CPU, where both are one, `overhead_ns`: the compute phases of a step less the time of
+operators of some length, from a trace.
+
+## Why it matters
+A host-bound step gets no faster from a faster device, only from less host work per step.
+
+## What to do
+Do the same work in fewer, larger operators: batch what a Python loop calls one by one, use a fused
+optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger batch.
+
+## Thresholds
+`MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
+`CALLS_PER_TENSOR` (`savings/host_work.py`, docs/adr/0031): a model as such makes some calls per
+parameter tensor; on a CPU only the overhead of what is above counts. How much recording slowed
+long operators down is not known, so the overhead has bounds (`EVENT_NS`). `LOW_FRAC`: of a loop's
+overhead that much goes at least when its body becomes one operator over all elements, at most all
+of it and what longer operators in the loop take (`LOOPED`). The loop inside a recurrent layer
+(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
+forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
+traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
+recording slows the host down, the device not, so part of that idle time is the profiler's.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+from dataclasses import replace
+
+from lightning_gpuprof.analysis.run.device_time import StepState
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
+from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
+from lightning_gpuprof.units import duration, percent
+
+ID = "host-bound"
+EFFORT = Effort(
+    Horizon.MEDIUM,
+    "loops become tensor operations, or the model is compiled",
+    "results may differ in the last digits",
+)
+MIN_STATE_FRAC = 0.5
+MIN_CALLS = 100
+LOW_FRAC = 0.6
+MOSTLY = 0.5
+IDLE_FRAC = 0.25
+TRACED_LOW_FRAC = 0.3
+HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_latency")
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where host work holds most steps back."""
+    if run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    if anomaly_on(run):
+        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
+    work = host_work(run)
+    if run.device_time is not None:
+        frac = run.device_time.state_frac[StepState.HOST_BOUND]
+        return _on_gpu(run.step_ns, frac, work) if frac >= MIN_STATE_FRAC else None
+    if run.on_gpu:
+        facts = trace_facts(run)
+        if facts is None or not facts.on_device:
+            return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
+        return _traced(run.step_ns, facts)
+    if work is None:
+        return Abstained(ID, "on a CPU it takes an analysed trace, and there is none")
+    if work.recurrent_frac > MOSTLY:
+        return Abstained(
+            ID,
+            f"{percent(work.recurrent_frac)} of the forward pass is inside recurrent layers, whose "
+            "loops are torch's own: small operators beside theirs cannot be told apart",
+        )
+    thin_calls = round(work.own_frac * work.thin_calls)
+    if thin_calls < MIN_CALLS or not work.repeated_ns or reads_in_a_loop(work):
+        return None
+    return _finding(
+        run.step_ns,
+        f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / run.step_ns)}) "
+        f"is Python and dispatch around {thin_calls} small operators",
+        {},
+        work,
+        confidence=0.7 if work.usual_calls is not None else 0.4,
+    )
+
+
+def _on_gpu(step_ns: int, frac: float, work: HostWork | None) -> Finding:
+    title = f"{percent(frac)} of the steps wait for the host to queue work"
+    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
+
+
+def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
+    idle_ns = round((facts.idle_ns(*HOST_CAUSES) or 0.0) * facts.host_scale)
+    thin_frac = facts.number("thin_kernels", "count_frac") or 0.0
+    if idle_ns < IDLE_FRAC * step_ns or thin_frac >= THIN_COUNT_FRAC:
+        return None
+    title = (
+        f"The device idles {duration(idle_ns)} of each step ({percent(idle_ns / step_ns)}) "
+        "because the host has not launched yet"
+    )
+    found = _finding(step_ns, title, {"host_idle_ns": idle_ns}, None, confidence=0.5)
+    saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
+    return replace(found, saving_ns=saving, severity=grade(saving, step_ns))
+
+
+def _finding(
+    step_ns: int,
+    title: str,
+    evidence: dict[str, int | float],
+    work: HostWork | None,
+    confidence: float,
+) -> Finding:
+    evidence = {**evidence, "step_ns": step_ns}
+    where: tuple[Where, ...] = ()
+    saving = Range(low=0, high=step_ns // 2)
+    if work is not None:
+        evidence["overhead_ns"] = work.overhead_ns
+        evidence["repeated_ns"] = work.repeated_ns
+        evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
+        where = (Where(name=work.worst),) if work.worst else ()
+        most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
+        saving = Range(low=round(LOW_FRAC * work.repeated_least_ns), high=most)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=title,
+        advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
+        "one, fuse the optimizer, compile with CUDA graphs, or raise the batch size.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=confidence,
+        where=where,
+        change="model = torch.compile(model)",
+    )

@@ -1,0 +1,193 @@
+"""The host stops to read values off the device.
+
+## What it measures
+From the sync detector: lines of code that make the host wait, how often per step, and for how long.
+From a trace: the time in synchronizing calls (on a GPU), and the reads of single values
+(`aten::item`) per step.
+
+## Why it matters
+While the host waits, it queues nothing: when the device is done it stands idle until the next
+launch arrives. On a CPU a read costs its call only, but a loop that reads value after value pays
+for its small operators each time, and would stall a GPU.
+
+## What to do
+Keep values on the device (`loss.detach()`), sum there, and read once in many steps
+(`DeferredLoss`). Replace loops over elements by one operation over the tensor.
+
+## Thresholds
+`SYNC_FRAC`: the 5% of a step in synchronizing calls above which the profiles that this rule is made
+for were called sync-bound. `LOOP_READS`: a loop reads at least tens of values a step. `READ_SHARE`:
+a loop around reads has at most ten operators per read. Severity: the common scale
+(`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.device_time import StepState
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.findings.sync_cures import cure
+from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, SyncSite
+from lightning_gpuprof.units import duration, percent
+
+ID = "host-sync"
+EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
+SYNC_FRAC = 0.05
+LOOP_READS = 20
+READ_SHARE = 0.10
+REPLAY_ERROR = 0.3
+"""The replay keeps launch costs and clocks as they were with the waits."""
+MOST_SITES = 5
+QUEUED = {"dependency", "kernel_gap"}
+"""Causes of idle time in which the next launch was there already."""
+LOW_FRAC = 0.6
+"""Least part of a reading loop's overhead that one operation over the whole tensor removes."""
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where reads of values hold the step up."""
+    if run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    if anomaly_on(run):
+        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
+    facts, work = trace_facts(run), host_work(run)
+    sites = [site for site in run.sync_sites if site.steps_watched]
+    watched = any(note.name == SYNC_STEPS_NOTE and note.value for note in run.notes)
+    if facts is None and not sites and not watched:
+        return Abstained(ID, "neither the sync detector nor an analysed trace has looked")
+    if run.on_gpu:
+        return _on_gpu(run, run.step_ns, facts, sites)
+    if reads_in_a_loop(work):
+        assert work is not None
+        return _loop(run.step_ns, work, sites)
+    return _would_sync(run.step_ns, sites) if sites else None
+
+
+def reads_in_a_loop(work: HostWork | None) -> bool:
+    """Tell whether single values are read so often that a loop around them must be the cost."""
+    return (
+        work is not None
+        and work.reads >= LOOP_READS
+        and work.reads >= READ_SHARE * (work.calls - (work.usual_calls or 0))
+    )
+
+
+def _on_gpu(
+    run: RunResults, step_ns: int, facts: TraceFacts | None, sites: list[SyncSite]
+) -> Finding | None:
+    blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
+    in_calls = facts.sync_ns() if facts else None
+    idle = facts.idle_ns("host_sync") if facts else None
+    cost_ns = max(blocked, round(in_calls or 0))
+    bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
+    if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
+        return None
+    # What a sync costs is the device's idle time behind it, not the wait: the device works on.
+    saving = Range(low=0, high=cost_ns) if idle is None else Range(low=round(idle), high=cost_ns)
+    evidence: dict[str, int | float] = {
+        "blocked_ns": cost_ns,
+        "blocked_frac": cost_ns / step_ns,
+        "step_ns": step_ns,
+    }
+    if idle is not None:
+        evidence["device_idle_after_sync_ns"] = round(idle)
+    most = _unlaunched_ns(facts) if facts else None
+    if most is not None:
+        saving = Range(low=saving.low, high=min(saving.high, round(most)))
+        evidence["device_without_work_ns"] = round(most)
+    saving = Range(low=min(saving.low, saving.high), high=max(saving.low, saving.high))
+    replayed = facts.saved_ns("sync") if facts else None
+    if replayed is not None:
+        saving = Range(
+            low=round((1 - REPLAY_ERROR) * replayed),
+            high=min(step_ns, round((1 + REPLAY_ERROR) * replayed)),
+        )
+    if not saving.high:
+        return None  # the device had work all the while
+    title = f"The host waits for the device {duration(cost_ns)} in each step"
+    return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
+
+
+def _unlaunched_ns(facts: TraceFacts) -> float | None:
+    """Return the device's idle time per step in which nothing was queued.
+
+    No more than that can go where the host waits less: what was queued and waited for other work
+    would wait still.
+    """
+    causes = {str(row.get("cause")) for row in facts.rows("idle")}
+    return facts.idle_ns(*(causes - QUEUED)) if causes else None
+
+
+def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
+    cost_ns = max(work.read_ns, work.repeated_ns)
+    least_ns = max(work.read_ns, work.repeated_least_ns)
+    saving = Range(low=round(LOW_FRAC * least_ns), high=cost_ns)
+    evidence: dict[str, int | float] = {
+        "reads_per_step_count": work.reads,
+        "reading_ns": work.read_ns,
+        "thin_calls_count": work.thin_calls,
+        "step_ns": step_ns,
+    }
+    title = (
+        f"{work.reads} values are read one by one in each step (.item()), which with the small "
+        f"operators around them takes {duration(cost_ns)} ({percent(cost_ns / step_ns)})"
+    )
+    return _finding(title, evidence, saving, step_ns, sites, 0.7)
+
+
+def _would_sync(step_ns: int, sites: list[SyncSite]) -> Finding:
+    per_step = sum(site.count / site.steps_watched for site in sites)
+    evidence: dict[str, int | float] = {"reads_per_step_count": round(per_step, 1)}
+    title = f"{per_step:.1f} reads of values per step would each stop the host on a GPU"
+    return _finding(title, evidence, Range(low=0, high=0), step_ns, sites, 0.9)
+
+
+def _finding(
+    title: str,
+    evidence: dict[str, int | float],
+    saving: Range,
+    step_ns: int,
+    sites: list[SyncSite],
+    confidence: float,
+) -> Finding:
+    ranked = sorted(sites, key=lambda site: -(site.blocked_ns or site.count))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns) if saving.high else Severity.INFO,
+        title=title,
+        advice=_advice(ranked, saving),
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=confidence,
+        where=tuple(
+            Where(file=s.file, line=s.line, source=s.source, phase=s.phase, name=s.owner)
+            for s in ranked[:MOST_SITES]
+        ),
+        change="self.total += loss.detach()  # on the device; read it once, at the epoch's end",
+    )
+
+
+def _advice(ranked: list[SyncSite], saving: Range) -> str:
+    general = (
+        "Keep values as tensors (loss.detach() instead of loss.item()), work on whole tensors "
+        "instead of element by element, and read once in many steps."
+    )
+    if not ranked:
+        return general
+    first = ranked[0]
+    saves = (
+        f" All of them together cost up to {duration(saving.high)} a step." if saving.high else ""
+    )
+    return (
+        f"Begin with {first.file}:{first.line}, `{first.source}` ({first.owner}): {cure(first)}."
+        f"{saves}"
+    )

@@ -1,0 +1,59 @@
+"""A trace lacks kernels that were launched: its device times are too low.
+
+## What it measures
+`lost_kernels_count`: launching calls in a trace with nothing on any device to show for them.
+
+## Why it matters
+Busy time, kernel tables and every finding from them miss what those kernels ran.
+
+## What to do
+Record fewer steps at a time, close other profilers (Nsight, DCGM profiling) that hold the device's
+counters, and give the profiler a warm-up step.
+
+## Thresholds
+`WARN_FRAC`: at 1% of the launches, other figures begin to be off by as much; fewer are told as a
+fact. No time is claimed.
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+)
+from lightning_gpuprof.units import percent
+
+ID = "lost-kernels"
+EFFORT = Effort(Horizon.QUICK, "another schedule", "none")
+WARN_FRAC = 0.01
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a fact where a trace is incomplete."""
+    facts = trace_facts(run)
+    lost = facts.number("quality", "lost_kernels") if facts else None
+    launched = facts.number("quality", "launch_count") if facts else None
+    if lost is None or launched is None:
+        return Abstained(ID, "it takes an analysed trace, and there is none")
+    if not lost or not launched:
+        return None
+    frac = lost / launched
+    return Finding(
+        id=ID,
+        severity=Severity.WARNING if frac >= WARN_FRAC else Severity.INFO,
+        title=f"{lost:,.0f} of {launched:,.0f} launches ({percent(frac)}) have no kernel in the "
+        f"trace",
+        advice="Record fewer steps at a time with a warm-up step, and close other profilers.",
+        evidence={
+            "lost_kernels_count": lost,
+            "launches_count": launched,
+            "lost_kernels_frac": frac,
+        },
+        saving_ns=Range(low=0, high=0),
+        confidence=1.0,
+        change="GpuProfCallback(warmup=1, active=3)",
+    )

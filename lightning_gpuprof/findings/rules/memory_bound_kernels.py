@@ -1,0 +1,86 @@
+"""Much of the device's time goes to kernels that wait for its memory.
+
+## What it measures
+`memory_bound_frac`: the share of kernel time in operators below the roofline's ridge point, or,
+where no shapes were recorded, in elementwise, normalisation and reduction kernels, whose arithmetic
+intensity is below any GPU's ridge point.
+
+## Why it matters
+Such a kernel takes as long as its bytes take to move. Two of them in a row move the same bytes
+twice; one fused kernel moves them once.
+
+## What to do
+Fuse neighbours: `torch.compile`, `scaled_dot_product_attention`, fused normalisation and
+optimizers; use a smaller type (bfloat16), which halves the bytes.
+
+## Thresholds
+`MIN_FRAC`: 40% of kernel time, the complement of the 60% that matrix products should have (see
+docs/adr/0030). `LOW_KEPT`, `HIGH_KEPT`: fusing a chain of two kernels leaves 2 of 4 passes over
+memory, a chain of many at least a quarter. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.units import duration, percent
+
+ID = "memory-bound-kernels"
+EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new shapes recompile")
+MIN_FRAC = 0.40
+LOW_KEPT, HIGH_KEPT = 0.25, 0.75
+STREAMING = ("elementwise", "normalisation", "reduction")
+MOST = 3
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where kernels that stream memory take a large share."""
+    facts = trace_facts(run)
+    if run.step_ns is None or facts is None or not facts.rows("categories"):
+        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+    whole = sum(row.get("total_ns") or 0 for row in facts.rows("categories"))
+    bound = _bound_ns(facts)
+    if not whole or bound < MIN_FRAC * whole:
+        return None
+    per_step = bound / facts.steps
+    saving = Range(
+        low=round(per_step * (1 - HIGH_KEPT)),
+        high=min(run.step_ns, round(per_step * (1 - LOW_KEPT))),
+    )
+    rows = [row for row in facts.rows("kernels") if row.get("category") in STREAMING]
+    gemm = facts.number("gemm_frac")
+    evidence: dict[str, int | float] = {
+        "memory_bound_ns": round(per_step),
+        "memory_bound_frac": bound / whole,
+        "step_ns": run.step_ns,
+    }
+    if gemm is not None:
+        evidence["gemm_frac"] = gemm
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns),
+        title=f"{percent(bound / whole)} of the kernel time ({duration(per_step)} per step) is in "
+        "kernels bound by memory",
+        advice="Fuse elementwise, normalisation and reduction kernels by compiling the model, and "
+        "use scaled_dot_product_attention for attention.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.7 if facts.rows("roofline") else 0.5,
+        where=tuple(Where(kernel=str(row["name"])) for row in rows[:MOST]),
+        change="model = torch.compile(model)",
+    )
+
+
+def _bound_ns(facts: TraceFacts) -> float:
+    measured = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
+    if measured:
+        return float(sum(row.get("total_ns") or 0 for row in measured))
+    rows = facts.rows("categories")
+    return float(sum(row.get("total_ns") or 0 for row in rows if row.get("category") in STREAMING))

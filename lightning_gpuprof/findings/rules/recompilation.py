@@ -1,0 +1,75 @@
+"""torch.compile compiles again and again during training.
+
+## What it measures
+`compiled_steps_count`: steps after the warm-up in which torch.compile compiled something, and
+`compiling_ns`: what that took, spread over all steps. Dynamo times it itself; where some steps
+compile nothing, what the others take above them is a second measure, and the mean of both counts.
+
+## Why it matters
+A new shape, type or Python value that a compiled function depends on makes it compile anew, for
+seconds on a GPU; at the limit (8 by default) torch gives up and runs the function uncompiled.
+
+## What to do
+Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
+(`torch._dynamo.mark_dynamic`, `dynamic=True`), and see why with `TORCH_LOGS=recompiles`.
+
+## Thresholds
+`MIN_STEPS`: after the warm-up a first other shape compiles once; from the second step on it is a
+habit. Steps with a validation are not counted, which compiles for itself. The saving is from the
+lesser of the two measures to the greater (`run/special_steps.py`). `LOW_FRAC`: the padded
+shape is compiled too, and padding computes more. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+)
+from lightning_gpuprof.units import duration
+
+ID = "recompilation"
+EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
+MIN_STEPS = 2
+LOW_FRAC = 0.9
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where compiling goes on."""
+    if run.step_ns is None or run.compiling is None:
+        return Abstained(ID, "no step after the warm-up was recorded")
+    seen, costs_ns = run.compiling, run.compiling.costs_per_step_ns
+    if seen.count < MIN_STEPS:
+        return None
+    if not costs_ns:
+        return Abstained(
+            ID,
+            f"{seen.count} of {seen.steps} steps compiled, and neither dynamo's own timing nor "
+            "steps to compare with say what that took",
+        )
+    cost_ns = round(sum(costs_ns) / len(costs_ns))
+    saving = Range(
+        low=round(LOW_FRAC * around(min(costs_ns))[0]),
+        high=min(run.step_ns, around(max(costs_ns))[1]),
+    )
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns),
+        title=f"torch.compile compiled in {seen.count} of {seen.steps} steps after the warm-up, "
+        f"{duration(cost_ns * seen.steps / seen.count)} each",
+        advice="Keep shapes the same: pad to a few lengths, drop the last batch, or mark what "
+        "changes "
+        "as dynamic.",
+        evidence={
+            "compiled_steps_count": seen.count,
+            "compiling_ns": cost_ns,
+            "step_ns": run.step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        change="model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles",
+    )

@@ -1,0 +1,146 @@
+"""A callback, or a hook of the module, takes a noticeable share of every step.
+
+## What it measures
+`callback_ns`: mean time per steady step inside one callback's hooks, or in one hook of the module,
+on the host clock, under its own name; hooks that run in only some steps are spread over all of
+them.
+
+## Why it matters
+Lightning calls every callback in the training loop, one after the other; nothing of the next step
+begins before the last one returns.
+
+## What to do
+Do the work less often, move it out of the step hooks (`on_train_epoch_end`), or hand it to a
+thread. In one that reads values off the device (`.item()`, `.cpu()`), keep them on the device and
+read them once in many steps (`DeferredLoss`).
+
+What changes weights, gradients or learning rates (a scheduler's step, an average of the weights)
+must stay in every step, or the training is another one: make it cheaper instead.
+
+## Thresholds
+`EVERY_N_STEPS`: the change proposed, one step in 50, is Lightning's own default for logging; it
+leaves 2% of the cost, the low bound allows for work that must stay. On a GPU only the time the
+device stood idle counts (`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
+"""
+
+import re
+
+from lightning_gpuprof.analysis.run.phase_split import Part
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.rules.slow_logging import norm_hooks
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-callback"
+EFFORT = Effort(
+    Horizon.QUICK,
+    "one setting, or a few lines in the callback",
+    "its output comes less often; what changes weights or gradients must stay in every step",
+)
+EVERY_N_STEPS = 50
+LEFT_FRAC = 0.1
+OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
+"""This package's own: their cost is reported as such, not as the user's to change."""
+SCHEDULER = "lr_scheduler_step"
+AVERAGE = re.compile(r"EMA|Ema(?![a-z])|Averag|Polyak|SWA")
+"""Names of callbacks that keep an average of the weights, such as Lightning's `WeightAveraging`."""
+MOST = 3
+"""Callbacks named at most: the longest matter, a list of all is in the report."""
+KNOWN = {
+    "TQDMProgressBar": f"TQDMProgressBar(refresh_rate={EVERY_N_STEPS})",
+    "RichProgressBar": f"RichProgressBar(refresh_rate={EVERY_N_STEPS})",
+    "LearningRateMonitor": 'LearningRateMonitor(logging_interval="epoch")',
+    "DeviceStatsMonitor": "Trainer(callbacks=[...])  # without DeviceStatsMonitor",
+    "ModelCheckpoint": "ModelCheckpoint(every_n_epochs=1)",
+}
+"""The setting that makes one of Lightning's own callbacks do less in each step."""
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for each of the longest callbacks."""
+    if run.step_ns is None or run.per_step(Phase.CALLBACKS) is None:
+        return Abstained(ID, "no step's callbacks were measured")
+    to_log = norm_hooks(run)
+    parts = [
+        part
+        for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
+        if part.per_step is not None and part.name not in OWN and part not in to_log
+    ]
+    parts.sort(key=lambda part: -part.total_ns)
+    return tuple(_finding(run, part, run.step_ns) for part in parts[:MOST])
+
+
+def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
+    assert part.per_step is not None
+    cost_ns = part.per_step.mean_ns
+    lost = exposed(run, part.phase, cost_ns)
+    saving = Range(
+        low=round(lost.low_ns * (1 - LEFT_FRAC)),
+        high=round(lost.high_ns * (1 - 1 / EVERY_N_STEPS)),
+    )
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{part.name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
+        advice=_advice(part),
+        evidence={
+            "callback_ns": cost_ns,
+            "callback_frac": cost_ns / step_ns,
+            "callback_max_ns": part.per_step.max_ns,
+            "active_steps_count": part.active_steps,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if lost.basis == "unknown" else 0.9,
+        where=(Where(phase=part.phase.value, name=part.name),),
+        change=None if _trains(part) else KNOWN.get(part.name, _less_often(part)),
+    )
+
+
+def _trains(part: Part) -> bool:
+    """Tell whether the part, by its name, decides what is learned."""
+    return part.name == SCHEDULER or AVERAGE.search(part.name) is not None
+
+
+def _advice(part: Part) -> str:
+    if part.name == SCHEDULER:
+        return (
+            "Make the scheduler's own function cheap: read files and build tables once, in "
+            "configure_optimizers, and only look up in each call. To call it less often would "
+            "change the learning rates."
+        )
+    if AVERAGE.search(part.name):
+        return (
+            f"Make {part.name} cheaper: update its copy in place and all tensors in one call "
+            "(torch._foreach_lerp_), without copying the state_dict first. To run it less often "
+            "changes what it averages: the decay must be adapted."
+        )
+    advice = (
+        f"Run {part.name}'s work once in {EVERY_N_STEPS} steps, or move it to the epoch's end or "
+        "a thread."
+    )
+    if part.name in KNOWN:
+        return advice
+    return (
+        f"{advice} That is for what it reports: where it changes weights, gradients or the "
+        "batch, less often is another training, so make it cheaper instead."
+    )
+
+
+def _less_often(part: Part) -> str:
+    if part.phase is Phase.OTHER:
+        return (
+            f"def {part.name}(self, *args):\n"
+            f"    if self.trainer.global_step % {EVERY_N_STEPS} == 0:\n"
+            "        ...  # as before"
+        )
+    return (
+        f"# in {part.name}\n"
+        "def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):\n"
+        f"    if trainer.global_step % {EVERY_N_STEPS}:\n"
+        "        return\n"
+        "    ...  # as before"
+    )

@@ -1,0 +1,116 @@
+"""Handing the batch to the device takes a noticeable share of every step.
+
+## What it measures
+`transfer_ns`: mean time per steady step in Lightning's `batch_to_device`, on the host clock, with
+the batch-transfer hooks of the module and the data module; from a trace, how many copies from the
+host there are, how many bytes, and whether their memory is pinned.
+
+## Why it matters
+A copy from pageable memory makes the host wait, and many small copies cost a launch each. On a CPU
+there is nothing to copy: what takes time there is a hook.
+
+## What to do
+Pin the memory (`pin_memory=True`) and copy with `non_blocking=True`; send one packed tensor instead
+of many small ones; move work out of the batch-transfer hooks into the dataset, once per sample.
+
+## Thresholds
+`LEFT_FRAC`: what may stay of a hook's work after it was moved, as for callbacks. `SMALL_COPIES`: a
+batch is a handful of tensors. On a GPU only the time the device stood idle counts
+(`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-host-to-device-copy"
+EFFORT = Effort(
+    Horizon.QUICK,
+    "an argument of the DataLoader, or a hook's work moved",
+    "pinned memory is finite",
+)
+LEFT_FRAC = 0.1
+SMALL_COPIES = 8
+PIN = "DataLoader(..., pin_memory=True)"
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where the transfer costs time."""
+    transfer, step_ns = run.per_step(Phase.HOST_TO_DEVICE), run.step_ns
+    if transfer is None or step_ns is None:
+        return Abstained(ID, "no step's transfer was measured")
+    cost_ns = transfer.mean_ns
+    if not cost_ns:
+        return None
+    hooks = [part for part in run.parts_of(Phase.HOST_TO_DEVICE) if part.per_step is not None]
+    if not run.on_gpu and not hooks:
+        return None  # nothing is copied: it is the Trainer's own handing on
+    lost = exposed(run, Phase.HOST_TO_DEVICE, cost_ns)
+    saving = Range(low=round(lost.low_ns * (1 - LEFT_FRAC)), high=lost.high_ns)
+    evidence: dict[str, int | float] = {
+        "transfer_ns": cost_ns,
+        "transfer_frac": cost_ns / step_ns,
+        "step_ns": step_ns,
+    }
+    copies = _copies(run)
+    evidence |= copies
+    advice, change = _advice(run, [hook.name for hook in hooks], copies)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Handing the batch to the device takes {duration(cost_ns)} of each step "
+        f"({percent(cost_ns / step_ns)})",
+        advice=advice,
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.5 if lost.basis == "unknown" else 0.8,
+        where=tuple(Where(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
+        or (Where(phase=Phase.HOST_TO_DEVICE.value),),
+        change=change,
+    )
+
+
+def _copies(run: RunResults) -> dict[str, int | float]:
+    facts = trace_facts(run)
+    rows = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
+    if facts is None or not rows:
+        return {}
+    pageable = [row for row in rows if row.get("memory") == "pageable"]
+    return {
+        "copies_per_step_count": round(sum(row.get("count") or 0 for row in rows) / facts.steps),
+        "copied_per_step_bytes": round(sum(row.get("bytes") or 0 for row in rows) / facts.steps),
+        "pageable_copies_per_step_count": round(
+            sum(row.get("count") or 0 for row in pageable) / facts.steps
+        ),
+    }
+
+
+def _advice(
+    run: RunResults, hooks: list[str], copies: dict[str, int | float]
+) -> tuple[str, str | None]:
+    if hooks:
+        return (
+            f"Move the work of {' and '.join(hooks)} into the dataset, so that it is done once per "
+            "sample or in the workers, and keep the hook to moving tensors.",
+            None,
+        )
+    pinned = run.start.loader.pin_memory if run.start.loader else None
+    if run.on_gpu and (not pinned or copies.get("pageable_copies_per_step_count")):
+        return "Pin the batch's memory, so that the copy runs while the host goes on.", PIN
+    if copies.get("copies_per_step_count", 0) > SMALL_COPIES:
+        return (
+            "Pack the batch's many tensors into one before it is copied, and split it there.",
+            None,
+        )
+    return "Send less: smaller types (uint8, bfloat16), and only the tensors the model reads.", None

@@ -1,0 +1,125 @@
+"""Logging takes a noticeable share of every step.
+
+## What it measures
+`logging_ns`: mean time per steady step inside the loggers (`log_metrics`, `save`), in `self.log`
+where it was timed, and in the module's hooks around the optimizer's step where they only compute
+norms to log, on the host clock.
+
+## Why it matters
+Loggers write files or talk to a server in the training loop. A norm of every gradient is an
+operator per parameter, and turning values into numbers makes the host wait for the device.
+
+## What to do
+Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for logging alone with
+the same condition, and keep values on the device until then (`DeferredLoss`).
+
+## Thresholds
+`EVERY_N_STEPS`: Lightning's own default. A hook counts where norms were taken and, if its lines
+were sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging
+less often; something is logged still. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
+from lightning_gpuprof.analysis.run.phase_split import Part
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import SELF_LOG, Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-logging"
+EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
+EVERY_N_STEPS = 50
+LOW_FRAC = 0.8
+NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
+"""Where Lightning's documentation puts the logging of gradient norms."""
+MIN_SAMPLES = 10
+"""Samples in those hooks of which one at least would be at a logging line."""
+NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where logging costs time."""
+    logging, step_ns = run.per_step(Phase.LOGGING), run.step_ns
+    if logging is None or step_ns is None:
+        return Abstained(ID, "no step's logging was measured")
+    hooks = norm_hooks(run)
+    # Without its longest step: a logger imports and opens what it needs when it is first called.
+    again_ns = logging.mean_ns - logging.max_ns // (run.steps.dur.count if run.steps else 1)
+    cost_ns = again_ns + sum(part.per_step.mean_ns for part in hooks if part.per_step)
+    if not cost_ns:
+        return None
+    lost = exposed(run, Phase.LOGGING, cost_ns)
+    saving = Range(low=round(LOW_FRAC * lost.low_ns), high=lost.high_ns)
+    loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
+    names = [part.name for part in (*loggers, *hooks)]
+    change = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
+    if hooks:
+        change = _guarded(hooks[0].name)
+    elif loggers and loggers[0].name == SELF_LOG:
+        # The Trainer's log_every_n_steps leaves these calls as they are.
+        change = f"if self.global_step % {EVERY_N_STEPS} == 0:\n    self.log(...)  # as before"
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
+        f"step "
+        f"({percent(cost_ns / step_ns)})",
+        advice=f"Log one step in {EVERY_N_STEPS}, and compute what is only logged (norms, "
+        "histograms) in those steps alone.",
+        evidence={
+            "logging_ns": cost_ns,
+            "logging_frac": cost_ns / step_ns,
+            "logged_steps_count": max((part.active_steps for part in loggers), default=0),
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.7 if hooks else 0.9,
+        where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
+        change=change,
+    )
+
+
+def norm_hooks(run: RunResults) -> list[Part]:
+    """Return the module's hooks that take norms of the gradients, to log them.
+
+    Where samples of the stack show the hooks and no logging in them, the norms are for something
+    else, such as a clipping of the module's own: to do that seldom would be another training.
+    """
+    facts = trace_facts(run)
+    if facts is None:
+        return []
+    if not any(name in facts.operators for name in NORMS):
+        return []
+    lines = host_lines(run.notes)
+    if lines is not None and not _log_in_hooks(lines):
+        return []
+    parts = run.parts_of(Phase.OTHER)
+    return [part for part in parts if part.name in NORM_HOOKS and part.per_step is not None]
+
+
+def _log_in_hooks(lines: HostLines) -> bool:
+    """Tell whether one of the hooks' lines logs, or too few were seen to say."""
+    seen = lines.of(Phase.OTHER)
+    if sum(one.count for one in seen) < MIN_SAMPLES:
+        return True
+    if any(one.function in NORM_HOOKS for one in lines.of(Phase.LOGGING)):
+        return True
+    return any(one.kind == "lightning" or "log" in one.source for one in seen)
+
+
+def _guarded(hook: str) -> str:
+    return (
+        f"def {hook}(self, *args):\n"
+        f"    if self.trainer.global_step % {EVERY_N_STEPS} == 0:\n"
+        "        ...  # as before"
+    )

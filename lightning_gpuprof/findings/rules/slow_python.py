@@ -1,0 +1,187 @@
+"""Lines of the training step do work that is not the model's.
+
+## What it measures
+`python_ns`: how much of the forward pass, or of a gradient clipping of the module's own, the
+training thread was seen at lines that call other libraries (numpy, json, a metric) rather than the
+model, or that compute what is logged, from samples of its stack in the first seconds of training.
+`self.log` itself is `slow-logging`'s.
+
+## Why it matters
+Such work runs between the operators, one call after the other, and the device waits for it. In the
+phases' times it looks like the model's own.
+
+## What to do
+Do it once and keep the result, move it into the dataset (where workers can do it), do it on whole
+tensors, or in one step of many.
+
+## Thresholds
+`MIN_SAMPLES`: at fifty samples a share of a tenth is known to within nine hundredths; a share that
+may be nothing is not told. A line that ran itself may have been in an operator: it counts where
+all operators of forward and backward together, by the trace, are too short to have been it
+(`MOSTLY` of its time).
+`MIN_FRAC`: every program logs a loss and calls a function or two, 5% of a step is more than that.
+The saving is the share's interval (`run/host_lines.py`) of the phase's own time; `LEFT_FRAC`
+may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` more may go with it
+(docs/adr/0031). Severity: the common scale
+(`findings/grade.py`).
+"""
+
+from collections.abc import Sequence
+
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
+from lightning_gpuprof.analysis.savings.host_work import host_work
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-python"
+EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "none")
+MIN_SAMPLES = 50
+MOSTLY = 0.5
+LEFT_FRAC = 0.1
+MIN_FRAC = 0.05
+MOST_LINES = 3
+_WHAT = dict(
+    python="Python in {function}, called in the forward pass",
+    metric="a metric in {function}, in the forward pass",
+    own="Python in {function}, beside its operators",
+    log="what {function} computes for self.log",
+    clip="{function}: the module clips its gradients itself",
+)
+_ADVICE = dict(
+    python="Do this work once and keep the result, move it into the dataset, where workers can "
+    "do it, or write it as operators over whole tensors.",
+    own="Do this work once and keep the result, do it in one step of many, move it into the "
+    "dataset, or write it as operators over whole tensors.",
+    metric="Update the metric in each step, but compute it when it is shown: log the metric "
+    "object itself, with on_epoch=True.",
+    log="Log fewer values, once in many steps: collect them in one tensor, and pass "
+    "on_step=False where the epoch's mean is enough.",
+    clip="Work on whole tensors (torch._foreach_norm, clip_grad_norm_) instead of one by one.",
+)
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for each kind of work that is not the model's."""
+    lines = host_lines(run.notes)
+    if lines is None or run.step_ns is None:
+        return Abstained(ID, "no sample of the training thread's stack was taken")
+    if lines.whole < MIN_SAMPLES:
+        return Abstained(ID, f"{lines.whole} samples of the stack are too few to say")
+    forward = [one for one in lines.of(Phase.FORWARD) if not one.waits]
+    kinds = _kinds(forward, lines.of(Phase.LOGGING))
+    found = [
+        _finding(run, run.step_ns, lines, Phase.FORWARD, kind, seen) for kind, seen in kinds.items()
+    ]
+    if "python" not in kinds:
+        found.append(_beside_operators(run, run.step_ns, lines, forward))
+    clipping = lines.of(Phase.CLIP_GRADIENTS)
+    found.append(_finding(run, run.step_ns, lines, Phase.CLIP_GRADIENTS, "clip", clipping))
+    return tuple(one for one in found if one is not None)
+
+
+def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str, list[LineCount]]:
+    """Return the lines of each kind of work.
+
+    A line that ran itself may have been in an operator. It counts as work where other samples
+    of the same line do (what is computed in a call of `self.log` is computed for the log), and as
+    Python in a function of which other lines are, and none is the model's. `self.log` itself is
+    timed as logging, and told by `slow-logging`.
+    """
+    by_line: dict[tuple[str, int], str] = {(one.file, one.line): "log" for one in logging}
+    by_function: dict[tuple[str, str], set[str | None]] = {}
+    for one in seen:
+        by_function.setdefault((one.file, one.function), set()).add(one.kind)
+        if one.kind is not None and one.kind in _WHAT:
+            by_line.setdefault((one.file, one.line), one.kind)
+    kinds: dict[str, list[LineCount]] = {}
+    for one in seen:
+        around = by_function[one.file, one.function]
+        kind = one.kind
+        if kind is None:
+            kind = by_line.get((one.file, one.line))
+        if kind is None and "python" in around and not around & {"model", "torch", "lightning"}:
+            kind = "python"
+        if kind in _WHAT and one.kind != "log":
+            kinds.setdefault(kind, []).append(one)
+    return kinds
+
+
+def _beside_operators(
+    run: RunResults, step_ns: int, lines: HostLines, forward: Sequence[LineCount]
+) -> Finding | None:
+    """Return a finding for the function whose own lines take longer than all operators do."""
+    work, spent = host_work(run), run.per_step(Phase.FORWARD)
+    functions: dict[tuple[str, str], list[LineCount]] = {}
+    for one in forward:
+        if one.kind is None:
+            functions.setdefault((one.file, one.function), []).append(one)
+    if work is None or spent is None or not functions or run.on_gpu:
+        return None
+    seen = max(functions.values(), key=lambda ones: sum(one.count for one in ones))
+    count = sum(one.count for one in seen)
+    own_ns = count / lines.by_phase[Phase.FORWARD.value] * spent.mean_ns
+    if own_ns - work.operators_ns < MOSTLY * own_ns:
+        return None
+    return _finding(run, step_ns, lines, Phase.FORWARD, "own", seen, less_ns=work.operators_ns)
+
+
+def _finding(
+    run: RunResults,
+    step_ns: int,
+    lines: HostLines,
+    phase: Phase,
+    kind: str,
+    seen: Sequence[LineCount],
+    *,
+    less_ns: int = 0,
+) -> Finding | None:
+    spent = run.per_step(phase)
+    count = sum(one.count for one in seen)
+    if spent is None or not count:
+        return None
+    low, high = lines.interval(count, phase)
+    cost_ns = round(count / lines.by_phase[phase.value] * spent.mean_ns)
+    if cost_ns < MIN_FRAC * step_ns or not low:
+        return None
+    least_ns = max(0, low * spent.mean_ns - less_ns)
+    most_ns = min(step_ns, (1 + AROUND_FRAC) * high * spent.mean_ns)
+    saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
+    where = _places(seen, phase)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) goes to "
+        f"{_WHAT[kind].format(function=seen[0].function)}",
+        advice=_ADVICE[kind],
+        evidence={
+            "python_ns": cost_ns,
+            "python_frac": cost_ns / step_ns,
+            "samples_count": lines.by_phase[phase.value],
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.8,
+        where=where,
+    )
+
+
+def _places(seen: Sequence[LineCount], phase: Phase) -> tuple[Where, ...]:
+    places = {(one.file, one.line): one for one in reversed(seen)}
+    least = LEFT_FRAC * sum(one.count for one in seen)
+    ranked = sorted(places.values(), key=lambda one: -one.count)
+    ranked = [one for one in ranked if one.count >= least]
+    return tuple(
+        Where(file=one.file, line=one.line, source=one.source, phase=phase.value)
+        for one in ranked[:MOST_LINES]
+    )

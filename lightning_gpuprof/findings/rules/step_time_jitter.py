@@ -1,0 +1,121 @@
+"""Single steps take far longer than the others.
+
+## What it measures
+`excess_per_step_ns`: what steps half a step or more above the median took above it, in the phases
+that should take the same each time, spread over all steps; with Python's garbage collector's share
+where it was recorded.
+
+## Why it matters
+Spikes hide in medians and cost all the same; under DDP every rank waits for each rank's spikes.
+
+## What to do
+Spikes at regular distances have a cause in the program: `gc.collect()` or `empty_cache()` in the
+loop, automatic garbage collection over many live objects (`gc.freeze()` after the setup), a print
+or a file written every n steps. Irregular ones come from other work on the machine.
+
+## Thresholds
+`SPIKE_FRAC`, `REGULAR`: see `run/spikes.py`. Irregular spikes without a recorded cause are
+told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
+more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
+`MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and first
+objects have settled, is no rate. `GC_FRAC`: where the collector takes more, the saving is from its
+time to the whole excess of the spikes that are mostly its own. Severity: the common scale
+(`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.spikes import Spikes
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.units import duration
+
+ID = "step-time-jitter"
+EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
+LOW_FRAC = 0.9
+MIN_TOLD_FRAC = 0.02
+MIN_COLLECTIONS = 3
+GC_FRAC = 0.02
+"""CPython's own collections take less of a training loop that makes a few hundred objects a "
+"step."""
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where spikes cost time."""
+    if run.spikes is None or run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    seen = run.spikes
+    collected_ns = (seen.gc_ns or 0) // seen.steps
+    by_collector = seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * run.step_ns
+    if seen.count < 2 and not by_collector:
+        return None
+    known = by_collector or seen.every_steps is not None
+    if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
+        return None
+    saving = _saving(seen, collected_ns, by_collector=by_collector)
+    advice, change = _advice(seen, by_collector=by_collector)
+    evidence: dict[str, int | float] = {
+        "spikes_count": seen.count,
+        "excess_per_step_ns": seen.excess_per_step_ns,
+        "step_ns": run.step_ns,
+    }
+    if seen.every_steps is not None:
+        evidence["steps_between_count"] = round(seen.every_steps)
+    if seen.gc_ns is not None:
+        evidence["collecting_per_step_ns"] = collected_ns
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns) if known else Severity.INFO,
+        title=_title(seen, collected_ns if by_collector else None),
+        advice=advice,
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.9 if by_collector else 0.6 if known else 0.3,
+        where=(Where(phase=seen.phase.value),) if seen.phase else (),
+        change=change,
+    )
+
+
+def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
+    if by_collector:
+        least, most = around(collected_ns)
+        return Range(low=least, high=max(most, seen.gc_excess_ns // seen.steps))
+    if seen.every_steps is not None:
+        most = seen.excess_per_step_ns
+        return Range(low=round(LOW_FRAC * most), high=most)
+    # Without a cause there is no change to make, so no saving to promise.
+    return Range(low=0, high=0)
+
+
+def _title(seen: Spikes, collected_ns: int | None) -> str:
+    if collected_ns is not None:
+        return f"Python's garbage collector takes {duration(collected_ns)} of each step on average"
+    where = f" in {seen.phase.value}" if seen.phase else ""
+    rhythm = f", every {seen.every_steps:.0f} steps" if seen.every_steps else ""
+    each = duration(seen.excess_ns / seen.count)
+    return f"{seen.count} of {seen.steps} steps take {each} more than the others{where}{rhythm}"
+
+
+def _advice(seen: Spikes, *, by_collector: bool) -> tuple[str, str | None]:
+    if by_collector:
+        return (
+            "Python's garbage collector runs in these steps: take gc.collect() out of the loop, "
+            "and "
+            "freeze what lives through the whole run.",
+            "gc.collect()\ngc.freeze()  # once, before trainer.fit",
+        )
+    if seen.every_steps:
+        return (
+            f"Look for what the program does every {seen.every_steps:.0f} steps: gc.collect(), "
+            "empty_cache(), a print, a file.",
+            None,
+        )
+    return "No rhythm and no recorded cause: look for other work on this machine first.", None

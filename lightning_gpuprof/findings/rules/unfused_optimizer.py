@@ -1,0 +1,112 @@
+"""The optimizer updates parameters one by one.
+
+## What it measures
+`optimizer_ns`: mean time per steady step in the optimizer's step, on the host clock, of an
+optimizer that has a fused form and does not use it; and the number of parameter tensors.
+
+## Why it matters
+Unfused, an update is some ten operators for each parameter tensor, each dispatched from Python, and
+each reads and writes its operands again. Fused, it is one pass over all of them.
+
+## What to do
+Pass `fused=True` (Adam, AdamW, SGD, Adagrad). On a GPU, torch's default (`foreach`) is in between.
+
+## Thresholds
+From measurement (docs/adr/0031; torch 2.13, AdamW, one core): unfused 25 to 60 µs per small tensor,
+fused `FUSED_LOW_NS` to `FUSED_HIGH_NS`; on large ones, where memory decides, fused takes `BULK_LOW`
+to `BULK_HIGH` of the time. `MIN_TENSORS`: fewer are no loop. On a GPU with `foreach`, the rule is
+silent below `FOREACH_FRAC` of a step, and its low bound is 0: nothing was measured there. Severity:
+the common scale (`findings/grade.py`). What a Trainer does around the
+updates stays (`AROUND_LOW_NS` to `AROUND_HIGH_NS`). On a CPU, SGD without momentum and weight decay
+is one operator per tensor already: measured, its fused form is no faster, so it is not told.
+"""
+
+from typing import Any
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "unfused-optimizer"
+EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of weights differ")
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+MIN_TENSORS = 4
+FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
+UNFUSED_NS = 25_000
+BULK_LOW, BULK_HIGH = 0.2, 0.6
+FOREACH_FRAC = 0.10
+AROUND_LOW_NS, AROUND_HIGH_NS = 100_000, 250_000
+"""A step of Lightning's around the updates themselves, which stays."""
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where a fused form would be faster."""
+    step, step_ns = run.per_step(Phase.OPTIMIZER_STEP), run.step_ns
+    if step is None or step_ns is None:
+        return Abstained(ID, "no step's optimizer was measured")
+    optimizers: list[dict[str, Any]] = run.start.model.get("optimizers") or []
+    tensors = parameter_tensors(run)
+    if not optimizers or tensors is None:
+        return Abstained(ID, "the run's records do not say which optimizers it has")
+    unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu)]
+    if not unfused or tensors < MIN_TENSORS:
+        return None
+    loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
+    if not loops and step.mean_ns < FOREACH_FRAC * step_ns:
+        return None
+    name = str(unfused[0]["class"])
+    saving = _saving(run, step.mean_ns, tensors, loops=loops)
+    if not saving.high:
+        return None
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{name} takes {duration(step.mean_ns)} of each step "
+        f"({percent(step.mean_ns / step_ns)}) "
+        f"to update {tensors} tensors " + ("one by one" if loops else "in groups"),
+        advice=f"Let {name} update all parameters in one pass (fused=True).",
+        evidence={
+            "optimizer_ns": step.mean_ns,
+            "optimizer_frac": step.mean_ns / step_ns,
+            "parameter_tensors_count": tensors,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.8 if loops else 0.4,
+        where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
+        change=f"torch.optim.{name}(self.parameters(), ..., fused=True)",
+    )
+
+
+def _gains(optimizer: dict[str, Any], *, on_gpu: bool) -> bool:
+    """Tell whether an optimizer has a fused form that it does not use and that is faster."""
+    if optimizer.get("class") not in FUSED or optimizer.get("fused"):
+        return False
+    several = optimizer.get("momentum") or optimizer.get("weight_decay")
+    return on_gpu or optimizer["class"] != "SGD" or bool(several)
+
+
+def _saving(run: RunResults, now_ns: int, tensors: int, *, loops: bool) -> Range:
+    low = _saved(now_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)
+    high = _saved(now_ns - AROUND_LOW_NS, tensors, FUSED_LOW_NS, BULK_LOW)
+    if not run.on_gpu:
+        return Range(low=low, high=high)
+    lost = exposed(run, Phase.OPTIMIZER_STEP, now_ns)
+    share = lost.high_ns / max(1, now_ns)
+    return Range(low=round(low * share) if loops else 0, high=round(high * share))
+
+
+def _saved(update_ns: int, tensors: int, fused_ns: int, bulk: float) -> int:
+    bulk_ns = max(0, update_ns - UNFUSED_NS * tensors)
+    return max(0, round(update_ns - fused_ns * tensors - bulk * bulk_ns))

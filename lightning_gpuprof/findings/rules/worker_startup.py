@@ -1,0 +1,83 @@
+"""Every epoch begins with a long wait: data workers start again.
+
+## What it measures
+`startup_ns`: what the first steps of epochs wait for data above the usual step, the waits for data
+between epochs, and `slowed_ns`, what those first steps compute above the usual step, per recorded
+step; the first epoch, which nothing can spare its start, is left out.
+
+## Why it matters
+Without persistent workers, Lightning's loop ends all worker processes with an epoch and starts new
+ones for the next: each imports torch, copies the dataset, opens its files and fills its queue. A
+worker that was forked shares its memory with the training process until one of them writes: the
+step after copies every page of weights, gradients and optimizer state that it updates.
+
+## What to do
+Keep the workers (`persistent_workers=True`); make epochs longer where they are a few steps; open
+files lazily, in `__getitem__`.
+
+## Thresholds
+With persistent workers an epoch still begins with the making of a first batch, at most
+`num_workers` steps long (the low bound); where they are kept already, this rule is silent.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "worker-startup"
+EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where epochs begin with a wait that others do not have."""
+    starts, loader, steps = run.epoch_starts, run.start.loader, run.steps
+    if starts is None or steps is None or run.step_ns is None:
+        return Abstained(ID, "no start of an epoch was measured")
+    workers = loader.num_workers if loader else None
+    if workers == 0:
+        return None
+    again = starts.count - 1
+    # Workers that are kept do not start again: the rest of the wait is the first batch's making.
+    if not again or (loader and loader.persistent_workers):
+        return None
+    waited_ns, slowed_ns = starts.again_ns // again, starts.slowed_ns // again
+    if not waited_ns:
+        return None
+    per_epoch_ns = waited_ns + slowed_ns
+    first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
+    saving = Range(
+        low=(per_epoch_ns - first_batch_ns) * again // steps.count,
+        high=per_epoch_ns * again // steps.count,
+    )
+    cost_ns = (starts.again_ns + starts.slowed_ns) // steps.count
+    evidence: dict[str, int | float] = {
+        "startup_ns": cost_ns,
+        "startup_per_epoch_ns": per_epoch_ns,
+        "slowed_per_epoch_ns": slowed_ns,
+        "epochs_count": starts.count,
+        "step_ns": run.step_ns,
+    }
+    if workers is not None:
+        evidence["num_workers_count"] = workers
+    return Finding(
+        id=ID,
+        severity=grade(saving, run.step_ns),
+        title=f"Starting its workers costs each epoch after the first {duration(per_epoch_ns)} "
+        f"({percent(cost_ns / run.step_ns)} of all steps)",
+        advice="Keep the workers from one epoch to the next.",
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.9,
+        where=(Where(phase=Phase.DATA_WAIT.value),),
+        change=f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
+    )

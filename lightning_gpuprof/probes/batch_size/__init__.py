@@ -1,0 +1,1 @@
+"""What a step takes at a batch size: predicted (`plan`) or tried (`tune`)."""

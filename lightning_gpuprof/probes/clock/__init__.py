@@ -1,0 +1,1 @@
+"""Time by phase: on the host, and by marks on the device."""

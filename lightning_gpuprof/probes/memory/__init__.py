@@ -1,0 +1,1 @@
+"""What torch's allocator says of the device's memory."""

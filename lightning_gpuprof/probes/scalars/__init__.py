@@ -1,0 +1,1 @@
+"""Numbers that stay on the device until a whole window of them is read."""

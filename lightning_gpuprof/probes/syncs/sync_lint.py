@@ -1,0 +1,257 @@
+"""Sees, on a CPU, the calls that would make the host wait if the model were on a GPU."""
+
+import linecache
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from typing_extensions import override
+
+from lightning_gpuprof.probes.syncs.sync_ops import (
+    FACTORIES,
+    FROM_DATA,
+    NAMES,
+    PAGEABLE_COPY,
+    READS,
+    SYNCHRONIZE,
+    call_name,
+    shows_values,
+)
+from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, synchronize_calls
+
+_HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
+_WRAPPERS = ("", "__get__", "backward", "grad")
+"""Calls that say nothing about the operators they run."""
+_ATEN_NAMES = {"_local_scalar_dense": "item", "index": "boolean mask", "_unique2": "unique"}
+
+
+class CpuSyncWatch:
+    """Reports what would sync on a GPU, for a training loop that runs on a CPU.
+
+    Which tensors would lie on the GPU is followed from call to call: what is made without
+    `device=` or fetched from a loader stays on the host until it is moved; what is computed
+    from a tensor of the device is on the device; what was there before the watch is taken to
+    be on the device, but for the tensors named as `on_host`.
+
+    It must be started and stopped at one depth of torch's modes. While it runs, torch.compile
+    runs functions uncompiled and fast paths of torch.nn step aside, so that results may differ
+    in their last bits: for a look, not for a run that must be reproduced.
+
+    Args:
+        report: Told of each call that would sync.
+        on_host: Tensors that would be on the host even with a GPU, such as optimizers' counters.
+        fetching: Tells whether a batch is being fetched, which happens on the host.
+    """
+
+    would_sync = True
+
+    def __init__(
+        self,
+        report: Report,
+        *,
+        on_host: Iterable[Tensor] = (),
+        fetching: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._report = report
+        self._places = _Places(on_host)
+        self._fetching = fetching
+        self._thread = 0
+        self._patches = Patches()
+        self._modes: list[Any] = []
+        self.call = _Call()
+
+    def start(self) -> bool:
+        """Begin to watch this thread."""
+        self._thread = threading.get_ident()
+        for owner, name in synchronize_calls():
+            self._patches.put(owner, name, self._waiting)
+        self._modes = [_Operators(self), _Calls(self)]
+        for mode in self._modes:
+            mode.__enter__()
+        return True
+
+    def stop(self) -> None:
+        """Leave the modes and put torch's functions back."""
+        while self._modes:
+            self._modes.pop().__exit__(None, None, None)
+        self._patches.restore()
+
+    def begin_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Look at a call of one of torch's Python functions."""
+        device = _device_of(name, args, kwargs)
+        self.call = _Call(name, name in FACTORIES and device is None)
+        if name in READS:
+            if self._on_device(args[:1]):
+                self._see(NAMES.get(name, name))
+        elif device is not None and (name in FROM_DATA or name in ("to", "cuda")):
+            to_host = _names_the_cpu(args, kwargs)
+            from_device = self._on_device(args[1:] if name == "new_tensor" else args)
+            if from_device == to_host and not kwargs.get("non_blocking"):
+                self._see("cpu" if to_host else PAGEABLE_COPY)
+
+    def end_call(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
+        """Note where the result of a call would lie; returns the result."""
+        if name in READS or _device_of(name, args, kwargs) is not None:
+            on_host = name in READS or _names_the_cpu(args, kwargs)
+            if on_host and isinstance(result, Tensor) and self._on_device((result,)):
+                result = result.clone()  # on a GPU it would be a copy too, not the tensor itself
+            self._places.put(result, on_host=on_host)
+        elif name in FACTORIES and not self._on_device(args):
+            self._places.put(result, on_host=True)  # torch.tensor makes it out of our sight
+        return result
+
+    def operator(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an ATen operator; report it if it would sync."""
+        if operator._schema.name == "aten::copy_":
+            return self._copy(operator, args, kwargs)
+        given = _tensors(args, kwargs)
+        on_host = self._fetching() or (
+            all(self._places.is_host(tensor) for tensor in given) if given else self.call.on_host
+        )
+        if not on_host and not self.call.judged and shows_values(operator, args, kwargs):
+            self._see(self._name(operator))
+        result = operator(*args, **kwargs)
+        self._places.put(result, on_host=on_host)
+        return result
+
+    def _copy(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        to_host, from_host = (self._places.is_host(tensor) for tensor in args[:2])
+        waits = not any(args[2:]) and not kwargs.get("non_blocking")
+        if to_host != from_host and waits and not self._fetching() and not self.call.judged:
+            self._see("copy to the host" if to_host else PAGEABLE_COPY)
+        return operator(*args, **kwargs)
+
+    def _name(self, operator: Any) -> str:
+        aten = str(operator._schema.name.rpartition("::")[2])
+        called = NAMES.get(self.call.name, self.call.name)
+        return _ATEN_NAMES.get(aten, aten.strip("_")) if called in _WRAPPERS else called
+
+    def _see(self, operation: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._report(operation)
+
+    def _on_device(self, values: tuple[Any, ...]) -> bool:
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        return not self._fetching() and any(not self._places.is_host(t) for t in tensors)
+
+    def _waiting(self, original: Any) -> Any:
+        def synchronize(*args: Any, **kwargs: Any) -> Any:
+            self._see(SYNCHRONIZE)
+            # Without a GPU torch would raise: the loop is looked at as if it had one.
+            return original(*args, **kwargs) if torch.cuda.is_available() else None
+
+        return synchronize
+
+
+class _Call:
+    """The outermost call of a Python function of torch's that is under way."""
+
+    def __init__(self, name: str = "", on_host: bool = False) -> None:
+        self.name = name
+        self.on_host = on_host
+        """What it makes from nothing would lie on the host."""
+        self.judged = name in READS
+        """Its parts are not looked at: the call as a whole has been."""
+
+
+class _Places:
+    """Which storages would be in host memory if there were a GPU."""
+
+    def __init__(self, on_host: Iterable[Tensor]) -> None:
+        self._host: set[int] = set()
+        self.put(list(on_host), on_host=True)
+
+    def is_host(self, tensor: Tensor) -> bool:
+        return _storage(tensor) in self._host
+
+    def put(self, values: Any, *, on_host: bool) -> None:
+        # Storages are known by address. One that is freed and made anew is always put anew,
+        # because every operator's result comes by here.
+        for tensor in _tensors((values,), {}):
+            if on_host:
+                self._host.add(_storage(tensor))
+            else:
+                self._host.discard(_storage(tensor))
+
+
+class _Calls(TorchFunctionMode):
+    def __init__(self, watch: CpuSyncWatch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    @override
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        watch = self._watch
+        name = call_name(func)
+        watch.begin_call(name, args, kwargs)
+        try:
+            return watch.end_call(name, args, kwargs, func(*args, **kwargs))
+        finally:
+            watch.call = _Call()
+
+
+class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, watch: CpuSyncWatch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    @override
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._watch.operator(func, args, kwargs or {})
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+
+
+def _storage(tensor: Tensor) -> int:
+    with suppress(NotImplementedError, RuntimeError):  # sparse and wrapper tensors have none
+        return int(tensor.untyped_storage()._cdata)
+    return id(tensor)
+
+
+def _device_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the device that a call names, None where it names none."""
+    if kwargs.get("device") is not None:
+        return kwargs["device"]
+    if name == "cuda":
+        return "cuda"
+    return next(_devices(args[1:]), None) if name == "to" else None
+
+
+def _devices(args: Iterable[Any]) -> Iterator[Any]:
+    for value in args:
+        if isinstance(value, (torch.device, str)):
+            yield value
+        elif isinstance(value, Tensor):
+            yield value.device
+
+
+def _names_the_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """The line says "cpu" in so many words; a variable stands for the model's own device."""
+    given = (*args[1:], kwargs.get("device"))
+    return (
+        any(type(value) is str and value == "cpu" for value in given) and _calling_line_says_cpu()
+    )
+
+
+def _calling_line_says_cpu() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH)):
+        frame = frame.f_back
+    if frame is None:
+        return True
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return not line or '"cpu"' in line or "'cpu'" in line

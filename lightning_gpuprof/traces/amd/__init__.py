@@ -1,0 +1,1 @@
+"""Files of rocprof, rocprofv3 and rocmProfileData."""

@@ -1,0 +1,128 @@
+"""Reads rocpd, the SQLite output of rocprofv3 (its default format).
+
+The tables changed between schema versions (times moved from columns into a table of their own),
+but each file carries views, `kernels`, `memory_copies` and `regions`, with the same columns
+throughout; only those are read. `stack_id` is the profiler's correlation id: a kernel has that
+of the API call which launched it. A marker's region is named after the call that made it, its
+text stands in `extdata`; where that is packed by lz4 the name of the call is kept. Written from
+the published schemas (rocprofiler-sdk, `rocprofiler-sdk-rocpd/`, 3.0.0 to 3.0.5 and 4.1.0) and
+the schema of a file that rocprofv3 wrote, and tested with databases made by them; no whole file
+was at hand.
+"""
+
+import json
+
+from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
+from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.options import ReadOptions
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sqlite import Database, has_tables
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
+
+_INDEXES = ("agent_absolute_index", "agent_abs_index")
+"""The device's number among all agents; the name changed between schema versions."""
+
+
+def matches(head: Head) -> bool:
+    """Tell a rocpd file by its tables."""
+    return has_tables(head.path, head.data, "rocpd_kernel_dispatch", "rocpd_region")
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read kernels, memory copies and host regions (API calls and markers)."""
+    builder = TimelineBuilder("rocpd")
+    with Database(path, builder.warnings) as database:
+        for view in ("kernels", "memory_copies", "regions"):
+            if not database.has(view, "start", "end"):
+                builder.warnings.append(f"The file lacks the view {view}: its events are missing.")
+        _kernels(database, builder)
+        _copies(database, builder)
+        _regions(database, builder)
+        return builder.build(devices=_devices(database))
+
+
+def _kernels(database: Database, builder: TimelineBuilder) -> None:
+    index = _first(database, "kernels", _INDEXES)
+    seen = 0
+    for name, start, end, device, stream, queue, stack, pid in database.rows(
+        "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id", "pid"
+    ):
+        seen += 1
+        on = stream if stream is not None else queue
+        call = _of_process(builder, stack, pid)
+        builder.device(start, end, builder.name(name), "kernel", device, on, call)
+    dispatched = sum(1 for _ in database.rows("rocpd_kernel_dispatch", "id"))
+    if dispatched > seen:
+        builder.warnings.append(
+            f"{dispatched - seen} of {dispatched} kernels are not in the file's view of them, for "
+            "something that it joins, such as a name or a queue, was not written."
+        )
+
+
+def _copies(database: Database, builder: TimelineBuilder) -> None:
+    sides = {
+        side: _first(database, "memory_copies", [f"{side}_{index}" for index in _INDEXES])
+        for side in ("src", "dst")
+    }
+    where = (sides["src"], sides["dst"], "stream_id", "stack_id", "pid", "size")
+    for name, start, end, source, target, stream, stack, pid, size in database.rows(
+        "memory_copies", "name", "start", "end", *where
+    ):
+        direction = direction_of(name)
+        device = target if direction == "HtoD" else source
+        text = builder.name(copy_name(direction))
+        call = _of_process(builder, stack, pid)
+        builder.device(start, end, text, "gpu_memcpy", device, stream, call, size)
+
+
+def _regions(database: Database, builder: TimelineBuilder) -> None:
+    for name, category, start, end, pid, tid, stack, details in database.rows(
+        "regions", "name", "category", "start", "end", "pid", "tid", "stack_id", "extdata"
+    ):
+        thread = builder.thread(pid or 0, tid or 0)
+        kind = call_category(category or "")
+        if kind == "user_annotation":
+            name = _message(details) or name
+        call = _of_process(builder, stack, pid)
+        builder.host(start, end, builder.name(name), kind, thread, call)
+
+
+def _message(details: object) -> str | None:
+    """Return a marker's text.
+
+    >>> _message('{"message": "epoch 3"}'), _message("{}"), _message(None)
+    ('epoch 3', None, None)
+    """
+    try:
+        found = json.loads(details) if isinstance(details, str | bytes) else {}
+    except ValueError:
+        return None
+    text = found.get("message") if isinstance(found, dict) else None
+    return text if isinstance(text, str) and text else None
+
+
+def _of_process(builder: TimelineBuilder, stack: int | None, pid: int | None) -> int | None:
+    """Keep the correlation ids of several processes in one file apart."""
+    if stack is None or pid is None:
+        return stack
+    return stack + builder.process_offset(pid)
+
+
+def _devices(database: Database) -> list[DeviceInfo]:
+    return [
+        DeviceInfo(index, product or model or name, "AMD" if vendor == "AMD" else vendor)
+        for kind, index, name, model, product, vendor in database.rows(
+            "rocpd_info_agent",
+            "type",
+            "absolute_index",
+            "name",
+            "model_name",
+            "product_name",
+            "vendor_name",
+        )
+        if kind == "GPU" and index is not None
+    ]
+
+
+def _first(database: Database, view: str, names: "list[str] | tuple[str, ...]") -> str:
+    return next((name for name in names if database.has(view, name)), names[0])

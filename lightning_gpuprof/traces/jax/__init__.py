@@ -1,0 +1,1 @@
+"""Files of JAX's profiler."""

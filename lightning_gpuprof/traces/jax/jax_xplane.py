@@ -1,0 +1,182 @@
+"""Reads `xplane.pb`, which JAX's and TensorFlow's profilers write.
+
+A plane is a device or the host; its lines are streams or threads. Times are ps from a line's own
+start; they are rounded to ns. A GPU's work is on the lines named `Stream #16(Kernel)`; a TPU's on
+`XLA Ops`. Lines that the profiler derives from those (`XLA Modules`, `Steps`, ...) are ranges,
+not work. Python calls are read only where stacks are asked for.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.files import read_file
+from lightning_gpuprof.traces.options import ReadOptions
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
+
+DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+STREAM = re.compile(r"Stream #(\d+)")
+_COPY = re.compile(r"Memcpy(H2D|D2H|D2D|P2P)")
+_DETAIL = re.compile(r"(\w+):(\w+)")
+_RUNTIME = re.compile(r"(cuda|hip|hsa_)[A-Za-z_]")
+_DRIVER = re.compile(r"cu[A-Z]")
+_MARKS = (b"/host:", b"/device:", b"Task Environment")
+
+
+def matches(head: Head) -> bool:
+    """Tell the file by its first field, a plane, and that plane's name."""
+    start = head.data[:128]
+    return start.startswith(b"\n") and any(mark in start for mark in _MARKS)
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read the kernels and copies of every device, and the host's calls and ranges."""
+    # Loading protobuf takes longer than reading a small file of another kind.
+    from lightning_gpuprof.traces.jax.xplane_proto import DecodeError, space_class, whole_part
+
+    builder = TimelineBuilder("jax-xplane")
+    data, cut = whole_part(read_file(path, builder.warnings))
+    if cut:
+        builder.warnings.append("The file ends early; events after that point are missing.")
+    space = space_class()()
+    try:
+        space.ParseFromString(data)
+    except DecodeError as error:
+        raise TraceError(f"{path} is no readable xplane.pb ({error}). Record it again.") from error
+    builder.warnings.extend(text.decode("utf-8", "replace") for text in space.errors)
+    devices = []
+    for plane in space.planes:
+        names = _Names(plane)
+        if device := DEVICE.search(_text(plane.name)):
+            devices.append(_device_info(plane, names, int(device[2])))
+            _device_plane(builder, plane, names, int(device[2]))
+        elif _text(plane.name).startswith("/host:"):
+            _host_plane(builder, plane, names, options)
+    return builder.build(devices=devices)
+
+
+class _Names:
+    """A plane's tables of event and statistic names."""
+
+    def __init__(self, plane: Any) -> None:
+        self.events = {
+            entry.key: _text(entry.value.display_name or entry.value.name)
+            for entry in plane.event_metadata
+        }
+        self.stats = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+
+    def of(self, event: Any) -> str:
+        return self.events.get(event.metadata_id) or f"event {event.metadata_id}"
+
+    def values(self, holder: Any) -> dict[str, Any]:
+        return dict(self._values(holder))
+
+    def _values(self, holder: Any) -> Iterator[tuple[str, Any]]:
+        for stat in holder.stats:
+            name = self.stats.get(stat.metadata_id, "")
+            for kind in ("int64_value", "uint64_value", "double_value"):
+                if stat.HasField(kind):
+                    yield name, getattr(stat, kind)
+            if stat.HasField("str_value"):
+                yield name, _text(stat.str_value)
+            if stat.HasField("ref_value"):
+                yield name, self.stats.get(stat.ref_value, "")
+
+
+def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> None:
+    lines = [(line, STREAM.match(_text(line.name))) for line in plane.lines]
+    has_streams = any(stream for _, stream in lines)
+    for line, stream in lines:
+        works = bool(stream) if has_streams else _text(line.name) == "XLA Ops"
+        number = int(stream[1]) if stream else line.id
+        for event in line.events:
+            start, end = _times(line, event)
+            text = names.of(event)
+            if not works:
+                builder.device(
+                    start, end, builder.name(text), "gpu_user_annotation", device, number
+                )
+                continue
+            values = names.values(event)
+            details = copy_details(values)
+            name, category = device_work(text, details)
+            size = details.get("size")
+            builder.device(
+                start,
+                end,
+                builder.name(name),
+                category,
+                device,
+                number,
+                values.get("correlation_id"),
+                int(size) if size else None,
+            )
+
+
+def copy_details(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an event's statistics say of a copy.
+
+    >>> copy_details({"memcpy_details": "kind_src:pinned kind_dst:device size:4096 dest:0"})["size"]
+    '4096'
+    """
+    return dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
+
+
+def device_work(name: str, details: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return the name and category of a stream's event, with what is known of a copy.
+
+    >>> device_work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
+    ('Memcpy HtoD (Pinned -> Device)', 'gpu_memcpy')
+    >>> device_work("loop_fusion")
+    ('loop_fusion', 'kernel')
+    """
+    if copy := _COPY.match(name):
+        kinds = ((details or {}).get(key, "").capitalize() for key in ("kind_src", "kind_dst"))
+        return copy_name(copy[1].replace("2", "to"), *kinds), "gpu_memcpy"
+    return name, "gpu_memset" if name.startswith("Memset") else "kernel"
+
+
+def host_category(name: str) -> str:
+    """Return the category of a host event by its name."""
+    if _RUNTIME.match(name):
+        return "cuda_runtime"
+    if _DRIVER.match(name):
+        return "cuda_driver"
+    return "python_function" if name.startswith("$") else "cpu_op"
+
+
+def _host_plane(builder: TimelineBuilder, plane: Any, names: _Names, options: ReadOptions) -> None:
+    for line in plane.lines:
+        thread = builder.thread(_text(plane.name), line.id, _text(line.display_name or line.name))
+        for event in line.events:
+            text = names.of(event)
+            category = host_category(text)
+            if category == "python_function" and not options.stacks:
+                continue
+            values = names.values(event)
+            if "step_num" in values:
+                text, category = f"{text}#{values['step_num']}", "user_annotation"
+            start, end = _times(line, event)
+            builder.host(
+                start, end, builder.name(text), category, thread, values.get("correlation_id")
+            )
+
+
+def _device_info(plane: Any, names: _Names, number: int) -> DeviceInfo:
+    values = names.values(plane)
+    known = {"totalGlobalMem": values.get("memory_size"), "numSms": values.get("core_count")}
+    properties = {key: value for key, value in known.items() if value is not None}
+    vendor = str(values.get("device_vendor", "")).upper() or None
+    return DeviceInfo(number, values.get("device_name"), vendor, properties)
+
+
+def _times(line: Any, event: Any) -> tuple[int, int]:
+    start = line.timestamp_ns + (event.offset_ps + 500) // 1000
+    return start, start + (event.duration_ps + 500) // 1000
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

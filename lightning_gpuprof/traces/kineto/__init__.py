@@ -1,0 +1,1 @@
+"""What torch.profiler exports: Kineto's Chrome trace."""

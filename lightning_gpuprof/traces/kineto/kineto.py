@@ -1,0 +1,281 @@
+"""Reads what torch.profiler exports: Kineto's Chrome trace JSON, gzipped or not.
+
+Read since the first layouts: a bare list of events (2020, and Lightning's own exporter),
+`Operator`/`Runtime`/`Kernel` categories (2021), and today's. NVIDIA and AMD alike.
+"""
+
+import gc
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from lightning_gpuprof.aside import aside, second_core
+from lightning_gpuprof.traces.columns import ArgumentTable
+from lightning_gpuprof.traces.kineto.blocks import read_blocks
+from lightning_gpuprof.traces.kineto.kineto_collect import (
+    Collected,
+    Collector,
+    NeedsExactTimesError,
+)
+from lightning_gpuprof.traces.kineto.kineto_events import Event, FullEvent, Times
+from lightning_gpuprof.traces.kineto.kineto_halves import every_other
+from lightning_gpuprof.traces.kineto.kineto_json import EventStream
+from lightning_gpuprof.traces.kineto.kineto_skip import only_python_calls
+from lightning_gpuprof.traces.kineto.kineto_times import LIMIT_NS, exact_ns
+from lightning_gpuprof.traces.options import ReadOptions
+from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
+    DeviceEvents,
+    DeviceInfo,
+    Flows,
+    HostEvents,
+    MemoryEvents,
+    SyncEvents,
+    Table,
+    Timeline,
+)
+
+_START = re.compile(
+    rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'
+    # A list whose first event is empty, or has its arguments before its phase.
+    rb'|\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\{\}\s*,\s*)?\{(?:[^{}]|\{[^{}]*\})*?"ph"'
+)
+_OTHERS = re.compile(rb'"Ascend Hardware"')
+"""What traces hold that are laid out alike but name no categories."""
+_WORTH_SHARING = 1 << 18
+"""Bytes of the file, packed or not, from which a second process saves more than it costs."""
+_AMD = ("amd", "radeon", "instinct", "gfx")
+_NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
+
+
+def matches(head: Head) -> bool:
+    """Tell whether a file starts like a Chrome trace.
+
+    >>> matches(Head("x", b'{"schemaVersion": 1, "traceEvents": [')), matches(Head("x", b"a,b"))
+    (True, False)
+    """
+    return _START.search(head.data) is not None and not _OTHERS.search(head.data)
+
+
+def read(path: str, options: ReadOptions) -> Timeline:
+    """Read a Kineto trace; damaged files give what they hold, with a warning."""
+    with _no_garbage_collection():
+        try:
+            return _read(path, options, exact=False)
+        except NeedsExactTimesError:
+            return _read(path, options, exact=True)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Events hold no cycles, and looking for some in millions of objects costs seconds."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
+    whole = None
+    if options.second_core and os.path.getsize(path) >= _WORTH_SHARING and second_core():
+        whole = _read_halves(path, options, exact=exact)
+    return _timeline(*(whole or _collect(path, options, exact=exact)))
+
+
+class _Content(NamedTuple):
+    """What a file, or a half of it, holds."""
+
+    collector: Collector
+    header: dict[str, Any]
+    warnings: list[str]
+
+
+def _read_halves(path: str, options: ReadOptions, *, exact: bool) -> _Content | None:
+    """Read every other stretch of the file here, and the rest in another process.
+
+    Returns:
+        None where either finds anything wrong, which only a reader of the whole can tell.
+    """
+
+    def rest() -> tuple[Collected, dict[str, Any], list[str]]:
+        silent = replace(options, progress=None)
+        collector, header, warnings = _collect(path, silent, exact=exact, half=1)
+        return collector.content(), header, warnings
+
+    theirs = aside(rest)
+    try:
+        ours = _collect(path, options, exact=exact, half=0)
+    finally:
+        events, header, warnings = theirs()
+    if ours.warnings or warnings:
+        return None
+    ours.collector.add_collected(events)
+    ours.header.update(header)
+    return ours
+
+
+def _collect(path: str, options: ReadOptions, *, exact: bool, half: int | None = None) -> _Content:
+    warnings: list[str] = []
+    decoder = _Decoder(full=options.stacks or options.memory, exact=exact)
+    collector = Collector(options, exact=exact)
+    header: dict[str, Any] = {}
+    blocks = read_blocks(path, warnings.append, options.progress)
+    unwanted = None if options.stacks else only_python_calls
+    stretches = iter([(0, blocks)]) if half is None else every_other(blocks, half)
+    for number, text in stretches:
+        collector.begin_stretch(number)
+        stream = EventStream(text, decoder.many, decoder.one, warnings.append, unwanted)
+        for events in stream:
+            collector.add(events)
+        header.update(stream.header)
+    return _Content(collector, header, warnings)
+
+
+class _Decoder:
+    """Decodes lists of events, and single ones that a typed decoder refuses."""
+
+    def __init__(self, *, full: bool, exact: bool) -> None:
+        self._kind = FullEvent if full else Event
+        self._events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[self._kind])  # type: ignore[name-defined]
+        self._loose: msgspec.json.Decoder[Event] = msgspec.json.Decoder(self._kind, strict=False)
+        self._times = msgspec.json.Decoder(list[Times])
+        self._exact = exact
+
+    def many(self, text: memoryview | bytes | msgspec.Raw) -> list[Event]:
+        events = self._events.decode(text)
+        if self._exact:
+            for event, times in zip(events, self._times.decode(text), strict=True):
+                event.ts = exact_ns(bytes(times.ts))
+                event.dur = None if event.dur is None else exact_ns(bytes(times.dur))
+                if max(abs(event.ts), abs(event.dur or 0)) > LIMIT_NS:
+                    # As for any event of an unexpected form: read one by one, and left out.
+                    raise msgspec.ValidationError("a time is out of range")
+        return events
+
+    def one(self, text: bytes) -> Event | None:
+        """Read an event whose values are of unexpected types, such as times as strings."""
+        from lightning_gpuprof.traces.kineto.kineto_salvage import without_controls
+
+        try:
+            values = msgspec.json.decode(without_controls(text))
+            for key in ("name", "cat", "ph"):
+                if values.get(key) is not None:
+                    values[key] = str(values[key])
+            if not isinstance(values.get("args"), dict):
+                values.pop("args", None)
+            for key in ("ts", "dur"):
+                if key in values:
+                    ns = exact_ns(str(values[key]).encode())
+                    if abs(ns) > LIMIT_NS:
+                        return None
+                    values[key] = ns if self._exact else ns / 1000
+            # By way of JSON: what is kept as raw text, such as shapes, cannot be converted to.
+            return self._loose.decode(msgspec.json.encode(values))
+        except (msgspec.MsgspecError, ValueError, OverflowError):
+            return None
+
+
+def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str]) -> Timeline:
+    if collector.unfinished:
+        warnings.append(f"{collector.unfinished} events have no duration and count as 0 ns long.")
+    host = collector.host.table(HostEvents)
+    device = collector.device.table(DeviceEvents)
+    annotations = collector.annotations.table(DeviceEvents)
+    syncs = collector.syncs.table(SyncEvents)
+    memory = collector.memory.table(MemoryEvents)
+    flows = collector.flows.table(Flows)
+    tables: list[Table] = [t for t in (host, device, annotations, syncs, memory, flows) if len(t)]
+    negative = 0
+    for table in tables:
+        negative += int((table.dur_ns < 0).sum())
+        np.maximum(table.dur_ns, 0, out=table.dur_ns)
+    if negative:
+        warnings.append(f"{negative} events have a negative duration and count as 0 ns long.")
+    origin = _origin(host, device, tables)
+    for table in tables:
+        np.subtract(table.start_ns, origin, out=table.start_ns)
+    properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
+    distributed = header.pop("distributedInfo", None)
+    if not len(host) and not len(device):
+        warnings.append(
+            "The file holds no events that an analysis could use: no operators, runtime calls or "
+            "kernels as torch.profiler writes them. If another tool wrote it, give what it can "
+            "export for Nsight Systems, rocprof or JAX, or record with torch.profiler."
+        )
+    return Timeline(
+        source="kineto",
+        origin_ns=origin,
+        names=list(collector.names),
+        host=host,
+        device=device,
+        device_annotations=annotations,
+        syncs=syncs,
+        memory=memory,
+        flows=flows,
+        threads=collector.threads.table(collector.thread_names),
+        arguments=ArgumentTable(collector.arguments),  # type: ignore[arg-type]
+        devices=_devices(properties, device, header, list(collector.names)),
+        distributed=distributed if isinstance(distributed, dict) else None,
+        metadata=header,
+        warnings=tuple(warnings),
+    )
+
+
+def _origin(host: HostEvents, device: DeviceEvents, tables: list[Table]) -> int:
+    """Return the first start of host or device work, the same whether stacks are read or not."""
+    calls = host.start_ns[host.category != CATEGORY_ID["python_function"]]
+    starts = [int(column[0]) for column in (calls, device.start_ns) if len(column)]
+    return min(starts or [int(table.start_ns[0]) for table in tables], default=0)
+
+
+def _devices(
+    properties: object, device: DeviceEvents, header: Mapping[str, Any], names: list[str]
+) -> list[DeviceInfo]:
+    """Describe the devices that have events; all described ones where none has."""
+    described = {
+        int(one["id"]): one
+        for one in (properties if isinstance(properties, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("id"), int)
+    }
+    used = sorted(set(device.device.tolist())) or list(described)
+    fallback = _vendor_of_calls(header, names) if used else None
+    # Events carry the driver's device numbers, descriptions those of the visible devices: where
+    # they differ and all described devices are of one model, that model is what ran.
+    models = {str(one.get("name")) for one in described.values()}
+    alike = next(iter(described.values())) if len(models) == 1 else {}
+    found = []
+    for number in used:
+        values = described.get(number, alike)
+        name = str(values["name"]) if values.get("name") else None
+        vendor = _vendor_of_name(name) or fallback
+        found.append(DeviceInfo(number, name, vendor, values))
+    return found
+
+
+def _vendor_of_name(name: str | None) -> str | None:
+    text = (name or "").lower()
+    if any(word in text for word in _AMD):
+        return "amd"
+    return "nvidia" if any(word in text for word in _NVIDIA) else None
+
+
+def _vendor_of_calls(header: Mapping[str, Any], names: list[str]) -> str | None:
+    if any("roctracer" in key or key.startswith("hip") for key in header):
+        return "amd"
+    if any(key.startswith(("cuda", "cupti")) for key in header):
+        return "nvidia"
+    if any(name.startswith("hip") and name[3:4].isupper() for name in names):
+        return "amd"
+    if any(name.startswith(("cuda", "cuLaunch")) for name in names):
+        return "nvidia"
+    return None

@@ -1,0 +1,270 @@
+"""Sorts decoded Kineto events into the columns of a Timeline's tables."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from lightning_gpuprof.traces.columns import Columns, Content, Indexer, Threads, ids, plain_id
+from lightning_gpuprof.traces.kineto.kineto_events import (
+    NOTHING,
+    Args,
+    Event,
+    FullArgs,
+    Kind,
+    Phase,
+)
+from lightning_gpuprof.traces.kineto.kineto_times import to_ns
+from lightning_gpuprof.traces.options import ReadOptions
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, AnyArray, Int64
+
+HOST_KINDS = {
+    Kind.CPU_OP: "cpu_op",
+    Kind.OLD_OPERATOR: "cpu_op",
+    Kind.USER_ANNOTATION: "user_annotation",
+    Kind.OLD_ANNOTATION: "user_annotation",
+    Kind.CUDA_RUNTIME: "cuda_runtime",
+    Kind.OLD_RUNTIME: "cuda_runtime",
+    Kind.XPU_RUNTIME: "cuda_runtime",
+    Kind.MTIA_RUNTIME: "cuda_runtime",
+    Kind.PRIVATE_RUNTIME: "cuda_runtime",
+    Kind.CUDA_DRIVER: "cuda_driver",
+    Kind.PRIVATE_DRIVER: "cuda_driver",
+    Kind.XPU_DRIVER: "cuda_driver",
+    Kind.OVERHEAD: "overhead",
+}
+DEVICE_KINDS = {
+    Kind.KERNEL: "kernel",
+    Kind.OLD_KERNEL: "kernel",
+    Kind.GPU_MEMCPY: "gpu_memcpy",
+    Kind.OLD_MEMCPY: "gpu_memcpy",
+    Kind.GPU_MEMSET: "gpu_memset",
+    Kind.OLD_MEMSET: "gpu_memset",
+}
+_PYTHON = (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)
+_FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
+_NO_ARGS = FullArgs()
+_OLD_DEVICE_PID = "CUDA functions"
+"""The process that torch's own exporter of 2020 put kernels under; it wrote no `cat`."""
+
+
+class NeedsExactTimesError(Exception):
+    """Times of this file have fractions that a float64 does not hold: read it once more."""
+
+
+class Collected(NamedTuple):
+    """What a `Collector` holds, in a form that goes from process to process."""
+
+    tables: list[Content]
+    names: list[str]
+    threads: list[tuple[int | str, int | str]]
+    arguments: list[bytes]
+    thread_names: dict[tuple[int | str, int | str], str]
+    unfinished: int
+
+
+class Collector:
+    """Takes lists of events and keeps their columns.
+
+    Args:
+        options: What to keep.
+        exact: Times are integer nanoseconds already.
+    """
+
+    def __init__(self, options: ReadOptions, *, exact: bool) -> None:
+        self.host, self.device = Columns(), Columns()
+        self.annotations, self.syncs = Columns(), Columns()
+        self.memory, self.flows = Columns(), Columns()
+        self.names, self.threads, self.arguments = Indexer(), Threads(), Indexer()
+        self.thread_names: dict[tuple[int | str, int | str], str] = {}
+        self.unfinished = 0
+        self._exact = exact
+        self._options = options
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Sort one list of events into the tables."""
+        groups: dict[Kind | None, list[Event]] = {kind: [] for kind in Kind}
+        groups[None] = []
+        for event in events:
+            groups[event.cat].append(event)
+        for kind, category in HOST_KINDS.items():
+            if rows := groups[kind]:
+                self._add_host(rows, category)
+        for kind, category in DEVICE_KINDS.items():
+            if rows := groups[kind]:
+                self._add_device(self.device, rows, category)
+        if rows := groups[Kind.GPU_USER_ANNOTATION]:
+            self._add_device(self.annotations, rows, "gpu_user_annotation")
+        if rows := groups[Kind.CUDA_SYNC] + groups[Kind.XPU_SYNC]:
+            self._add_device(self.syncs, rows, "cuda_sync")
+        for kind in _FLOWS:
+            if rows := groups[kind]:
+                self._add_flows(rows)
+        if self._options.stacks:
+            for kind in _PYTHON:
+                if rows := groups[kind]:
+                    self._add_host(rows, "python_function")
+        if rows := groups[None] + groups[Kind.INSTANT]:
+            self._add_unnamed(rows)
+
+    def begin_stretch(self, number: int) -> None:
+        """Say which stretch of the file the following events are from."""
+        for table in self._tables():
+            table.begin_stretch(number)
+
+    def content(self) -> Collected:
+        """Return all that was collected."""
+        return Collected(
+            [table.content() for table in self._tables()],
+            list(self.names),
+            self.threads.ids(),
+            list(self.arguments),  # type: ignore[arg-type]
+            self.thread_names,
+            self.unfinished,
+        )
+
+    def add_collected(self, other: Collected) -> None:
+        """Take over what another collector collected from the rest of the file."""
+        lookup = cast(Callable[[object], int], self.arguments.__getitem__)
+        indexes = {
+            "name": [self.names[name] for name in other.names],
+            "thread": [self.threads[thread] for thread in other.threads],
+            "arguments": [lookup(text) for text in other.arguments],
+        }
+        # One place more, found by index -1: what is missing stays so.
+        moved = {key: np.array([*values, MISSING], np.int32) for key, values in indexes.items()}
+        for table, content in zip(self._tables(), other.tables, strict=True):
+            for key in content.columns.keys() & moved.keys():
+                content.columns[key] = moved[key][content.columns[key]]
+            table.add_content(content)
+        self.thread_names.update(other.thread_names)
+        self.unfinished += other.unfinished
+
+    def _tables(self) -> tuple[Columns, ...]:
+        return self.host, self.device, self.annotations, self.syncs, self.memory, self.flows
+
+    def _times(self, rows: Sequence[Event]) -> tuple[Int64, Int64]:
+        return self._ns([e.ts for e in rows]), self._ns([e.dur for e in rows])
+
+    def _ns(self, values: list[Any]) -> Int64:
+        if None in values:
+            self.unfinished += values.count(None)
+            values = [0 if value is None else value for value in values]
+        if self._exact:
+            return np.array(values, dtype=np.int64)
+        ns = to_ns(values)
+        if ns is None:
+            raise NeedsExactTimesError
+        return ns
+
+    def _names(self, rows: Sequence[Event]) -> AnyArray:
+        lookup = self.names.__getitem__
+        return np.fromiter(map(lookup, [e.name for e in rows]), np.int32, len(rows))
+
+    def _threads(self, rows: Sequence[Event]) -> AnyArray:
+        lookup = self.threads.__getitem__
+        return np.fromiter(map(lookup, [(e.pid, e.tid) for e in rows]), np.int32, len(rows))
+
+    def _add_host(self, rows: list[Event], category: str) -> None:
+        start, dur = self._times(rows)
+        args = [e.args or _NO_ARGS for e in rows]
+        columns: dict[str, AnyArray] = {}
+        if category in ("cuda_runtime", "cuda_driver"):
+            columns["correlation"] = ids([a.correlation for a in args])
+        elif category in ("cpu_op", "user_annotation"):
+            columns["arguments"] = self._argument_ids(args)
+        elif category == "python_function":
+            full = cast(list[FullArgs], args)
+            columns["python_id"] = ids([a.python_id for a in full])
+            columns["python_parent"] = ids([a.python_parent for a in full])
+        self.host.add(
+            len(rows),
+            start_ns=start,
+            dur_ns=dur,
+            name=self._names(rows),
+            category=np.full(len(rows), CATEGORY_ID[category], dtype=np.int8),
+            thread=self._threads(rows),
+            **columns,
+        )
+
+    def _argument_ids(self, args: list[Args]) -> AnyArray:
+        lookup = cast(Callable[[object], int], self.arguments.__getitem__)
+        join = b"\0".join
+        found = [
+            MISSING
+            if a.dims is NOTHING and a.values is NOTHING
+            else lookup(join((a.dims, a.dtypes, a.strides, a.values)))
+            for a in args
+        ]
+        return np.array(found, dtype=np.int32)
+
+    def _add_device(self, table: Columns, rows: list[Event], category: str) -> None:
+        start, dur = self._times(rows)
+        args = [e.args or _NO_ARGS for e in rows]
+        device = ids([a.device for a in args])
+        stream = ids([a.stream for a in args])
+        if (device == MISSING).any():
+            pids = ids([e.pid if isinstance(e.pid, int) else MISSING for e in rows])
+            device = np.where(device == MISSING, pids, device)
+        if (stream == MISSING).any():
+            stream = np.where(stream == MISSING, ids([e.tid for e in rows]), stream)
+        columns: dict[str, AnyArray] = {}
+        if table is self.syncs:
+            columns["wait_on_stream"] = ids([a.wait_on_stream for a in args])
+            columns["wait_on_correlation"] = ids([a.wait_on_correlation for a in args])
+        table.add(
+            len(rows),
+            start_ns=start,
+            dur_ns=dur,
+            name=self._names(rows),
+            category=np.full(len(rows), CATEGORY_ID[category], dtype=np.int8),
+            device=device,
+            stream=stream,
+            correlation=ids([a.correlation for a in args]),
+            num_bytes=ids([a.bytes for a in args]),
+            graph=ids([a.graph for a in args]),
+            **columns,
+        )
+
+    def _add_flows(self, rows: list[Event]) -> None:
+        self.flows.add(
+            len(rows),
+            start_ns=self._ns([e.ts for e in rows]),
+            dur_ns=np.zeros(len(rows), dtype=np.int64),
+            name=np.full(len(rows), self.names["fwdbwd"], dtype=np.int32),
+            id=ids([e.id for e in rows]),
+            thread=self._threads(rows),
+            is_start=np.array([e.ph is Phase.FLOW_START for e in rows], dtype=np.int8),
+        )
+
+    def _add_unnamed(self, rows: list[Event]) -> None:
+        """Events without `cat`: names of threads, allocator marks, and all of 2020's."""
+        for event in rows:
+            if event.ph is Phase.METADATA and event.name == "thread_name" and event.args:
+                thread = (plain_id(event.pid), plain_id(event.tid))
+                self.thread_names[thread] = str(event.args.name)
+        old = [e for e in rows if e.ph is Phase.COMPLETE]
+        if host := [e for e in old if e.pid != _OLD_DEVICE_PID]:
+            self._add_host(host, "cpu_op")
+        if kernels := [e for e in old if e.pid == _OLD_DEVICE_PID]:
+            for event in kernels:
+                event.pid = plain_id(event.tid)
+            self._add_device(self.device, kernels, "kernel")
+        if self._options.memory:
+            marks = [e for e in rows if e.ph is Phase.INSTANT and e.name == "[memory]" and e.args]
+            if marks:
+                self._add_memory(marks)
+
+    def _add_memory(self, rows: list[Event]) -> None:
+        args = [cast(FullArgs, e.args) for e in rows]
+        on_host = ids([a.memory_device_type for a in args]) == 0
+        self.memory.add(
+            len(rows),
+            start_ns=self._ns([e.ts for e in rows]),
+            dur_ns=np.zeros(len(rows), dtype=np.int64),
+            thread=self._threads(rows),
+            device=np.where(on_host, MISSING, ids([a.memory_device for a in args])),
+            num_bytes=ids([a.memory_bytes for a in args]),
+            allocated_bytes=ids([a.allocated for a in args]),
+            reserved_bytes=ids([a.reserved for a in args]),
+        )

@@ -1,0 +1,247 @@
+"""Splits a trace's JSON into short lists of whole events, without parsing it as a whole.
+
+A border between two events looks like `}, {`, and so may a place inside an event. A piece
+that ends at such a place parses as a list only if the place is a border: brackets or quotes
+would be left open otherwise. So the last candidate of a piece is tried first, and where
+nothing parses, the piece is walked bracket by bracket, which also finds the event at fault.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from lightning_gpuprof.errors import TraceError
+
+PIECE_BYTES = 1 << 20
+"""Small enough for a piece and its events to stay in a core's cache."""
+_EVENTS_KEY = re.compile(rb',?\s*"traceEvents"\s*:\s*\[')
+_MARK = b"\xef\xbb\xbf"
+"""What Windows puts before text in UTF-8."""
+_BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+_BORDER = re.compile(rb"\}\s*(,)\s*\{")
+_ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
+_WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
+_TRIES = 4
+_LONGEST_TAIL = 1 << 26
+_OPEN, _CLOSE = ord("["), ord("]")
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
+"""What a strict parser says of text that may still hold whole events."""
+
+T = TypeVar("T")
+Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
+
+
+class EventStream(Generic[T]):
+    """The events of one file, list by list, and the top-level values around them.
+
+    Args:
+        blocks: The file's content.
+        decode: Decodes the text of a JSON list of events.
+        decode_one: Decodes one event from text that `decode` could not read; None if it
+            cannot be read at all.
+        warn: Called with a sentence for anything that was lost.
+        unwanted: Tells whether the events of a buffer, from an index on to the comma at another,
+            may be left out unread.
+
+    Attributes:
+        header: Top-level values other than the events; complete after the iteration.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterator[bytes],
+        decode: Decode[T],
+        decode_one: Callable[[bytes], T | None],
+        warn: Callable[[str], None],
+        unwanted: Callable[[bytearray, int, int], bool] | None = None,
+    ) -> None:
+        self.header: dict[str, Any] = {}
+        self._blocks = blocks
+        self._decode = decode
+        self._decode_one = decode_one
+        self._warn = warn
+        self._unwanted = unwanted
+        self._buffer = bytearray()
+        self._at = 0  # index of a byte before the next event that may be overwritten with [
+        self._bare = False
+        self._ended = False
+        self._lost = 0
+
+    def __iter__(self) -> Iterator[list[T]]:
+        """Yield lists of events in the file's order."""
+        self._start()
+        block: bytes | None = b""
+        while block is not None and not self._ended:
+            self._buffer = self._buffer[self._at :]
+            self._buffer += block
+            self._at = 0
+            while not self._ended and len(self._buffer) - self._at > PIECE_BYTES:
+                events = self._next_piece()
+                if events is None:
+                    break
+                yield events
+            block = next(self._blocks, None)
+        if not self._ended:
+            yield from self._finish()
+        self._keep_tail(block)
+        if self._lost:
+            self._warn(f"{self._lost} events could not be read and were skipped.")
+
+    def _start(self) -> None:
+        """Read up to the first event; keep what stands before it."""
+        for block in self._blocks:
+            # The key may lie across two blocks; what was searched is not searched again.
+            start = max(0, len(self._buffer) - 64)
+            self._buffer += block
+            found = _BARE_LIST.match(self._buffer) if start == 0 else None
+            self._bare = found is not None
+            found = found or _EVENTS_KEY.search(self._buffer, start)
+            if found:
+                self._keep_header(bytes(self._buffer[: found.start()]).removeprefix(_MARK) + b"}")
+                self._at = found.end() - 1
+                return
+            if len(self._buffer) > _LONGEST_TAIL:
+                break
+        raise TraceError(
+            "The file holds no `traceEvents`: it ends before its first event, or is no trace. "
+            "Give the file as torch.profiler exported it."
+        )
+
+    def _next_piece(self) -> list[T] | None:
+        """Return the next events; None where the buffer holds no border."""
+        end = min(len(self._buffer), self._at + PIECE_BYTES)
+        tries = 0
+        for window in _WINDOWS:
+            start = max(self._at, end - window)
+            for border in reversed(list(_BORDER.finditer(self._buffer, start, end))):
+                if (events := self._parse(border.start(1))) is not None:
+                    return events
+                if (tries := tries + 1) == _TRIES:
+                    return self._walk()
+            if tries:
+                return self._walk()
+        border_after = _BORDER.search(self._buffer, end)
+        if border_after is None:
+            return None
+        events = self._parse(border_after.start(1))
+        return self._walk() if events is None else events
+
+    def _parse(self, cut: int) -> list[T] | None:
+        """Parse up to the comma at `cut`; None where it is no border or an event is faulty."""
+        buffer, at = self._buffer, self._at
+        if self._unwanted is not None and self._unwanted(buffer, at, cut):
+            self._at = cut
+            return []
+        comma, buffer[at], buffer[cut] = buffer[cut], _OPEN, _CLOSE
+        text = memoryview(buffer)[at : cut + 1]
+        try:
+            events = self._decode(text)
+        except _REFUSED as error:
+            buffer[cut] = comma
+            if end := _ARRAY_END.search(str(error)):
+                return self._end_at(at + int(end[1]) - 1)  # it counts from 1
+            return None
+        self._at = cut
+        return events
+
+    def _end_at(self, end: int) -> list[T] | None:
+        try:
+            events = self._decode(memoryview(self._buffer)[self._at : end])
+        except _REFUSED:
+            return None
+        self._at, self._ended = end, True
+        return events
+
+    def _finish(self) -> Iterator[list[T]]:
+        """Parse what the last block left over."""
+        self._buffer[self._at] = _OPEN
+        text = bytes(memoryview(self._buffer)[self._at :])
+        try:
+            # Read as an object again, the list under a name that no file uses: one pass over
+            # the events, and the values after them come along.
+            rest = msgspec.json.decode(
+                b'{"":%b%b' % (text, b"}" if self._bare else b""), type=dict[str, msgspec.Raw]
+            )
+            events = self._decode(rest.pop(""))
+            self.header.update((key, msgspec.json.decode(raw)) for key, raw in rest.items())
+            self._at, self._ended = len(self._buffer), True
+            yield events
+        except _REFUSED:
+            left = 0
+            while not self._ended and len(self._buffer) != left:
+                left = len(self._buffer)
+                yield self._walk()
+        if not self._ended:
+            self._warn("The file ends inside its list of events: the last ones were lost.")
+            self._at = len(self._buffer)
+
+    def _walk(self) -> list[T]:
+        """Go through the buffer event by event; skip those that cannot be read."""
+        # Imported here: only damaged files need it, and its patterns take time to compile.
+        from lightning_gpuprof.traces.kineto.kineto_salvage import repaired, walk
+
+        text = repaired(bytes(self._buffer[self._at + 1 :]))
+        found = walk(text)
+        self._ended = found.ended
+        events = []
+        if found.spans:
+            try:
+                whole = b"[" + text[found.spans[0][0] : found.spans[-1][1]] + b"]"
+                events = self._decode(whole)
+            except _REFUSED:
+                events = list(self._one_by_one(text, found.spans))
+        rest = found.rest
+        if not rest and not found.ended and (border := _BORDER.search(text)):
+            # A bracket or quote is missing: its event seems never to end. Go on with the next.
+            self._lost += 1
+            rest = border.start(1)
+        left = text[rest:]
+        if not found.ended:
+            left = b"[" + left.lstrip().removeprefix(b",")
+        self._buffer, self._at = bytearray(left), 0
+        return events
+
+    def _one_by_one(self, text: bytes, spans: list[tuple[int, int]]) -> Iterator[T]:
+        for start, end in spans:
+            one = text[start:end]
+            try:
+                yield from self._decode(b"[" + one + b"]")
+            except _REFUSED:
+                event = self._decode_one(one)
+                if event is None:
+                    self._lost += 1
+                else:
+                    yield event
+
+    def _keep_tail(self, block: bytes | None) -> None:
+        """Keep the values that stand after the events."""
+        tail = self._buffer[self._at :]
+        while block is not None and len(tail) < _LONGEST_TAIL:
+            tail += block
+            block = next(self._blocks, None)
+        if block is None:
+            self._keep_header(b"{" + bytes(tail).lstrip().lstrip(b","))
+        else:
+            self._warn("The values after the list of events are too long and were left out.")
+
+    def _keep_header(self, text: bytes) -> None:
+        if text.strip() in (b"}", b"{", b"{}", b"{]", b"[}"):
+            return
+        try:
+            values = msgspec.json.decode(text)
+        except _REFUSED:
+            values = self._mended(text)
+        if isinstance(values, dict):
+            self.header.update(values)
+
+    def _mended(self, text: bytes) -> object:
+        from lightning_gpuprof.traces.kineto.kineto_salvage import repaired
+
+        try:
+            return msgspec.json.decode(repaired(text))
+        except _REFUSED:
+            if self._ended or not self.header:
+                self._warn("The values beside the list of events could not be read.")
+            return None

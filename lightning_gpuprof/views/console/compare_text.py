@@ -1,0 +1,108 @@
+"""A comparison as text for a terminal."""
+
+from collections.abc import Iterator, Sequence
+
+from lightning_gpuprof.analysis.compare.compare import Change, Verdict
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.units import quantity
+from lightning_gpuprof.views.documents.compare import RunComparison
+
+TOP = 8
+MIN_SHARE = 0.005
+"""Phases and operators that changed by less than this share of the step are left out."""
+DISTORTS = ("machine", "versions", "model")
+
+
+def render_comparison(found: RunComparison) -> str:
+    """Return the comparison as lines."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: RunComparison) -> Iterator[str]:
+    result = found.result
+    yield f"base  {found.base.run} ({result.base_steps} steady steps)"
+    yield f"new   {found.new.run} ({result.new_steps} steady steps)"
+    yield ""
+    sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    yield f"The new run is {found.sentence}." if sure else f"Result: {found.sentence}."
+    yield from _warnings(found)
+    unit = "per sample" if result.per_sample else "per step"
+    step = result.steps[0].base or 0.0
+    yield from _table(f"STEP ({unit})", result.steps, 0.0)
+    yield from _table(f"PHASES (mean {unit})", result.phases, MIN_SHARE * step, unit="_ns")
+    for title, rows in (("OPERATORS, own time", result.operators), ("KERNELS", result.kernels)):
+        yield from _table(f"{title} ({unit})", rows[:TOP], MIN_SHARE * step, unit="_ns")
+    yield from _table("MEMORY", result.memory, 0.0)
+    yield from _findings("FINDINGS GONE", found.gone)
+    yield from _findings("FINDINGS NEW", found.appeared)
+    yield from _values(found)
+
+
+def _warnings(found: RunComparison) -> Iterator[str]:
+    result = found.result
+    if result.per_sample:
+        sizes = [report.results.batch_size for report in (found.base, found.new)]
+        yield f"! batch sizes differ ({sizes[0]:g} and {sizes[1]:g}): times are per sample"
+    distorting = [one for one in result.differs if one.kind in DISTORTS]
+    for one in distorting:
+        yield f"! another {one.name}: {one.base} and {one.new}; the difference may be due to it"
+    settings = [one for one in result.differs if one.kind not in DISTORTS]
+    if settings:
+        changed = ", ".join(f"{one.name} {one.base} -> {one.new}" for one in settings)
+        yield f"  changed: {changed}"
+
+
+def _table(title: str, rows: Sequence[Change], least: float, *, unit: str = "") -> Iterator[str]:
+    kept = [row for row in rows if not least or abs((row.new or 0) - (row.base or 0)) >= least]
+    if not kept:
+        return
+    yield f"\n{title}"
+    yield f"  {'':<34}{'base':>12}{'new':>12}{'change':>10}"
+    for row in kept:
+        name = row.name if unit else row.name.removesuffix("_ns").removesuffix("_bytes")
+        key = unit or row.name
+        sides = [_shown(key, value) for value in (row.base, row.new)]
+        yield f"  {_short(name):<34}{sides[0]:>12}{sides[1]:>12}{_percent(row):>10}"
+
+
+def _shown(key: str, value: float | None) -> str:
+    return "-" if value is None else quantity(key, value)
+
+
+def _percent(row: Change) -> str:
+    if row.diff is None or not row.base:
+        return ""
+    return f"{row.diff / row.base * 100:+.1f}%"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 32 else name[:29] + "..."
+
+
+def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
+    if findings:
+        yield f"\n{title}"
+    for finding in findings:
+        yield f"  [{finding.severity.value}] {finding.id}: {finding.title}"
+
+
+def _values(found: RunComparison) -> Iterator[str]:
+    compared = [one for one in found.result.values if one.count]
+    if not found.result.values:
+        yield "\nVALUES\n  no loss was recorded in both runs: whether they compute the same is "
+        "unknown"
+        return
+    yield f"\nVALUES (within {found.tolerance:g})"
+    if not compared:
+        yield "  no step was recorded in both runs"
+    for one in compared:
+        state = (
+            f"the same in {one.count} steps (largest difference {one.max_diff:.2g})"
+            if one.same
+            else f"differs from step {one.first_step} on (at most {one.max_diff:.2g})"
+        )
+        yield f"  {one.name}: {state}; last {_value(one.last_base)} and {_value(one.last_new)}"
+
+
+def _value(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"

@@ -1,0 +1,177 @@
+"""The report as text for a terminal: what a step takes, what holds it back, what to change."""
+
+import shlex
+from collections.abc import Iterator
+from io import StringIO
+from typing import TextIO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lightning_gpuprof.findings.checks import focus, run_checks
+from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.records.schema import UNMARKED_STEPS
+from lightning_gpuprof.units import duration, percent, plain, quantity, spread
+from lightning_gpuprof.views.console import console_plan, console_tables
+from lightning_gpuprof.views.documents.report import Report
+
+WIDTH = 100
+_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+def render(
+    report: Report, *, verbose: bool = False, color: bool = False, unicode: bool = True
+) -> str:
+    """Return the report as lines of at most 100 columns.
+
+    Args:
+        report: From `load_report`.
+        verbose: Also the slowest steps, every named part, and why rules had nothing to say.
+        color: Use ANSI colours.
+        unicode: Draw with characters beyond ASCII.
+    """
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=WIDTH,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        legacy_windows=False,
+    )
+    for part in _parts(report, verbose, unicode):
+        # Bare text is left to the terminal to wrap: a path or command stays one line to copy.
+        console.print(part, soft_wrap=isinstance(part, Text))
+    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    return text if unicode else plain(text)
+
+
+def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:
+    """Return the report as it suits a stream: coloured on a terminal, ASCII where it must be."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+    return render(
+        report, verbose=verbose, color=stream.isatty(), unicode=encoding.startswith("utf")
+    )
+
+
+def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableType]:
+    results = report.results
+    yield Text(_headline(report), style="bold")
+    for notice in report.notices:
+        yield Text(f"note: {notice}", style="dim")
+    if results.steps is None:
+        yield Text("\nNo training step was recorded in this session: nothing to break down.")
+    else:
+        yield _heading("STEP TIME")
+        yield _indented(console_tables.step_lines(results))
+        yield _heading("WHERE A STEP GOES (mean per steady step, host clock)")
+        yield _indented(console_tables.phase_table(results, bar="█" if unicode else "#"))
+        yield _heading("WHAT HOLDS IT BACK (by expected saving)")
+        yield from _findings(report, verbose)
+        if (first := focus(run_checks(results))) is not None:
+            yield _indented(Text(f"where to look next: {first.next}", style="italic"))
+    yield from console_tables.operator_tables(results)
+    yield _heading("THE REST")
+    yield _indented(console_tables.rest_table(results))
+    if verbose:
+        yield from console_plan.plan_parts(report)
+        yield from console_tables.verbose_parts(results, report.abstained, report.silent)
+    yield from _next(report)
+
+
+def _headline(report: Report) -> str:
+    results = report.results
+    status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
+    ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
+    session = f", session {results.start.session}" if len(results.sessions) > 1 else ""
+    count = results.steps.count if results.steps else 0
+    steps = "1 step" if count == 1 else f"{count} steps"
+    if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
+        steps = f"{results.end.steps} steps ({count} marked)"
+    return (
+        f"{report.run}: {results.start.stage}{session}, {status}{ranks}, "
+        f"{steps} in {duration(results.wall.wall_ns)}"
+    )
+
+
+def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
+    if not report.findings:
+        yield _indented(Text("Nothing that these rules know. See --verbose for what they lacked."))
+    for number, finding in enumerate(report.findings, start=1):
+        yield _indented(_finding_head(number, finding), 1)
+        brief = finding.severity is Severity.INFO and not verbose
+        yield _indented(_finding_body(finding, report.results.step_ns, brief=brief), 4)
+
+
+def _finding_head(number: int, finding: Finding) -> Text:
+    head = Text(f"{number}. ")
+    head.append(f"[{finding.severity.value}]", style=_STYLE[finding.severity.value])
+    return head.append(f" {finding.title}", style="bold")
+
+
+def _finding_body(finding: Finding, step_ns: int | None, *, brief: bool) -> Table:
+    table = _grid()
+    table.add_row(finding.id, _saving(finding, step_ns))
+    # As Text: source lines and paths hold brackets, which a str would lose as markup.
+    table.add_row("change", Text(finding.advice))
+    if brief:
+        return table
+    if finding.change:
+        table.add_row("", Text(finding.change, style="green"))
+    shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in finding.evidence.items()]
+    table.add_row("evidence", ", ".join(shown))
+    places = [place for where in finding.where if (place := console_tables.place(where))]
+    if places:
+        table.add_row("where", Text(", ".join(places)))
+    return table
+
+
+def _saving(finding: Finding, step_ns: int | None) -> str:
+    saving = finding.saving_ns
+    if saving.high == 0:
+        return "no time is claimed as saved"
+    share = ""
+    if step_ns:
+        share = f" ({percent(saving.low / step_ns)} to {percent(saving.high / step_ns)})"
+    return (
+        f"saves {spread(saving.low, saving.high)} per step{share}, "
+        f"confidence {finding.confidence:.0%}"
+    )
+
+
+def _label(key: str) -> str:
+    key = key.replace("_frac", " share")
+    for unit in ("_ns", "_bytes", "_per_s", "_count"):
+        key = key.removesuffix(unit)
+    return key.replace("_", " ")
+
+
+def _next(report: Report) -> Iterator[RenderableType]:
+    first = next((f for f in report.findings if f.saving_ns.high > 0), None)
+    step_ns = report.results.step_ns
+    if first is None or not step_ns:
+        return
+    low, high = step_ns - first.saving_ns.high, step_ns - first.saving_ns.low
+    table = _grid()
+    table.add_row("change", Text(first.change or first.advice, style="green"))
+    table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
+    yield _heading("THE ONE CHANGE TO MAKE NOW")
+    yield _indented(table)
+    yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+
+
+def _grid() -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _indented(part: RenderableType, columns: int = 2) -> Padding:
+    return Padding(part, (0, 0, 0, columns))

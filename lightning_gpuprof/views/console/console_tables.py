@@ -1,0 +1,235 @@
+"""The tables of the console report."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
+from lightning_gpuprof.findings.model import Abstained, Where
+from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.documents.report_payload import top_operators
+
+BAR_WIDTH = 40
+MIN_PART_FRAC = 0.005
+"""Parts below this share of the step are shown with --verbose alone."""
+_NAME_WIDTH = 52
+
+
+def step_lines(results: RunResults) -> RenderableType:
+    """Return the step's time and its spread, and what was left out of it."""
+    steps = results.steps
+    assert steps is not None
+    dur = steps.dur
+    rate = f", {steps.samples_per_s:,.0f} samples/s" if steps.samples_per_s else ""
+    text = Text(f"median {duration(dur.p50_ns)}", style="bold")
+    text.append(
+        f", mean {duration(dur.mean_ns)}, p95 {duration(dur.p95_ns)}, p99 {duration(dur.p99_ns)}, "
+        f"max {duration(dur.max_ns)}{rate}\n",
+        style="not bold",
+    )
+    kind = {"steady": "steady steps", "measured": "steps, the profiler on in some of them"}
+    text.append(f"over {dur.count} {kind.get(steps.basis, 'steps, warm-up too')}", style="dim")
+    for apart in steps.apart:
+        text.append(
+            f"; {apart.count} {apart.reason} (median {duration(apart.median_ns)})", style="dim"
+        )
+    time = results.device_time
+    if time is not None:
+        states = [
+            f"{state.value.replace('_', '-')} {percent(frac)}"
+            for state, frac in sorted(time.state_frac.items(), key=lambda item: -item[1])
+            if frac
+        ]
+        text.append(f"\nsteps by state: {', '.join(states)}")
+    return text
+
+
+def phase_table(results: RunResults, *, bar: str, min_part: float = MIN_PART_FRAC) -> Table:
+    """Return the phases of a step with bars, and under each its named parts."""
+    marks = results.device_time.phases if results.device_time else {}
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in range(3 if marks else 2):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for phase, stats in results.phases.items():
+        if stats.per_step is None or not stats.per_step.mean_ns:
+            continue
+        frac = stats.per_step.frac
+        device = [duration(marks[phase].mean_ns) + " device" if phase in marks else ""]
+        table.add_row(
+            phase.value,
+            duration(stats.per_step.mean_ns),
+            percent(frac),
+            *(device if marks else []),
+            Text(bar * round(frac * BAR_WIDTH), style="blue"),
+        )
+        for part in results.parts_of(phase):
+            if part.per_step is not None and part.per_step.frac >= min_part:
+                table.add_row(
+                    Text(f"  {part.name}", style="dim"),
+                    Text(duration(part.per_step.mean_ns), style="dim"),
+                    Text(percent(part.per_step.frac), style="dim"),
+                )
+    return table
+
+
+def operator_tables(results: RunResults) -> Iterator[RenderableType]:
+    """Yield a table of the top operators for each analysed trace of the report's rank."""
+    for trace in results.traces:
+        operators = top_operators(trace)
+        if trace.rank != results.start.rank or not operators:
+            continue
+        cycle = trace.cycle
+        yield Text(
+            f"\nTOP OPERATORS, CYCLE {cycle.cycle} (steps {cycle.first_step} to "
+            f"{cycle.last_step}, by self time)",
+            style="bold",
+        )
+        table = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            table.add_column(justify="right", no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_row("self", "total", "calls", "operator", style="dim")
+        for operator in operators:
+            table.add_row(
+                duration(operator["self_ns"]),
+                duration(operator["total_ns"]),
+                f"{operator['count']:,}",
+                _shortened(operator["name"]),
+            )
+        yield Padding(table, (0, 0, 0, 2))
+
+
+def rest_table(results: RunResults) -> Table:
+    """Return memory, traces, time outside of steps, wall time and our own cost."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("memory", _memory(results))
+    if (advised := _batch_size(results)) is not None:
+        table.add_row("batch size", advised)
+    table.add_row("traces", _traces(results.traces, results))
+    table.add_row("outside steps", _outside(results))
+    wall = results.wall
+    clock = f"{percent(wall.accounted_frac)} of {duration(wall.wall_ns)} wall time is accounted for"
+    table.add_row("wall time", clock)
+    table.add_row("own cost", _own_cost(results))
+    if len(results.ranks) > 1:
+        ranks = [
+            f"{rank.rank}: {duration(rank.median_ns) if rank.median_ns is not None else 'none'}"
+            for rank in results.ranks
+        ]
+        table.add_row("ranks", "median step of rank " + ", ".join(ranks))
+    for failure in results.probe_failures:
+        table.add_row(
+            "probe off", f"{failure.probe} failed at step {failure.step}: {failure.error}"
+        )
+    return table
+
+
+def verbose_parts(
+    results: RunResults, abstained: Sequence[Abstained], silent: Sequence[str]
+) -> Iterator[RenderableType]:
+    """Yield what only --verbose shows."""
+    yield Text("\nSLOWEST STEPS", style="bold")
+    table = Table.grid(padding=(0, 2))
+    for slow in results.slowest:
+        inside = f" ({slow.part} {duration(slow.part_excess_ns or 0)})" if slow.part else ""
+        why = f"{slow.phase.value} +{duration(slow.phase_excess_ns or 0)}" if slow.phase else ""
+        table.add_row(
+            f"step {slow.step}", duration(slow.dur_ns), why + inside, Text(" ".join(slow.flags))
+        )
+    yield Padding(table, (0, 0, 0, 2))
+    yield Text("\nEVERY NAMED PART (in total)", style="bold")
+    table = Table.grid(padding=(0, 2))
+    for part in results.parts:
+        table.add_row(part.phase.value, duration(part.total_ns), _shortened(part.name))
+    yield Padding(table, (0, 0, 0, 2))
+    yield Text("\nRULES WITHOUT A FINDING", style="bold")
+    table = Table.grid(padding=(0, 2))
+    for one in abstained:
+        table.add_row(one.id, f"could not judge: {one.reason}")
+    for rule in silent:
+        table.add_row(rule, "looked, and found nothing worth a change")
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def place(where: Where) -> str:
+    """Return a place as text; a bare phase says nothing that the title does not."""
+    if where.file is not None:
+        line = "" if where.line is None else f":{where.line}"
+        source = f" `{where.source}`" if where.source else ""
+        return f"{where.file}{line}{source}"
+    names = [name for name in (where.kernel, where.name) if name]
+    if where.rank is not None:
+        names.append(f"rank {where.rank}")
+    return " ".join(names)
+
+
+def _memory(results: RunResults) -> str:
+    memory = results.memory
+    if memory is None:
+        return "not measured" if results.on_gpu else "no GPU: not measured"
+    return (
+        f"allocated {size(memory.allocated_bytes)}, reserved {size(memory.reserved_bytes)}, "
+        f"peak {size(memory.peak_reserved_bytes)} of {size(memory.total_bytes)} "
+        f"({percent(memory.peak_frac)})"
+    )
+
+
+def _batch_size(results: RunResults) -> str | None:
+    """Return the advised batch size, or why there is none; None where none was asked for."""
+    advice = results.advice
+    said = []
+    if advice is not None and advice.suggested_batch_size is None:
+        said.append(f"{advice.batch_size} now, no suggestion: {advice.reason}")
+    elif advice is not None:
+        said.append(
+            f"{advice.batch_size} now, {advice.suggested_batch_size} advised "
+            f"({advice.low} to {advice.high})"
+        )
+        accumulate = advice.details.get("accumulate_grad_batches")
+        if accumulate is not None:
+            said.append(f"accumulate_grad_batches={accumulate}")
+        said += [text for text in (advice.details.get("learning_rate"), advice.reason) if text]
+    if results.knee is not None:
+        knee = results.knee
+        said.append(
+            f"above {knee.samples} more memory buys less than {percent(MIN_GAIN)}"
+            if knee.reached
+            else f"{knee.samples} is the fastest of the sizes run: a larger one may be faster"
+        )
+    return "; ".join(said) or None
+
+
+def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
+    if traces:
+        return ", ".join(trace.cycle.trace_file for trace in traces)
+    reasons = [note.message for note in results.notes if note.name == "no-trace" and note.message]
+    return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
+
+
+def _outside(results: RunResults) -> str:
+    kinds = [
+        f"{kind.where} {duration(kind.total_ns)}" + (f" in {kind.count}" * (kind.count > 1))
+        for kind in results.outside
+    ]
+    whole = duration(results.wall.outside_ns)
+    return f"{whole}: {', '.join(kinds)}" if kinds else "nothing recorded"
+
+
+def _own_cost(results: RunResults) -> str:
+    cost = results.end.own_cost_ns_per_step if results.end else None
+    if cost is None:
+        return "not measured"
+    share = f" ({cost / results.step_ns:.2%})" if results.step_ns else ""
+    return f"{duration(cost)} per step{share}, by its own clock"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."

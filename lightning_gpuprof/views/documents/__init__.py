@@ -1,0 +1,1 @@
+"""The JSON documents: reports, traces and comparisons as plain values."""

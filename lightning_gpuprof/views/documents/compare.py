@@ -1,0 +1,100 @@
+"""Compares two runs: what changed, whether it is sure, and whether they still compute the same."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lightning_gpuprof.analysis.compare.compare import Comparison, Verdict, compare
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.views.documents.compare_payload import compare_payload
+from lightning_gpuprof.views.documents.report import Report, load_report
+
+TOLERANCE = 0.01
+"""A hundredth: what another order of summation or TF32 may do to a loss early in training."""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two runs' reports and how they differ."""
+
+    base: Report
+    new: Report
+    result: Comparison
+    tolerance: float
+
+    @property
+    def gone(self) -> tuple[Finding, ...]:
+        """Findings of the base run that the new one does not have."""
+        return _only(self.base, self.new)
+
+    @property
+    def appeared(self) -> tuple[Finding, ...]:
+        """Findings of the new run that the base one did not have."""
+        return _only(self.new, self.base)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in plain words, such as `faster by 18% (15-21)`."""
+        return sentence(self.result)
+
+    def payload(self) -> dict[str, Any]:
+        """Return the `compare --json` document, as documented in docs/json.md."""
+        return compare_payload(
+            base=self.base.run,
+            new=self.new.run,
+            result=self.result,
+            gone=self.gone,
+            appeared=self.appeared,
+            sentence=self.sentence,
+            tolerance=self.tolerance,
+        )
+
+
+def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunComparison:
+    """Compare two runs.
+
+    Args:
+        base: Log dir of the run to compare with.
+        new: Log dir of the run in question.
+        tolerance: How far recorded losses may differ, relative to their size.
+
+    Raises:
+        RecordError: One of them is no run of ours.
+    """
+    reports = load_report(base), load_report(new)
+    result = compare(reports[0].results, reports[1].results, tolerance=tolerance)
+    return RunComparison(*reports, result, tolerance)
+
+
+def sentence(result: Comparison) -> str:
+    """Say what the steps show."""
+    change, steps = result.change, min(result.base_steps, result.new_steps)
+    per = " per sample" if result.per_sample else ""
+    if change is None:
+        return f"too few steps to compare: {result.base_steps} and {result.new_steps}"
+    if result.verdict is Verdict.NO_DIFFERENCE:
+        return (
+            f"no difference{per} that {steps} steps could show "
+            f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
+        )
+    faster = result.verdict is Verdict.FASTER
+    low, middle, high = (
+        (-change.high, -change.middle, -change.low)
+        if faster
+        else (change.low, change.middle, change.high)
+    )
+    digits = 0 if middle >= 0.10 else 1
+    return (
+        f"{'faster' if faster else 'slower'}{per} by {middle * 100:.{digits}f}% "
+        f"({low * 100:.{digits}f}-{high * 100:.{digits}f})"
+    )
+
+
+def _only(one: Report, other: Report) -> tuple[Finding, ...]:
+    there = {_key(finding) for finding in other.findings}
+    return tuple(finding for finding in one.findings if _key(finding) not in there)
+
+
+def _key(finding: Finding) -> tuple[str, str | None]:
+    """Return what makes a finding the same: two slow callbacks are two findings."""
+    name = finding.where[0].name if finding.id == "slow-callback" and finding.where else None
+    return finding.id, name

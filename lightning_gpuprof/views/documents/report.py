@@ -1,0 +1,102 @@
+"""A run's report: loads and analyses it, and gives the `report --json` document (docs/json.md)."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.model import Abstained, Finding
+from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.records.reader import RankRecords, read_run
+from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.views.documents.find_run import resolve_run
+from lightning_gpuprof.views.documents.report_payload import report_payload
+
+
+@dataclass(frozen=True)
+class Report:
+    """One session of a run, analysed and judged."""
+
+    run: str
+    """The run's log dir."""
+    results: RunResults
+    findings: tuple[Finding, ...]
+    """Ranked by expected saving."""
+    abstained: tuple[Abstained, ...]
+    silent: tuple[str, ...]
+    notices: tuple[str, ...]
+    """What the reader should know of the files: torn lines, which of several runs this is."""
+
+    def payload(self) -> dict[str, Any]:
+        """Return the `report --json` document, as documented in docs/json.md."""
+        return report_payload(
+            self.run, self.results, self.findings, self.abstained, self.silent, self.notices
+        )
+
+
+def load_report(
+    run: str,
+    fs: FileSystem = LOCAL,
+    *,
+    session: int | None = None,
+    ranks: Mapping[int, RankRecords] | None = None,
+) -> Report:
+    """Read, analyse and judge a run.
+
+    Args:
+        run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
+        fs: Where it lies.
+        session: Session number; by default the last fit that recorded steps.
+        ranks: The run's records where they were read before.
+
+    Raises:
+        RecordError: There is no such run, session, or nothing recorded in it.
+    """
+    found = resolve_run(run, fs)
+    if ranks is None:
+        ranks = read_run(found.run, fs)
+    analyses, unreadable = _read_analyses(found.run, ranks, fs)
+    results = analyze_run(ranks, analyses, session=session)
+    judged = evaluate_rules(results)
+    return Report(
+        run=found.run,
+        results=results,
+        findings=judged.found,
+        abstained=judged.abstained,
+        silent=judged.silent,
+        notices=(*found.notices, *_of_warm_up(results), *results.warnings, *unreadable),
+    )
+
+
+def _of_warm_up(results: RunResults) -> Iterator[str]:
+    if results.steps is not None and results.steps.basis == "all":
+        yield (
+            "Only warm-up steps are recorded: what is found in them may not hold once training is "
+            "steady. Train longer, or lower warmup_steps."
+        )
+
+
+def _read_analyses(
+    run: str, ranks: Mapping[int, RankRecords], fs: FileSystem
+) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    notices = []
+    for records in ranks.values():
+        for session in records.sessions:
+            for cycle in session.all(ProfilerCycle):
+                path = os.path.join(plugin_dir(run), cycle.trace_file + ANALYSIS_SUFFIX)
+                # Record files come from anywhere: a name with a folder in it is none of ours.
+                if os.path.basename(cycle.trace_file) != cycle.trace_file or not fs.exists(path):
+                    continue
+                try:
+                    found[cycle.trace_file] = json.loads(fs.read_bytes(path))
+                except ValueError:
+                    notices.append(
+                        f"{os.path.basename(path)} is no whole JSON document (still being "
+                        "written, or its writer was killed); it is left out."
+                    )
+    return found, notices

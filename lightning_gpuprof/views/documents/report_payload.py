@@ -1,0 +1,200 @@
+"""Lays a report out as the `report --json` document; docs/json.md describes every key.
+
+Every key is always there; null says that it was not measured.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.findings.check_figures import suggested_workers
+from lightning_gpuprof.findings.checks import focus, run_checks
+from lightning_gpuprof.findings.model import Abstained, Finding
+from lightning_gpuprof.findings.plan import PlanItem, make_plan
+from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.views.documents.finding_payload import finding_payload, plain
+
+SCHEMA_VERSION = 1
+TOP_OPERATORS = 20
+
+
+def report_payload(
+    run: str,
+    results: RunResults,
+    findings: Sequence[Finding],
+    abstained: Sequence[Abstained],
+    silent: Sequence[str],
+    notices: Sequence[str],
+) -> dict[str, Any]:
+    """Return the document as JSON types."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": {**_run(run, results), "notices": list(notices)},
+        "steps": _steps(results),
+        "phases": {
+            phase.value: _phase(stats, results.parts_of(phase))
+            for phase, stats in results.phases.items()
+        },
+        "outside": [plain(asdict(outside)) for outside in results.outside],
+        "findings": [finding_payload(finding, results.step_ns) for finding in findings],
+        "abstained": [asdict(one) for one in abstained],
+        "silent": list(silent),
+        "plan": [_plan_item(item, results.step_ns) for item in make_plan(findings)],
+        **_checks(results),
+        "device": _device(results),
+        "ranks": [plain(asdict(rank)) for rank in results.ranks],
+        "sync_sites": [_struct(site) for site in results.sync_sites],
+        "trace_files": [_trace(run, trace) for trace in results.traces],
+    }
+
+
+def _plan_item(item: PlanItem, step_ns: int | None) -> dict[str, Any]:
+    finding = finding_payload(item.finding, step_ns)
+    kept = ("id", "severity", "title", "advice", "change", "saving_ns", "saving_frac")
+    return {**{key: finding[key] for key in kept}, **plain(asdict(item.effort))}
+
+
+def _checks(results: RunResults) -> dict[str, Any]:
+    checks = run_checks(results)
+    first = focus(checks)
+    return {
+        "focus": None if first is None else {"id": first.id, "next": first.next},
+        "checks": [plain(asdict(check)) for check in checks],
+        "suggested_num_workers": suggested_workers(results),
+    }
+
+
+def _run(run: str, results: RunResults) -> dict[str, Any]:
+    start, end, wall = results.start, results.end, results.wall
+    facts = _struct(start)
+    return {
+        "path": run,
+        "session": start.session,
+        "stage": start.stage,
+        "status": results.status,
+        "error": end.error if end else None,
+        "started_unix_ns": start.started_unix_ns,
+        "wall_ns": wall.wall_ns,
+        "accounted_ns": wall.accounted_ns,
+        "accounted_frac": wall.accounted_frac,
+        "own_cost_ns_per_step": end.own_cost_ns_per_step if end else None,
+        "timer": start.timer,
+        **{key: facts[key] for key in _FACTS},
+        "sessions": [asdict(session) for session in results.sessions],
+        "notes": [_struct(note) for note in results.notes],
+        "probe_failures": [_struct(failure) for failure in results.probe_failures],
+    }
+
+
+_FACTS = (
+    "rank",
+    "world_size",
+    "host",
+    "cpu_count",
+    "versions",
+    "trainer",
+    "model",
+    "loader",
+    "config",
+)
+
+
+def _steps(results: RunResults) -> dict[str, Any]:
+    steps = results.steps
+    dur = steps.dur if steps else None
+    return {
+        "count": steps.count if steps else 0,
+        "total_ns": steps.total_ns if steps else 0,
+        "basis": steps.basis if steps else None,
+        "basis_count": dur.count if dur else 0,
+        "median_ns": dur.p50_ns if dur else None,
+        "mean_ns": dur.mean_ns if dur else None,
+        "p50_ns": dur.p50_ns if dur else None,
+        "p95_ns": dur.p95_ns if dur else None,
+        "p99_ns": dur.p99_ns if dur else None,
+        "min_ns": dur.min_ns if dur else None,
+        "max_ns": dur.max_ns if dur else None,
+        "plain_median_ns": steps.plain_p50_ns if steps else None,
+        "jitter_frac": steps.jitter_frac if steps else None,
+        "samples_per_s": steps.samples_per_s if steps else None,
+        "epochs": steps.epochs if steps else None,
+        "apart": [asdict(apart) for apart in steps.apart] if steps else [],
+        "slowest": [plain(asdict(slow)) for slow in results.slowest],
+    }
+
+
+def _phase(stats: PhaseStats, parts: Sequence[Part]) -> dict[str, Any]:
+    return {
+        "total_ns": stats.total_ns,
+        "outside_ns": stats.outside_ns,
+        "frac": stats.frac,
+        **_per_step(stats.per_step),
+        "parts": [
+            {
+                "name": part.name,
+                "total_ns": part.total_ns,
+                "outside_ns": part.outside_ns,
+                "active_steps": part.active_steps,
+                **_per_step(part.per_step),
+            }
+            for part in parts
+        ],
+    }
+
+
+def _per_step(per_step: PerStep | None) -> dict[str, Any]:
+    return {
+        "median_ns": per_step.median_ns if per_step else None,
+        "mean_ns": per_step.mean_ns if per_step else None,
+        "max_ns": per_step.max_ns if per_step else None,
+        "step_frac": per_step.frac if per_step else None,
+    }
+
+
+def _device(results: RunResults) -> dict[str, Any]:
+    device = results.start.device
+    memory, time = results.memory, results.device_time
+    return {
+        **(_struct(device) if device else {"type": None}),
+        "memory": {**asdict(memory), "peak_frac": memory.peak_frac} if memory else None,
+        "time": {**plain(asdict(time)), "state": time.state.value} if time else None,
+        "advice": _struct(results.advice) if results.advice else None,
+        "size_rates": [asdict(rate) for rate in results.size_rates],
+        "knee": asdict(results.knee) if results.knee else None,
+    }
+
+
+def _trace(run: str, trace: TraceView) -> dict[str, Any]:
+    cycle, analysis = trace.cycle, trace.analysis or {}
+    return {
+        "file": cycle.trace_file,
+        "path": os.path.join(plugin_dir(run), cycle.trace_file),
+        "rank": trace.rank,
+        "cycle": cycle.cycle,
+        "first_step": cycle.first_step,
+        "last_step": cycle.last_step,
+        "bytes": cycle.trace_bytes,
+        "stop_ns": cycle.stop_ns,
+        "export_ns": cycle.export_ns,
+        "analysed": trace.analysis is not None,
+        "operators": top_operators(trace),
+        "warnings": list(analysis.get("warnings") or []),
+    }
+
+
+def top_operators(trace: TraceView) -> list[dict[str, Any]]:
+    """Return the operators with the most time of their own, at most `TOP_OPERATORS`."""
+    operators = (trace.analysis or {}).get("operators") or []
+    ranked = sorted(operators, key=lambda operator: -operator["self_ns"])
+    return [dict(operator) for operator in ranked[:TOP_OPERATORS]]
+
+
+def _struct(record: msgspec.Struct) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(record)
+    builtins: dict[str, Any] = msgspec.to_builtins(fields, enc_hook=str)
+    return builtins

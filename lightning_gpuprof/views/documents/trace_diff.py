@@ -1,0 +1,67 @@
+"""Two trace files side by side, as plain values and as text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
+from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.units import duration
+from lightning_gpuprof.views.documents.work_payload import diff_payload
+
+_NAME_WIDTH = 60
+_PARTS = ("span_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+
+
+def are_traces(base: str, test: str) -> bool:
+    """Tell two files from two runs, which are folders."""
+    return Path(base).is_file() and Path(test).is_file()
+
+
+def diff_files(base: str, test: str) -> dict[str, Any]:
+    """Analyse two trace files and return what changed from the first to the second.
+
+    Raises:
+        TraceError: One of them cannot be read.
+    """
+    found = [analyze_timeline(open_timeline(path)) for path in (base, test)]
+    return {"schema_version": 1, "base": base, "test": test, **diff_payload(compare_traces(*found))}
+
+
+def diff_lines(document: dict[str, Any], *, top: int = 10) -> Iterator[str]:
+    """Yield a difference as lines for a terminal, the largest changes first."""
+    yield f"{document['base']} -> {document['test']}"
+    for note in document["notes"]:
+        yield f"! {note}"
+    if document["per_step"]:
+        before, after = document["base_step_ns"], document["test_step_ns"]
+        yield f"Median step: {duration(before)} -> {duration(after)}{_percent(before, after)}"
+    basis = " per step" if document["per_step"] else ""
+    gpu = [row for row in document["gpu"] if row["name"] in _PARTS]
+    for title, rows in (
+        ("Device", gpu),
+        ("Kernels by kind", document["categories"]),
+        ("Kernels", document["kernels"]),
+        ("Operators", document["operators"]),
+        ("Copies", document["copies"]),
+    ):
+        changed = [row for row in rows if row["change"] != "same"][:top]
+        if changed:
+            yield ""
+            yield f"{title}, time{basis}"
+        for row in changed:
+            yield _row(row)
+
+
+def _row(row: dict[str, Any]) -> str:
+    before, after = row["base_ns"], row["test_ns"]
+    name = row["name"]
+    short = name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."
+    change = f" ({row['change']})" if row["change"] in ("added", "removed") else ""
+    times = f"{duration(before):>10} -> {duration(after):>10}"
+    return f"  {short:<{_NAME_WIDTH}}  {times}{_percent(before, after)}{change}"
+
+
+def _percent(before: float, after: float) -> str:
+    return f"  {(after - before) / before:+.1%}" if before else ""

@@ -1,0 +1,138 @@
+"""What the rules say of a trace alone, without a run's records."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run.distribution import Distribution, Int64
+from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.steady import StepStats
+from lightning_gpuprof.analysis.run.wall_time import WallTime
+from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.schema import Device, ProfilerCycle, RunStart
+from lightning_gpuprof.views.documents.finding_payload import finding_payload
+
+RULES = (
+    "host-sync",
+    "host-bound",
+    "small-kernels",
+    "memory-bound-kernels",
+    "non-contiguous-layout",
+    "exposed-communication",
+    "lost-kernels",
+)
+"""Rules that a trace gives all they need; the others need a run's records."""
+_STEP = re.compile(r"\b(of|in) each step\b|\bper step\b|\ba step\b")
+
+
+def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the findings in an `analyze` document, ranked, as plain values.
+
+    Savings are per profiled step: there is no other step to scale them to. A trace without
+    marked steps is judged as one step, and the findings speak of the trace. A rule whose input
+    the trace lacks is silent.
+    """
+    if not document["gpu"]:
+        return []
+    marks = [step["dur_ns"] for step in document["steps"] if step["dur_ns"]]
+    if marks:
+        return _judged(document, marks)
+    whole = {"name": "trace", "start_ns": 0, "dur_ns": document["gpu"]["span_ns"]}
+    found = _judged({**document, "steps": [whole]}, [whole["dur_ns"]])
+    for finding in found:
+        for key in ("title", "advice"):
+            finding[key] = _STEP.sub(_of_the_trace, finding[key])
+    return found
+
+
+def _judged(document: Mapping[str, Any], marks: Sequence[int]) -> list[dict[str, Any]]:
+    run = _as_run(document, np.array(marks, dtype=np.int64))
+    found = evaluate_rules(run, RULES).found
+    return [finding_payload(finding, run.step_ns) for finding in found]
+
+
+def _of_the_trace(words: "re.Match[str]") -> str:
+    return f"{words[1] or 'in'} the trace"
+
+
+def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
+    """Dress a trace as a run whose steps are the trace's own; nothing else of it is known."""
+    device = document["device"]
+    cycle = ProfilerCycle(
+        cycle=0, first_step=0, last_step=len(step_ns) - 1, trace_file=document["file"]
+    )
+    total = int(step_ns.sum())
+    return RunResults(
+        start=RunStart(
+            schema_version=1,
+            session=0,
+            stage="fit",
+            started_unix_ns=0,
+            rank=0,
+            # Traces seldom say; where anything communicated there was another rank.
+            world_size=2 if document["gpu"]["comm_ns"] else 1,
+            device=Device(type="hip" if device["vendor"] == "amd" else "cuda", name=device["name"]),
+        ),
+        end=None,
+        sessions=(),
+        wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0, closed=False),
+        steps=_steps(step_ns),
+        phases={},
+        parts=(),
+        outside=(),
+        epoch_starts=None,
+        loader_wait=LoaderWait(None, None),
+        slowest=(),
+        device_time=None,
+        device_use=None,
+        memory=None,
+        growing={},
+        memory_growth=None,
+        memory_watched=False,
+        step_noise_ns=None,
+        usual_save_ns=None,
+        spikes=None,
+        compiling=None,
+        flagged_steps={},
+        ranks=(),
+        traces=(TraceView(0, cycle, document),),
+        sync_sites=(),
+        advice=None,
+        size_rates=(),
+        knee=None,
+        scalars=(),
+        steady_dur_ns=step_ns,
+        batch_size=None,
+        notes=(),
+        probe_failures=(),
+        warnings=(),
+    )
+
+
+def _steps(step_ns: Int64) -> StepStats:
+    # By nearest rank: numpy's percentiles load masked arrays, which takes longer than all rules.
+    ordered = sorted(step_ns.tolist())
+    count = len(ordered)
+    spread = Distribution(
+        count=count,
+        mean_ns=round(sum(ordered) / count),
+        min_ns=ordered[0],
+        p50_ns=ordered[count // 2],
+        p95_ns=ordered[min(count - 1, count * 95 // 100)],
+        p99_ns=ordered[min(count - 1, count * 99 // 100)],
+        max_ns=ordered[-1],
+    )
+    return StepStats(
+        count=len(step_ns),
+        total_ns=int(step_ns.sum()),
+        basis="measured",
+        dur=spread,
+        plain_p50_ns=spread.p50_ns,
+        jitter_frac=0.0,
+        apart=(),
+        epochs=None,
+        samples_per_s=None,
+    )

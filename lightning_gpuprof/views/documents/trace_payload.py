@@ -1,0 +1,206 @@
+"""The `analyze --json` document: what one trace file says, as plain values."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
+
+from lightning_gpuprof.analysis.trace.launch_join import join_launches
+from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.ranges import host_ranges
+from lightning_gpuprof.analysis.trace.time_split import TimeSplit, cut, device_spans, split_time
+from lightning_gpuprof.analysis.trace.trace import DeviceReport, TraceAnalysis, analyze_timeline
+from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
+from lightning_gpuprof.aside import aside
+from lightning_gpuprof.heap import (
+    ANALYSED,
+    give_back_free_memory,
+    give_back_large_blocks,
+)
+from lightning_gpuprof.traces import ReadOptions, open_timeline
+from lightning_gpuprof.traces.timeline import Timeline
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.analysis.roofline.roofline import Roofline
+
+SCHEMA_VERSION = 1
+MIN_STEPS = 2
+"""One step alone may be the first, with its compilation and allocations: it is not judged."""
+MIN_KERNELS = 50
+"""A trace without marked steps and with fewer kernels than this is an example, not a training."""
+
+
+def analyze_file(
+    path: str,
+    options: ReadOptions | None = None,
+    *,
+    step: int | None = None,
+    steady: bool = False,
+) -> dict[str, Any]:
+    """Read a trace file of any known kind and return the whole document.
+
+    Args:
+        path: The file.
+        options: What to read beyond the events themselves, and how.
+        step: Analyse only `ProfilerStep#step`.
+        steady: Analyse all steps but the first.
+
+    Raises:
+        TraceError: The file cannot be read, is of no known kind, or has no such step.
+    """
+    options = options or ReadOptions()
+    timeline = open_timeline(path, options)
+    window = choose_window(timeline, step=step, steady=steady)
+    return whole_payload(path, timeline, window, second_core=options.second_core)
+
+
+def whole_payload(
+    path: str, timeline: Timeline, window: Window | None = None, *, second_core: bool = False
+) -> dict[str, Any]:
+    """Return the document of a trace that has been read."""
+    # Before the process is forked, so that both have the same in memory.
+    nesting, launches = nest(timeline.host), join_launches(timeline)
+
+    def find_paths() -> dict[str, Any]:
+        # Imported here: it may be another process that needs it.
+        from lightning_gpuprof.views.documents.trace_paths import paths_payload
+
+        return paths_payload(timeline, nesting, launches, window)
+
+    if second_core:
+        give_back_large_blocks(ANALYSED)
+        give_back_free_memory()
+    paths = aside(find_paths) if second_core else find_paths
+    found = analyze_timeline(timeline, window, nesting=nesting, launches=launches)
+    document = trace_payload(path, timeline, found)
+    document.update(paths())
+    return document
+
+
+def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Window | None:
+    """Return the part of a trace that was asked for; None for the whole."""
+    if step is not None:
+        return step_window(timeline, step)
+    return steady_window(timeline) if steady else None
+
+
+def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[str, Any]:
+    """Return the start of the document: what costs next to nothing once a file is read."""
+    spans = device_spans(timeline)
+    if window is not None:
+        spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
+    return {
+        "source": timeline.source,
+        "file": path,
+        "window": asdict(window) if window else None,
+        "device": _device(timeline, len(spans)),
+        "gpus": [{"device": one.device, **_split(split_time(one))} for one in spans],
+    }
+
+
+def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[str, Any]:
+    """Lay out an analysis, without paths; times are relative to the trace's first event.
+
+    What was not measured is null or an empty list: a CPU-only trace has no `gpu`.
+    """
+    gpus = [_gpu(one) for one in found.devices]
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "source": timeline.source,
+        "file": path,
+        "window": asdict(found.window) if found.window else None,
+        "quality": _values(found.quality),
+        "device": _device(timeline, len(gpus)),
+        "gpu": gpus[0] if gpus else None,
+        "idle": [_values(cause) for cause in found.devices[0].idle.causes] if gpus else [],
+        "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
+        "kernels": [_values(row) for row in found.kernels.kernels],
+        "categories": [_values(row) for row in found.kernels.categories],
+        "thin_kernels": _thin(found),
+        "tensor_core_frac": found.kernels.tensor_core_frac,
+        "operators": [_values(row) for row in found.operators],
+        "ranges": _ranges(timeline, found.window),
+        "launches": to_builtins(found.launches),
+        "copies": [_values(row) for row in found.copies],
+        "syncs": [_placed(call) for call in found.syncs.calls],
+        "sync_count": found.syncs.count,
+        "sync_ns": found.syncs.total_ns,
+        "modules": [_placed(row) for row in found.modules],
+        "lines": [_placed(row) for row in found.lines],
+        "gemm_frac": found.kernels.gemm_frac,
+        "steps": [_step(step) for step in found.steps],
+        **_roofline(found.roofline),
+        "critical_path": None,
+        "what_if": None,
+        "findings": [],
+        "warnings": [*found.quality.notes, *timeline.warnings],
+    }
+    if len(gpus) > 1:
+        document["gpus"] = gpus
+    if gpus and _can_be_judged(found):
+        # Imported here: rules bring all that is known of runs, which takes 50 ms.
+        from lightning_gpuprof.views.documents.trace_findings import trace_findings
+
+        document["findings"] = trace_findings(document)
+    return document
+
+
+def _can_be_judged(found: TraceAnalysis) -> bool:
+    steps = len({step.name for step in found.steps})
+    return steps >= MIN_STEPS if steps else found.kernels.count >= MIN_KERNELS
+
+
+def _roofline(found: "Roofline | None") -> dict[str, Any]:
+    if found is None:
+        return {"roofline": [], "roofs": None}
+    # Imported here, like the analysis itself: many traces have no shapes.
+    from lightning_gpuprof.views.documents.work_payload import roofline_payload
+
+    return roofline_payload(found)
+
+
+def _thin(found: TraceAnalysis) -> dict[str, Any] | None:
+    thin = found.kernels.thin
+    if thin is None:
+        return None
+    return {**asdict(thin), "gap_ns": sum(one.idle.before_thin_ns for one in found.devices)}
+
+
+def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:
+    borders = (window.start_ns, window.end_ns) if window else (None, None)
+    return [asdict(row) for row in host_ranges(timeline, *borders)]
+
+
+def _values(row: Struct) -> dict[str, Any]:
+    return {name: value for name, value in asdict(row).items() if name != "notes"}
+
+
+def _placed(row: Any) -> dict[str, Any]:
+    """Lay out a row that may know its source line, as `where`."""
+    values = {name: value for name, value in asdict(row).items() if name != "place"}
+    return {**values, "where": asdict(row.place) if row.place else None}
+
+
+def _split(split: TimeSplit) -> dict[str, Any]:
+    return {**asdict(split), "busy_frac": split.busy_frac}
+
+
+def _gpu(report: DeviceReport) -> dict[str, Any]:
+    causes = [_values(cause) for cause in report.idle.causes]
+    return {"device": report.device, **_split(report.split), "idle": causes}
+
+
+def _step(step: Any) -> dict[str, Any]:
+    return {**asdict(step), "gpu": _split(step.gpu) if step.gpu else None}
+
+
+def _device(timeline: Timeline, used: int) -> dict[str, Any] | None:
+    """Describe the devices that ran something; None on a CPU-only trace."""
+    if not used:
+        return None
+    first = timeline.devices[0] if timeline.devices else None
+    return {
+        "name": first.name if first else None,
+        "vendor": first.vendor if first else None,
+        "count": used,
+    }

@@ -1,0 +1,187 @@
+"""A run as one HTML file: the tab's own views and data, opened from disk without a network."""
+
+import base64
+import gzip
+import html
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.records.files import LOCAL, FileSystem
+from lightning_gpuprof.records.schema import SCHEMA_VERSION
+from lightning_gpuprof.views.console.console import render
+from lightning_gpuprof.views.documents.find_run import resolve_run
+from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.html.bundle import bundle
+from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query
+from lightning_gpuprof.views.tab.runs import runs_view
+from lightning_gpuprof.views.tab.tab import VIEWS, find_view
+
+MAX_RANKS = 16
+MAX_TRACES = 4
+"""More would make the file grow past what mail takes; the tab has all of them."""
+STEP_BUCKETS = 1000
+TIMELINE_COLUMNS = 3000
+CYCLE_VIEWS = ("operators", "device", "calls", "roofline", "timeline", "timeline_cut")
+BY_RANK = ("run", "report", "steps", "memory", "device")
+"""Views that differ by rank and are looked at by rank."""
+MAX_DATA_BYTES = 3_500_000
+"""Beside Plotly's 1.9 MB this keeps the file below 6 MB."""
+TOGGLES = 5
+"""Findings that `what_if.js` offers to tick."""
+RANK_STEP_BUCKETS = 200
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
+    "style-src 'unsafe-inline'; img-src data: blob:"
+)
+"""What a browser enforces on the file: nothing is fetched from anywhere."""
+
+_UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Markup, line ends that JSON allows and scripts do not, and marks that turn an editor's text."""
+
+
+def render_html(run: str, fs: FileSystem = LOCAL, *, session: int | None = None) -> str:
+    """Return the report of a run as one self-contained page.
+
+    Args:
+        run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
+        fs: Where it lies.
+        session: Session number; by default the last fit that recorded steps.
+
+    Raises:
+        RecordError: There is no such run, or nothing in it can be read.
+    """
+    found = resolve_run(run, fs)
+    loaded = LoadedRun(found.run, fs=fs, root=run)
+    # Fails here with a sentence, rather than as a page full of errors.
+    text = render(load_report(found.run, fs, session=session), verbose=True)
+    return _page(loaded.name, _data(loaded, fs, session), text)
+
+
+def _data(run: LoadedRun, fs: FileSystem, session: int | None) -> dict[str, Any]:
+    listing = {
+        "runs": runs_view({run.name: run.path}, lambda _: fs),
+        "roots": [],
+        "schema_version": SCHEMA_VERSION,
+    }
+    answers = {"runs": listing}
+    chosen = {} if session is None else {"session": str(session)}
+    for name, params, extra in (*_requests(run), *_what_ifs(run, chosen)):
+        key = "&".join([name, *(f"{k}={v}" for k, v in sorted(params.items()))])
+        answers[key] = _answer(run, name, {**params, **extra, **chosen})
+    for key, answer in answers.items():
+        if key.split("&")[0] == "run" and "ranks" in answer:
+            _keep_one_session(answer)
+    _share(answers)
+    _fit(answers)
+    return answers
+
+
+def _share(answers: dict[str, Any]) -> None:
+    """Keep once what the page gets for a cycle by name and, where none is named, by default."""
+    for name in CYCLE_VIEWS:
+        latest = answers["timeline" if name == "timeline_cut" else name].get("trace")
+        if latest is not None and f"{name}&trace={latest}" in answers:
+            answers[f"{name}&trace={latest}"] = {"same_as": name}
+
+
+def _fit(answers: dict[str, Any]) -> None:
+    """Leave out the largest answers about single cycles until the file is as small as promised."""
+    sizes = {key: len(msgspec.json.encode(answer)) for key, answer in answers.items()}
+    total = sum(sizes.values())
+    cycles = [key for key in sizes if key.split("&")[0] in CYCLE_VIEWS]
+    for key in sorted(cycles, key=lambda key: -sizes[key]):
+        if total <= MAX_DATA_BYTES:
+            return
+        answers[key] = {"error": "Left out to keep this file small; the tab has it."}
+        total -= sizes[key]
+
+
+def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Yield (view, parameters, parameters that the page does not name) of what it can ask for."""
+    ranks = [rank for rank, records in run.ranks.items() if records.sessions]
+    for name in VIEWS:
+        yield name, {}, {"buckets": str(STEP_BUCKETS), "columns": str(TIMELINE_COLUMNS)}
+    for rank in ranks[:MAX_RANKS] if len(ranks) > 1 else ():
+        for name in BY_RANK:
+            yield name, {"rank": str(rank)}, {"buckets": str(RANK_STEP_BUCKETS)}
+    for _, cycle in run.cycles()[-MAX_TRACES:]:
+        for name in CYCLE_VIEWS:
+            yield name, {"trace": cycle.trace_file}, {"columns": str(TIMELINE_COLUMNS)}
+
+
+def _what_ifs(
+    run: LoadedRun, chosen: dict[str, str]
+) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Yield every choice of findings to fix that the page offers."""
+    found = run.report(Query(chosen))["findings"]
+    ids = list(dict.fromkeys(one["id"] for one in found if one["saving_ns"]["high"]))[:TOGGLES]
+    for size in range(1, len(ids) + 1):
+        for some in combinations(ids, size):
+            yield "what_if", {"removing": ",".join(some)}, {}
+
+
+def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
+    try:
+        payload = find_view(name)(run, Query(params))
+    except GpuProfError as error:
+        return {"error": str(error)}
+    if isinstance(payload, bytes):
+        return {"base64": base64.b64encode(payload).decode()}
+    return payload
+
+
+def _keep_one_session(header: dict[str, Any]) -> None:
+    """Leave out the sessions that this file does not hold, so that none can be picked."""
+    for rank in header["ranks"]:
+        rank["sessions"] = [one for one in rank["sessions"] if one["session"] == header["session"]]
+
+
+def _page(name: str, data: dict[str, Any], text: str) -> str:
+    sheets = ("style.css", "views.css")
+    style = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
+    script = bundle(STATIC, "report.js").replace("</script", r"<\/script")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">
+<title>{html.escape(_visible(name))}: where the time goes</title>
+<style>{style}</style>
+<script type="application/json" id="gp-data">{_embedded(data)}</script>
+<script type="text/plain" id="gp-plotly">{_plotly()}</script>
+</head>
+<body>
+<noscript><pre class="code">{html.escape(_visible(text))}</pre></noscript>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """Return JSON that no name in it can end: a script element ends at the first `</script`."""
+    text = msgspec.json.encode(data).decode()
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _plotly() -> str:
+    """Return the Plotly bundle compressed, in base64: 1.9 MB instead of 4.8."""
+    path = plotly_path()
+    if path is None:
+        return ""
+    return base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
+
+
+def _visible(text: str) -> str:
+    """Show control and direction marks as escapes; line ends stay."""
+    return "".join(
+        char if char == "\n" or char.isprintable() else f"\\u{ord(char):04x}" for char in text
+    )

@@ -1,0 +1,1 @@
+"""The views of the PROFILE tab, and what they are read from."""

@@ -1,0 +1,108 @@
+"""A drawing kept for the requests that cut it, and what they look up in it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.analysis.drawing.call_tree import CallTree
+from lightning_gpuprof.analysis.drawing.drawing import Drawing
+from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
+
+MEMORY_POINTS = 2_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Args:
+        text: Searched for, in lower case.
+        names: Ids of the names that hold it.
+        mask: Of the events that have such a name.
+    """
+
+    text: str
+    names: list[int]
+    mask: npt.NDArray[np.bool_]
+
+
+class LoadedDrawing:
+    """One drawing with its operator arguments and call tree.
+
+    Args:
+        drawing: The drawing.
+        arguments: Text of each operator argument entry.
+        tree: Who called what.
+    """
+
+    def __init__(self, drawing: Drawing, arguments: tuple[str, ...], tree: CallTree) -> None:
+        self.tree = tree
+        self.drawing = drawing
+        self.cutter = DrawingCutter(drawing)
+        self._arguments = arguments
+        self._found: Found | None = None
+        """The last search: each move of the view asks for it again."""
+
+    @cached_property
+    def once(self) -> npt.NDArray[np.bool_]:
+        """Mask of the events less those drawn a second time, as host syncs are."""
+        mask = np.ones(len(self.drawing), dtype=np.bool_)
+        for group in self.drawing.groups:
+            if group.kind == "syncs":
+                first, last = self.drawing.lane_first[[group.first, group.first + group.lanes]]
+                mask[first:last] = False
+        return mask
+
+    def found(self, text: str) -> Found:
+        """Return the events whose names hold a text, whatever its case."""
+        if self._found is None or self._found.text != text.lower():
+            names = [i for i, name in enumerate(self.drawing.names) if text.lower() in name.lower()]
+            self._found = Found(text.lower(), names, np.isin(self.drawing.name, names))
+        return self._found
+
+    def lane_of(self, event: int) -> int:
+        """Return the lane that an event lies in."""
+        return int(np.searchsorted(self.drawing.lane_first, event, side="right")) - 1
+
+    def argument_text(self, event: int) -> str | None:
+        """Return the inputs that an operator was called with, None where not recorded."""
+        index = int(self.drawing.arguments[event]) if event >= 0 else -1
+        return self._arguments[index] if index >= 0 else None
+
+    def around(self, event: int) -> list[int]:
+        """Return the events around one, innermost first."""
+        found = []
+        event = int(self.drawing.parent[event])
+        while event >= 0:
+            found.append(event)
+            event = int(self.drawing.parent[event])
+        return found
+
+    def memory_tracks(self) -> list[dict[str, Any]]:
+        """Return allocated and reserved bytes over time, by device, thinned to their peaks."""
+        memory = self.drawing.memory
+        tracks = []
+        devices = np.unique(memory.device).tolist()
+        # Host memory is of interest where there is no other.
+        for device in [one for one in devices if one >= 0] or devices:
+            rows = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
+            if not len(rows):
+                continue
+            starts = np.unique(np.linspace(0, len(rows), MEMORY_POINTS, endpoint=False, dtype=int))
+            reserved = memory.reserved_bytes[rows]
+            tracks.append(
+                {
+                    "device": device,
+                    "start_ns": memory.start_ns[rows][starts].tolist(),
+                    "allocated_bytes": np.maximum.reduceat(
+                        memory.allocated_bytes[rows], starts
+                    ).tolist(),
+                    "reserved_bytes": np.maximum.reduceat(reserved, starts).tolist()
+                    if (reserved >= 0).all()
+                    else None,
+                }
+            )
+        return tracks

@@ -1,0 +1,140 @@
+"""A run read once and kept for the views that ask about it."""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.analysis.run.sessions import choose_session
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.records.reader import RankRecords, Session, read_run
+from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
+from lightning_gpuprof.views.tab.query import Query, QueryError
+from lightning_gpuprof.views.tab.summary import answer_key, read_summary
+
+
+class LoadedRun:
+    """One run's records and trace analyses, each read at first use.
+
+    Args:
+        path: The run's log dir.
+        fs: Where it lies.
+        name: How the run is called in the tab.
+        root: The folder that it was found under, itself by default.
+        summarised: Use the summary beside the run, where there is one of it as it is now.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fs: FileSystem = LOCAL,
+        name: str = "",
+        root: str = "",
+        summarised: bool = True,
+    ) -> None:
+        self.path = path
+        self.root = root or path
+        self.fs = fs
+        self.name = name or os.path.basename(os.path.normpath(path))
+        self.folder = plugin_dir(path)
+        self.summary = read_summary(path, fs) if summarised else None
+        self._reports: dict[int | None, dict[str, Any]] = {}
+        self.drawings: dict[str, LoadedDrawing] = {}
+        """By trace file, those asked for so far."""
+
+    @cached_property
+    def ranks(self) -> dict[int, RankRecords]:
+        """Every rank's records."""
+        return read_run(self.path, self.fs)
+
+    def report(self, query: Query) -> dict[str, Any]:
+        """Return the document that `lightning-gpuprof report --json` prints."""
+        session = self.session_number(query)
+        if session not in self._reports and session is None and (kept := self._kept("report")):
+            self._reports[None] = kept
+        if session not in self._reports:
+            report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
+            self._reports[session] = report.payload()
+        return self._reports[session]
+
+    def summed_up(
+        self, view: str, params: Mapping[str, str]
+    ) -> dict[str, Any] | msgspec.Raw | None:
+        """Return a view's payload as the summary has it, None where it has not."""
+        if view == "run":
+            header = self._kept(answer_key(view, params))
+            return header and {**header, "name": self.name}
+        return self.summary.answers.get(answer_key(view, params)) if self.summary else None
+
+    def _kept(self, key: str) -> dict[str, Any] | None:
+        raw = self.summary.answers.get(key) if self.summary else None
+        return None if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
+
+    def session(self, query: Query) -> Session:
+        """Return the session that a request names by `rank` and `session`.
+
+        The lowest rank and the session that the report is about are the default.
+
+        Raises:
+            QueryError: There is none such.
+        """
+        ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
+        if not ranks:
+            raise QueryError(f"{self.name} holds no session that this version can read.")
+        rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
+        if rank not in ranks:
+            known = ", ".join(map(str, ranks))
+            raise QueryError(f"{self.name} has no rank {rank}; its ranks are {known}.")
+        try:
+            return choose_session(ranks[rank], self.session_number(query))
+        except RecordError as error:
+            raise QueryError(str(error)) from error
+
+    @staticmethod
+    def session_number(query: Query) -> int | None:
+        """Return the session that a request names, None where it names none."""
+        wanted = query.integer("session", default=-1, low=0, high=2**31)
+        return None if wanted < 0 else wanted
+
+    def cycles(self) -> list[tuple[int, ProfilerCycle]]:
+        """Return (rank, cycle) of every finished profiler cycle, in the order written."""
+        if self.summary is not None:
+            return self.summary.cycles
+        return [
+            (rank, cycle)
+            for rank, records in self.ranks.items()
+            for session in records.sessions
+            for cycle in session.all(ProfilerCycle)
+        ]
+
+    def trace_path(self, name: str) -> str:
+        """Return the path of a trace file by its name, which the run's records must know.
+
+        Raises:
+            QueryError: No cycle of this run wrote such a file, or it is gone.
+        """
+        known = {cycle.trace_file for _, cycle in self.cycles()}
+        path = os.path.join(self.folder, name)
+        # Record files come from anywhere: a name with a folder in it is none of ours.
+        if name not in known or os.path.basename(name) != name or not self.fs.exists(path):
+            raise QueryError(f"{self.name} has no trace file {name[:80]!r}.")
+        return path
+
+    def analysis(self, trace_file: str) -> dict[str, Any] | None:
+        """Return the analysis kept beside a trace, or None where it is not there yet."""
+        if os.path.basename(trace_file) != trace_file:
+            return None
+        path = os.path.join(self.folder, trace_file + ANALYSIS_SUFFIX)
+        if not self.fs.exists(path):
+            return None
+        try:
+            document = msgspec.json.decode(self.fs.read_bytes(path))
+        except msgspec.MsgspecError:
+            return None
+        return document if isinstance(document, dict) else None

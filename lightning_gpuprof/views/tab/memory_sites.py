@@ -1,0 +1,105 @@
+"""Who holds the memory: allocation sites of a run's snapshots, analysed once, not in a request.
+
+`python -m lightning_gpuprof.views.tab.memory_sites SNAPSHOT` does it for one file by hand.
+"""
+
+import os
+import re
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX
+from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.preparation import prepare
+from lightning_gpuprof.views.tab.query import Query, QueryError
+
+MAX_SITES = 100
+_NAME = re.compile(r"rank(\d+)(?:-session(\d+))?-step(\d+)-(\w+)")
+
+
+def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return the snapshots beside a run, and what the one named by `file` says; the last one else.
+
+    Raises:
+        QueryError: The run has no such snapshot.
+    """
+    snapshots = _snapshots(run)
+    if not snapshots:
+        return {"state": "no-snapshot", "snapshots": []}
+    names = [one["file"] for one in snapshots]
+    name = query.text("file", names[-1])
+    if name not in names:
+        raise QueryError(f"{run.name} has no memory snapshot {name[:80]!r}.")
+    found: dict[str, Any] = {"snapshots": snapshots, "file": name, "devices": []}
+    path = os.path.join(run.folder, name + ANALYSIS_SUFFIX)
+    if not run.fs.exists(path):
+        return {**found, "state": "not-prepared"}
+    try:
+        document = msgspec.json.decode(run.fs.read_bytes(path), type=dict[str, Any])
+        devices = [_device(device) for device in document["devices"]]
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        said = f"{name}{ANALYSIS_SUFFIX} cannot be read ({error}). Delete it to have it made anew."
+        return {**found, "state": "failed", "error": said}
+    return {
+        **found,
+        "state": "prepared",
+        "devices": devices,
+        "warnings": document.get("warnings", []),
+    }
+
+
+def write_sites(path: str) -> str:
+    """Analyse a snapshot, write that beside it, and return that file's path.
+
+    Raises:
+        TraceError: It is no snapshot.
+        OSError: The file cannot be written.
+    """
+    target = path + ANALYSIS_SUFFIX
+    part = f"{target}.{os.getpid()}.part"
+    content = msgspec.json.encode(snapshot_payload(path))
+    with open(part, "wb") as file:
+        file.write(content)
+    # It takes its name only when it is whole, so that no reader ever sees half of it.
+    os.replace(part, target)
+    return target
+
+
+def _snapshots(run: LoadedRun) -> list[dict[str, Any]]:
+    """Return the snapshots by session and step, those with other names first."""
+    found = []
+    for name in run.fs.listdir(run.folder):
+        if not name.endswith(SNAPSHOT_SUFFIX):
+            continue
+        match = _NAME.fullmatch(name.removesuffix(SNAPSHOT_SUFFIX))
+        rank, session, step, reason = match.groups() if match else (None, None, None, None)
+        found.append(
+            {
+                "file": name,
+                "rank": None if rank is None else int(rank),
+                "session": None if rank is None else int(session or 0),
+                "step": None if step is None else int(step),
+                "reason": reason,
+                "size_bytes": run.fs.size(os.path.join(run.folder, name)),
+            }
+        )
+    return sorted(found, key=lambda one: (one["session"] or 0, one["step"] or 0, one["file"]))
+
+
+def _device(device: dict[str, Any]) -> dict[str, Any]:
+    peak = device["peak"]
+    return {
+        "device": device["device"],
+        "reserved_bytes": device["reserved_bytes"],
+        "peak_bytes": peak["allocated_bytes"],
+        "kind_bytes": peak["kind_bytes"],
+        "sites": peak["sites"][:MAX_SITES],
+        "site_count": len(peak["sites"]),
+        "growing": device["growing"][:MAX_SITES],
+    }
+
+
+if __name__ == "__main__":
+    prepare(write_sites)

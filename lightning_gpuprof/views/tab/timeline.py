@@ -1,0 +1,220 @@
+"""The timeline of a profiler cycle: what is there, what a range shows, one event, a search."""
+
+import os
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lightning_gpuprof.analysis.drawing.drawing import KINDS, Drawing
+from lightning_gpuprof.analysis.drawing.drawing_cut import Cut
+from lightning_gpuprof.records.files import DRAWING_SUFFIX
+from lightning_gpuprof.traces.timeline import Int64
+from lightning_gpuprof.views.tab.drawing_file import DrawingFileError, unpack
+from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query, QueryError
+from lightning_gpuprof.views.tab.traces import pick_cycle
+
+MAX_COLUMNS = 12_000
+MAX_FOUND = 200
+MAX_STACK = 60
+NAME_LENGTH = 300
+_ALIGN = 8
+
+
+def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return what a cycle's timeline holds: its lanes, its length, and whether it is prepared.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+    if wanted is None:
+        return {"trace": None, "state": "no-cycle"}
+    loaded = _load(run, wanted)
+    if loaded is None:
+        return {"trace": wanted, "state": "not-prepared"}
+    drawing = loaded.drawing
+    return {
+        "trace": wanted,
+        "state": "prepared",
+        "span_ns": drawing.span,
+        "events": len(drawing),
+        "kinds": KINDS,
+        "used": [KINDS[i] for i in np.unique(drawing.kind).tolist()],
+        "groups": [_group(drawing, index) for index in range(len(drawing.groups))],
+        "memory": loaded.memory_tracks(),
+    }
+
+
+def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return who called what in a cycle, as columns with a parent index.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+    loaded = None if wanted is None else _load(run, wanted)
+    if loaded is None:
+        return {"trace": wanted, "state": "no-cycle" if wanted is None else "not-prepared"}
+    tree, names = loaded.tree, loaded.drawing.names
+    return {
+        "trace": wanted,
+        "state": "prepared",
+        "name": [names[i][:NAME_LENGTH] for i in tree.name.tolist()],
+        "kind": [KINDS[i] for i in tree.kind.tolist()],
+        "parent": tree.parent.tolist(),
+        "count": tree.count.tolist(),
+        "host_ns": tree.host_ns.tolist(),
+        "device_ns": tree.device_ns.tolist(),
+    }
+
+
+def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
+    """Return the blocks that a range of time shows, in columns; http_api.md has the layout.
+
+    Raises:
+        QueryError: A parameter is out of range, or the cycle is not prepared.
+    """
+    loaded = _loaded(run, query)
+    drawing = loaded.drawing
+    first, last = drawing.span
+    start = query.integer("from", default=first, low=-(2**53), high=2**53)
+    end = query.integer("to", default=last, low=start, high=2**53)
+    columns = query.integer("columns", default=2000, low=1, high=MAX_COLUMNS)
+    lanes = _lanes(drawing, query.text("groups"))
+    text = query.text("text")
+    found = loaded.found(text).mask if text else None
+    cut = loaded.cutter.cut(lanes, start, end, columns, found=found)
+    return pack_cut(drawing, cut, start, end)
+
+
+def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return all that is known of one event: shapes, what is around it, what it launched.
+
+    Raises:
+        QueryError: There is no such event.
+    """
+    loaded = _loaded(run, query)
+    drawing = loaded.drawing
+    number = query.integer("event", default=-1, low=0, high=max(0, len(drawing) - 1))
+    partner = int(drawing.partner[number])
+    inside = number if drawing.parent[number] >= 0 or partner < 0 else partner
+    arguments = loaded.argument_text(number) or (
+        loaded.argument_text(int(drawing.parent[inside])) if inside != number else None
+    )
+    return {
+        **_event(loaded, number),
+        "arguments": arguments,
+        "partner": _event(loaded, partner) if partner >= 0 else None,
+        "around": [_event(loaded, one) for one in loaded.around(inside)[:MAX_STACK]],
+    }
+
+
+def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return the events whose names hold a text, the longest ones one by one.
+
+    Raises:
+        QueryError: There is nothing to search for.
+    """
+    text = query.text("text")
+    if not text:
+        raise QueryError("The request names nothing to search for: add text=WORD.")
+    loaded = _loaded(run, query)
+    drawing = loaded.drawing
+    search = loaded.found(text)
+    found = np.flatnonzero(search.mask & loaded.once)
+    longest = found[np.argsort(-drawing.dur_ns[found], kind="stable")[:MAX_FOUND]]
+    return {
+        "count": len(found),
+        "total_ns": int(drawing.dur_ns[found].sum()),
+        "events": [_event(loaded, one) for one in longest.tolist()],
+    }
+
+
+def pack_cut(drawing: Drawing, cut: Cut, start: int, end: int) -> bytes:
+    """Lay a cut out: length of a JSON head, the head, padding, then one array per column."""
+    lanes, counts = np.unique(cut.lane, return_counts=True)
+    named = np.unique(cut.name[cut.name >= 0]).tolist()
+    head = msgspec.json.encode(
+        {
+            "from": start,
+            "to": end,
+            "blocks": len(cut.lane),
+            "lanes": lanes.tolist(),
+            "counts": counts.tolist(),
+            "names": {str(i): drawing.names[i][:NAME_LENGTH] for i in named},
+        }
+    )
+    padding = b" " * (-(len(head) + 4) % _ALIGN)
+    columns = (
+        cut.start_ns.astype("<f8"),
+        cut.dur_ns.astype("<f4"),
+        cut.count.astype("<i4"),
+        cut.event.astype("<i4"),
+        cut.name.astype("<i4"),
+        cut.kind.astype("<u1"),
+        cut.found.astype("<u1"),
+    )
+    length = np.array([len(head) + len(padding)], dtype="<u4").tobytes()
+    return b"".join([length, head, padding, *(column.tobytes() for column in columns)])
+
+
+def _load(run: LoadedRun, trace_file: str) -> LoadedDrawing | None:
+    """Return a cycle's drawing, None where there is none that this version can read."""
+    if trace_file not in run.drawings:
+        path = os.path.join(run.folder, os.path.basename(trace_file) + DRAWING_SUFFIX)
+        if not run.fs.exists(path):
+            return None
+        try:
+            run.drawings[trace_file] = LoadedDrawing(*unpack(run.fs.read_bytes(path)))
+        except DrawingFileError:
+            return None
+    return run.drawings[trace_file]
+
+
+def _loaded(run: LoadedRun, query: Query) -> LoadedDrawing:
+    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+    loaded = None if wanted is None else _load(run, wanted)
+    if loaded is None:
+        raise QueryError(
+            f"{run.name} has no trace that is prepared for the timeline; ask the view timeline "
+            "for its state first."
+        )
+    return loaded
+
+
+def _lanes(drawing: Drawing, groups: str) -> Int64:
+    """Return the lanes of the named groups ("0,2"), all where none is named."""
+    if not groups:
+        return np.arange(len(drawing.lane_first) - 1)
+    numbers = groups.split(",")
+    if not all(one.isdecimal() and int(one) < len(drawing.groups) for one in numbers):
+        raise QueryError(f"groups={groups[:40]!r}: pass numbers below {len(drawing.groups)}.")
+    chosen = [drawing.groups[int(one)] for one in numbers]
+    return np.concatenate([np.arange(one.first, one.first + one.lanes) for one in chosen])
+
+
+def _group(drawing: Drawing, index: int) -> dict[str, Any]:
+    group = drawing.groups[index]
+    first, last = drawing.lane_first[[group.first, group.first + group.lanes]].tolist()
+    return {
+        "kind": group.kind,
+        "label": group.label[:NAME_LENGTH],
+        "first": group.first,
+        "lanes": group.lanes,
+        "events": last - first,
+    }
+
+
+def _event(loaded: LoadedDrawing, number: int) -> dict[str, Any]:
+    drawing = loaded.drawing
+    return {
+        "lane": loaded.lane_of(number),
+        "event": number,
+        "name": drawing.names[int(drawing.name[number])][: 4 * NAME_LENGTH],
+        "kind": KINDS[int(drawing.kind[number])],
+        "start_ns": int(drawing.start_ns[number]),
+        "dur_ns": int(drawing.dur_ns[number]),
+    }

@@ -1,0 +1,94 @@
+"""The profiler cycles of a run: their trace files, and the operator table of each."""
+
+import os
+from typing import Any
+
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query, QueryError
+
+MAX_ROWS = 2_000
+"""Tables are sorted and searched in the page; a row is about 150 bytes."""
+
+
+def traces_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return every profiler cycle of the run with the state of its trace file."""
+    cycles = []
+    for rank, cycle in run.cycles():
+        path = os.path.join(run.folder, os.path.basename(cycle.trace_file))
+        there = run.fs.exists(path)
+        cycles.append(
+            {
+                "rank": rank,
+                "cycle": cycle.cycle,
+                "first_step": cycle.first_step,
+                "last_step": cycle.last_step,
+                "trace_file": cycle.trace_file,
+                "size_bytes": run.fs.size(path) if there else None,
+                "analysed": run.analysis(cycle.trace_file) is not None,
+            }
+        )
+    return {"cycles": cycles}
+
+
+def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return the operators and kernels of one cycle, as its analysis has them.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    wanted = pick_cycle(run, query, ANALYSIS_SUFFIX)
+    if wanted is None:
+        return {"trace": None, "state": "no-cycle", "operators": [], "kernels": []}
+    analysis = run.analysis(wanted)
+    if analysis is None:
+        return {"trace": wanted, "state": "not-analysed", "operators": [], "kernels": []}
+    return {
+        "trace": wanted,
+        "state": "analysed",
+        "operators": analysis.get("operators", [])[:MAX_ROWS],
+        "kernels": analysis.get("kernels", [])[:MAX_ROWS],
+        "modules": analysis.get("modules", [])[:MAX_ROWS],
+        "lines": analysis.get("lines", [])[:MAX_ROWS],
+        "warnings": analysis.get("warnings", []),
+    }
+
+
+def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
+    """Return the trace file that a request names by `trace`, None where no cycle has finished.
+
+    The default is the last one of the first rank (or of the asked `rank`) that has a file with
+    `suffix` beside it, else its last one.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    # Record files come from anywhere: a name with a folder in it is none of ours.
+    cycles = [
+        (rank, cycle)
+        for rank, cycle in run.cycles()
+        if os.path.basename(cycle.trace_file) == cycle.trace_file
+    ]
+    if wanted := query.text("trace"):
+        if wanted not in {cycle.trace_file for _, cycle in cycles}:
+            raise QueryError(f"{run.name} has no trace file {wanted[:80]!r}.")
+        return wanted
+    if not cycles:
+        return None
+    first = min(rank for rank, _ in cycles)
+    asked = query.integer("rank", default=first, low=0, high=2**31)
+    names = [cycle.trace_file for rank, cycle in cycles if rank == asked] or [
+        cycle.trace_file for rank, cycle in cycles if rank == first
+    ]
+    beside = set(run.fs.listdir(run.folder))
+    done = [name for name in names if name + suffix in beside]
+    return (done or names)[-1]
+
+
+def trace_title(name: str) -> str:
+    """Return what to call a trace in another viewer.
+
+    >>> trace_title("rank0-cycle1.pt.trace.json.gz")
+    'rank0-cycle1'
+    """
+    return name.removesuffix(TRACE_SUFFIX)

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+
+from lightning_gpuprof.analysis.compare.bootstrap import change_of_mean
+from lightning_gpuprof.analysis.compare.compare import Verdict, compare
+from lightning_gpuprof.analysis.compare.same_values import check_values
+from lightning_gpuprof.records.schema import ProfilerCycle, Scalars
+
+MS = 1_000_000
+
+
+def noisy(mean_ms, *, spread=0.1, steps=100, seed=0):
+    random = np.random.default_rng(seed)
+    return (mean_ms * MS * (1 + spread * random.standard_normal(steps))).astype(np.int64)
+
+
+def both(analyze, base, new, tolerance=0.01):
+    return compare(analyze(**base), analyze(**new), tolerance=tolerance)
+
+
+class TestInterval:
+    def test_covers_the_true_change_and_narrows_with_more_steps(self):
+        few = change_of_mean(noisy(10), noisy(8, seed=1))
+        many = change_of_mean(noisy(10, steps=5_000), noisy(8, steps=5_000, seed=1))
+        assert few.low < -0.2 < few.high
+        assert many.high - many.low < (few.high - few.low) / 3
+
+    def test_is_the_same_each_time(self):
+        assert change_of_mean(noisy(10), noisy(9)) == change_of_mean(noisy(10), noisy(9))
+
+    def test_holds_the_truth_in_about_95_of_100_pairs_of_equal_runs(self):
+        pairs = [change_of_mean(noisy(10, seed=i), noisy(10, seed=i + 500)) for i in range(100)]
+        assert 88 <= sum(not pair.excludes_zero for pair in pairs) <= 100
+
+    def test_slow_steps_at_regular_distances_do_not_make_it_too_sure(self):
+        base = np.where(np.arange(100) % 20 == 0, 100 * MS, 10 * MS)
+        new = np.where(np.arange(100) % 20 == 5, 100 * MS, 10 * MS)
+        assert not change_of_mean(base, new).excludes_zero
+
+    def test_needs_enough_steps(self):
+        assert change_of_mean(noisy(10, steps=7), noisy(10)) is None
+
+
+class TestVerdict:
+    def test_a_faster_run(self, analyze):
+        base = {"phases": {"forward": noisy(10), "data_wait": noisy(5)}}
+        result = both(analyze, base, {"phases": {"forward": noisy(10, seed=2)}})
+        assert result.verdict is Verdict.FASTER
+        assert result.change.middle == pytest.approx(-1 / 3, abs=0.02)
+        waits = next(change for change in result.phases if change.name == "data_wait")
+        assert waits.new == 0
+
+    def test_no_difference(self, analyze):
+        result = both(
+            analyze,
+            {"phases": {"forward": noisy(10, spread=0.5)}},
+            {"phases": {"forward": noisy(10, spread=0.5, seed=9)}},
+        )
+        assert result.verdict is Verdict.NO_DIFFERENCE
+
+    def test_other_batch_sizes_are_compared_per_sample(self, analyze):
+        base = {"phases": {"forward": noisy(10)}, "samples": 32}
+        new = {"phases": {"forward": noisy(15, seed=3)}, "samples": 64}
+        result = both(analyze, base, new)
+        assert result.per_sample
+        assert result.verdict is Verdict.FASTER
+        assert result.change.middle == pytest.approx(-0.25, abs=0.03)
+        assert result.steps[0].base == pytest.approx(10 * MS / 32, rel=0.05)
+
+    def test_too_few_steps_are_no_verdict(self, analyze):
+        one = {"phases": {"forward": 10 * MS}, "steps": 5}
+        assert both(analyze, one, one).verdict is Verdict.UNKNOWN
+
+
+def test_machines_versions_and_settings_that_differ_are_listed(analyze):
+    base = {"phases": {"forward": MS}, "host": "a", "versions": {"torch": "2.12"}}
+    new = {"phases": {"forward": MS}, "host": "b", "versions": {"torch": "2.13"}}
+    found = [(one.kind, one.name) for one in both(analyze, base, new).differs]
+    assert found == [("machine", "host"), ("versions", "torch")]
+
+
+def test_operators_are_compared_where_both_runs_have_a_trace(analyze):
+    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz")
+
+    def traced(self_ns):
+        row = {"name": "aten::mm", "count": 2, "total_ns": self_ns, "self_ns": self_ns}
+        document = {"operators": [row], "steps": [{}, {}]}
+        return {"phases": {"forward": MS}, "records": [cycle], "traces": {"t.gz": document}}
+
+    (change,) = both(analyze, traced(4 * MS), traced(2 * MS)).operators
+    assert (change.name, change.base, change.new) == ("aten::mm", 2 * MS, MS)
+    assert both(analyze, traced(4 * MS), {"phases": {"forward": MS}}).operators == ()
+
+
+class TestValues:
+    def test_the_first_step_beyond_the_tolerance_is_named(self):
+        base = Scalars(steps=[0, 1, 2], values={"loss": [2.0, 1.0, 0.5]})
+        new = Scalars(steps=[0, 1, 2], values={"loss": [2.01, 1.2, 0.5]})
+        (check,) = check_values([base], [new], tolerance=0.01)
+        assert (check.count, check.first_step, check.same) == (3, 1, False)
+        assert check.max_diff == pytest.approx(0.2)
+
+    def test_steps_that_only_one_run_has_are_left_out(self):
+        base = Scalars(steps=[0, 1], values={"loss": [1.0, 1.0]})
+        new = Scalars(steps=[2, 3], values={"loss": [9.0, 9.0]})
+        assert check_values([base], [new], tolerance=0.01)[0].same is None
+
+    def test_a_number_against_none_differs_and_none_against_none_does_not(self):
+        one = Scalars(steps=[0, 1], values={"loss": [1.0, None]})
+        nan = Scalars(steps=[0, 1], values={"loss": [None, None]})
+        assert check_values([one], [one], tolerance=0.01)[0].same
+        assert not check_values([one], [nan], tolerance=0.01)[0].same
+
+    def test_nan_is_told_from_a_step_that_logged_nothing(self):
+        one = Scalars(steps=[0, 1, 2], values={"loss": [1.0, None, None]}, not_finite={"loss": [1]})
+        two = Scalars(steps=[0, 1, 2], values={"loss": [1.0, None, 5.0]}, not_finite={"loss": [1]})
+        num = Scalars(steps=[0, 1, 2], values={"loss": [1.0, 1.0, None]}, not_finite={})
+        (check,) = check_values([one], [two], tolerance=0.01)
+        assert (check.count, check.same, check.last_base) == (2, True, None)
+        (check,) = check_values([one], [num], tolerance=0.01)
+        assert (check.count, check.first_step) == (2, 1)

@@ -1,0 +1,206 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
+from lightning_gpuprof.analysis.critical_path.path_rows import PathKind
+from lightning_gpuprof.analysis.trace.launch_join import join_launches
+from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, answers, write_synthetic
+from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
+    DeviceEvents,
+    Flows,
+    HostEvents,
+    MemoryEvents,
+    SyncEvents,
+    Thread,
+    Timeline,
+    make_table,
+)
+
+RUNTIME, OPERATOR, KERNEL = (CATEGORY_ID[c] for c in ("cuda_runtime", "cpu_op", "kernel"))
+
+
+def walk(timeline, **options):
+    return critical_path(timeline, nest(timeline.host), join_launches(timeline), **options)
+
+
+def of_spec(tmp_path, spec):
+    path = tmp_path / "trace.json"
+    write_synthetic(path, spec)
+    return walk(open_timeline(str(path)))
+
+
+def build(host, device, syncs=()):
+    """Make a timeline of (start, end, name, category, thread, correlation) and device rows."""
+    names = sorted({row[2] for row in (*host, *device, *syncs)})
+
+    def columns(rows, *keys):
+        found = {
+            "start_ns": [row[0] for row in rows],
+            "dur_ns": [row[1] - row[0] for row in rows],
+            "name": [names.index(row[2]) for row in rows],
+            "category": [row[3] for row in rows],
+        }
+        return found | {key: [row[4 + i] for row in rows] for i, key in enumerate(keys)}
+
+    empty = make_table(DeviceEvents)
+    return Timeline(
+        source="made",
+        origin_ns=0,
+        names=names,
+        host=make_table(HostEvents, **columns(host, "thread", "correlation")),
+        device=make_table(DeviceEvents, **columns(device, "device", "stream", "correlation")),
+        device_annotations=empty,
+        syncs=make_table(
+            SyncEvents,
+            **columns(
+                syncs, "device", "stream", "correlation", "wait_on_stream", "wait_on_correlation"
+            ),
+        ),
+        memory=make_table(MemoryEvents),
+        flows=make_table(Flows),
+        threads=[Thread(1, 1), Thread(1, 2)],
+    )
+
+
+specs = st.builds(
+    SyntheticSpec,
+    steps=st.integers(1, 3),
+    kernels_per_burst=st.integers(1, 6),
+    kernel_ns=st.integers(8_000, 40_000),
+    gaps_ns=st.dictionaries(st.sampled_from(CAUSES), st.integers(5_000, 90_000)),
+    copy_ns=st.integers(3_000, 20_000),
+    comm_ns=st.integers(0, 8_000),
+    exposed_comm_ns=st.just(0),
+    devices=st.integers(1, 2),
+    stack_depth=st.integers(0, 1),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(specs)
+def test_segments_join_without_gap_or_overlap_and_cover_the_span(tmp_path_factory, spec):
+    path = of_spec(tmp_path_factory.mktemp("path"), spec)
+
+    reached = path.start_ns
+    for segment in path.segments:
+        assert segment.start_ns == reached
+        assert segment.dur_ns > 0
+        reached += segment.dur_ns
+    assert reached == path.end_ns
+    assert sum(path.kind_ns.values()) == path.span_ns
+    assert sum(part.total_ns for part in path.parts()) == path.span_ns
+
+
+def test_with_a_sync_in_every_gap_the_path_runs_through_all_device_work(tmp_path):
+    spec = SyntheticSpec(steps=3, gaps_ns={"sync": 40_000}, comm_ns=0, exposed_comm_ns=0)
+    path, known = of_spec(tmp_path, spec), answers(spec)
+    kinds = path.kind_ns
+
+    # The copy that opens a step was launched while the device was busy: no sync before it.
+    assert kinds[PathKind.DEVICE] == known.busy_ns
+    assert kinds[PathKind.SYNC] == spec.steps * (40_000 - spec.launch_latency_ns)
+    assert (
+        kinds[PathKind.LAUNCH]
+        == path.span_ns - known.busy_ns - kinds[PathKind.SYNC] - (kinds[PathKind.HOST])
+    )
+
+
+@pytest.mark.parametrize("cause", ["python", "region", "allocator", "data_wait"])
+def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(tmp_path, cause):
+    spec = SyntheticSpec(steps=3, gaps_ns={cause: 60_000}, comm_ns=0, exposed_comm_ns=0)
+    path = of_spec(tmp_path, spec)
+    kinds = path.kind_ns
+
+    # Only the work after the last launch that the device waited for is on the path.
+    last_burst = spec.burst_ns + (spec.copy_ns if cause == "data_wait" else 0)
+    assert kinds[PathKind.DEVICE] == last_burst
+    assert kinds[PathKind.SYNC] == 0
+    names = {part.name for part in path.parts()[:2]}
+    expected = {
+        "python": "ProfilerStep",
+        "region": "augment",
+        "allocator": "cudaMalloc",
+        "data_wait": "enumerate(DataLoader)",
+    }[cause]
+    assert any(name.startswith(expected) or name == "nothing recorded" for name in names)
+
+
+def test_without_gaps_the_path_is_the_devices_from_its_first_event_on(tmp_path):
+    spec = SyntheticSpec(steps=2, gaps_ns={}, comm_ns=0, exposed_comm_ns=0)
+    path, known = of_spec(tmp_path, spec), answers(spec)
+
+    assert path.kind_ns[PathKind.DEVICE] == known.busy_ns
+    assert path.kind_ns[PathKind.QUEUE] == 0
+
+
+def test_a_recorded_wait_leads_to_the_other_stream():
+    host = [
+        (0, 10, "cudaLaunchKernel", RUNTIME, 0, 1),
+        (10, 20, "cudaEventRecord", RUNTIME, 0, 2),
+        (20, 30, "cudaStreamWaitEvent", RUNTIME, 0, 3),
+        (30, 40, "cudaLaunchKernel", RUNTIME, 0, 4),
+    ]
+    device = [(15, 90_015, "slow", KERNEL, 0, 7, 1), (160_000, 160_010, "held", KERNEL, 0, 8, 4)]
+    sync = [(20, 21, "Stream Wait Event", CATEGORY_ID["cuda_sync"], 0, 8, 3, 7, 2)]
+
+    with_wait = walk(build(host, device, sync))
+    without = walk(build(host, device))
+
+    assert [s.name for s in with_wait.segments if s.kind is PathKind.DEVICE] == ["slow", "held"]
+    assert [s.name for s in without.segments if s.kind is PathKind.DEVICE] == ["held"]
+
+
+def test_work_of_another_thread_is_followed_where_the_first_has_none():
+    host = [
+        (0, 100, "backward", CATEGORY_ID["user_annotation"], 0, -1),
+        (10, 90, "aten::mm", OPERATOR, 1, -1),
+        (92, 96, "aten::add", OPERATOR, 0, -1),
+    ]
+    path = walk(build(host, []))
+
+    assert [(s.name, s.dur_ns) for s in path.segments] == [
+        ("backward", 10),
+        ("aten::mm", 80),
+        ("backward", 2),
+        ("aten::add", 4),
+        ("backward", 4),
+    ]
+
+
+def test_a_path_can_be_cut_to_a_window(tmp_path):
+    path = of_spec(tmp_path, SyntheticSpec(steps=2))
+    middle = (path.start_ns + path.end_ns) // 2
+    first, second = path.within(0, middle), path.within(middle, path.end_ns)
+
+    for kind in PathKind:
+        assert first.kind_ns[kind] + second.kind_ns[kind] == path.kind_ns[kind]
+    assert first.span_ns + second.span_ns == path.span_ns
+
+
+def test_an_empty_trace_has_no_path():
+    assert walk(build([], [])) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tracelens-h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+        "tracelens-mi300/ddp_resnet18_no_pool/941dea22__train_resnet18.json.gz",
+        "tracelens-misc/gpu_only_trace/gpu_only_trace.json.gz",
+        "hta/critical_path/cuda_event_sync_multi_stream/event_sync_trace.json.gz",
+        "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
+        "kineto-v100/234cf25d__worker0.1623212756351.pt.trace.json.gz",
+    ],
+)
+def test_real_traces_have_a_path_that_covers_their_span(shared_traces, name):
+    timeline = open_timeline(str(shared_traces / "kineto" / name))
+    path = walk(timeline)
+
+    assert sum(segment.dur_ns for segment in path.segments) == path.span_ns
+    ends = [table.end_ns.max() for table in (timeline.host, timeline.device) if len(table)]
+    assert path.end_ns <= max(ends)
+    assert path.start_ns == 0

@@ -1,0 +1,125 @@
+from itertools import pairwise
+
+import pytest
+
+from lightning_gpuprof.analysis.memory.memory_snapshot import MAX_POINTS, analyze_snapshot
+from lightning_gpuprof.traces.memory_snapshot import read_snapshot
+
+MIB = 2**20
+
+
+@pytest.fixture
+def analyzed(allocator_snapshot, tmp_path):
+    def analyze(**options):
+        path = tmp_path / "snapshot.pickle"
+        allocator_snapshot.dump(str(path))
+        return analyze_snapshot(read_snapshot(str(path)), 0, **options)
+
+    return analyze
+
+
+def train_step(pool, *, leak: int = 0) -> None:
+    pool.note = "forward"
+    activation = pool.allocate(30 * MIB, line=10)
+    pool.free(pool.allocate(5 * MIB, line=11))
+    if leak:
+        pool.allocate(leak, line=12, function="training_step")
+    pool.note = "backward"
+    gradient = pool.allocate(8 * MIB)
+    pool.free(activation)
+    pool.note = "optimizer_step"
+    pool.free(pool.allocate(2 * MIB, line=20, function="step"))
+    pool.note = "between"
+    pool.free(gradient)
+
+
+def test_the_peak_is_split_by_kind_and_by_line(allocator_snapshot, analyzed):
+    weight, state = allocator_snapshot.held(8 * MIB), allocator_snapshot.held(16 * MIB)
+    for _ in range(3):
+        train_step(allocator_snapshot)
+    result = analyzed(kinds={"parameters": [weight], "optimizer_state": [state]})
+    assert result.peak_bytes == (8 + 16 + 30 + 8) * MIB
+    assert result.peak_kind_bytes == {
+        "parameters": 8 * MIB,
+        "gradients": 8 * MIB,
+        "optimizer_state": 16 * MIB,
+        "activations": 30 * MIB,
+        "other": 0,
+    }
+    # No Python stack: what was there before, and autograd's own thread.
+    assert [(site.frame and site.frame.line, site.num_bytes) for site in result.peak_sites] == [
+        (None, (8 + 16 + 8) * MIB),
+        (10, 30 * MIB),
+    ]
+    assert result.before_bytes == result.allocated_bytes == 24 * MIB
+    assert result.steps == 3
+
+
+def test_the_timeline_adds_up_and_keeps_the_peak_when_thinned(allocator_snapshot, analyzed):
+    for _ in range(400):
+        train_step(allocator_snapshot)
+    result = analyzed()
+    assert len(result.usage.time_us) <= MAX_POINTS
+    sums = [sum(column) for column in zip(*result.usage.kind_bytes.values(), strict=True)]
+    assert max(sums) == result.peak_bytes
+    assert all(first <= second for first, second in pairwise(result.usage.time_us))
+
+
+def test_a_planted_leak_is_found_with_its_line_and_rate(allocator_snapshot, analyzed):
+    for _ in range(20):
+        train_step(allocator_snapshot, leak=3 * MIB)
+    (growing,) = analyzed().growing
+    assert (growing.site.frame.line, growing.site.frame.function) == (12, "training_step")
+    assert growing.site.num_bytes == 60 * MIB
+    assert growing.bytes_per_step == 3 * MIB
+
+
+def test_a_flat_run_has_no_growing_line(allocator_snapshot, analyzed):
+    for _ in range(20):
+        train_step(allocator_snapshot)
+    # What a first step leaves for good is state, and what the last one holds is under way.
+    allocator_snapshot.allocate(MIB, line=30)
+    assert analyzed().growing == ()
+
+
+def test_without_notes_the_phase_is_read_off_the_stack(allocator_snapshot, analyzed):
+    activation = allocator_snapshot.allocate(30 * MIB, line=10)
+    allocator_snapshot.allocate(8 * MIB)
+    allocator_snapshot.free(activation)
+    allocator_snapshot.free(allocator_snapshot.allocate(MIB, line=11))
+    assert analyzed().peak_kind_bytes["activations"] == 30 * MIB
+    assert analyzed().peak_kind_bytes["gradients"] == 8 * MIB
+
+
+def test_a_block_freed_in_the_history_but_made_before_it_counts_from_the_beginning(
+    allocator_snapshot, analyzed
+):
+    old = allocator_snapshot.held(50 * MIB)
+    allocator_snapshot.free(old)
+    result = analyzed()
+    assert (result.before_bytes, result.peak_bytes, result.allocated_bytes) == (
+        50 * MIB,
+        50 * MIB,
+        0,
+    )
+    assert result.peak_time_us is None
+
+
+def test_real_snapshots_keep_their_own_sums(shared_traces):
+    for path in sorted((shared_traces / "memory").glob("*.pickle")):
+        snapshot = read_snapshot(str(path))
+        for device in snapshot.devices:
+            result = analyze_snapshot(snapshot, device)
+            requested = sum(
+                block.requested_bytes or block.num_bytes
+                for segment in snapshot.segments
+                for block in segment.blocks
+                if segment.device == device and block.state == "active_allocated"
+            )
+            traced = any(event.device == device for event in snapshot.events)
+            assert result.peak_bytes >= result.allocated_bytes
+            assert sum(result.peak_kind_bytes.values()) == result.peak_bytes
+            if traced and path.name.endswith("memory_snapshot.pickle"):
+                assert result.allocated_bytes == requested
+                assert result.peak_sites[1].frame.file.endswith("cs336_basics/optimizer.py")
+                assert result.growing == ()

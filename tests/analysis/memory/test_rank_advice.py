@@ -1,0 +1,37 @@
+from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Advice, RunStart
+
+START = RunStart(schema_version=SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
+
+
+def session(*suggested, reason=""):
+    records = tuple(
+        Advice(step=step, batch_size=16, suggested_batch_size=size, reason=reason)
+        for step, size in enumerate(suggested)
+    )
+    return Session(start=START, records=records, columns={})
+
+
+def test_the_rank_with_the_least_headroom_decides():
+    advice = rank_advice({0: session(32, 64), 1: session(48)})
+    assert advice.suggested_batch_size == 48
+    assert advice.details == {"rank": 1, "ranks_advised": 2}
+
+
+def test_a_rank_that_suggests_nothing_withholds_it_for_all():
+    advice = rank_advice({0: session(64), 1: session(None, reason="CUDA graphs")})
+    assert advice.suggested_batch_size is None
+    assert advice.reason == "rank 1: CUDA graphs"
+
+
+def test_a_rank_that_measured_nothing_is_said():
+    advice = rank_advice({0: session(64), 1: session()})
+    assert advice.suggested_batch_size == 64
+    assert advice.reason == "1 of 2 ranks measured no memory"
+
+
+def test_one_rank_speaks_for_itself():
+    alone = session(32, 64)
+    assert rank_advice({0: alone}) is alone.records[1]
+    assert rank_advice({0: session()}) is None

@@ -1,0 +1,79 @@
+import pytest
+
+from lightning_gpuprof.analysis.memory.tune import judge, run_tune
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.batch_size.tune_types import TunePoint
+
+MIB = 2**20
+TOTAL = 10_000 * MIB
+BAND = (0.6, 0.8)
+
+
+def point(size, rate, *, per_sample=None, **facts):
+    """Return a size that trained `rate` samples per second, on a GPU where memory is given."""
+    if per_sample is not None:
+        peak = (1_000 + per_sample * size) * MIB
+        facts |= {"peak_allocated_bytes": peak, "peak_reserved_bytes": peak}
+        facts |= {"total_bytes": TOTAL, "others_bytes": 500 * MIB, "resting_bytes": 1_000 * MIB}
+    return TunePoint(batch_size=size, device="any", step_ns=round(size * 1e9 / rate), **facts)
+
+
+def test_on_a_cpu_the_throughput_alone_decides():
+    tuned = judge([point(8, 100), point(16, 180), point(32, 185)], band=BAND)
+    assert tuned.suggested == 16
+    assert tuned.reason == "above it more buys less than 5% of throughput"
+    assert tuned.memory is None
+    assert tuned.rates == {8: 100.0, 16: pytest.approx(180), 32: pytest.approx(185)}
+
+
+def test_where_throughput_still_rises_the_fastest_is_said_to_be_no_end():
+    tuned = judge([point(8, 100), point(16, 180)], band=BAND)
+    assert tuned.suggested == 16
+    assert "may rise further" in tuned.reason
+
+
+def test_with_memory_the_band_is_filled_where_throughput_still_rises():
+    tuned = judge([point(16, 100, per_sample=50), point(32, 180, per_sample=50)], band=BAND)
+    assert tuned.suggested == tuned.memory.suggested == 104
+    assert tuned.memory.per_sample_bytes == 50 * MIB
+
+
+def test_a_knee_above_the_memory_band_is_cut_there():
+    rates = {8: 100, 16: 200, 32: 400, 64: 800, 128: 810}
+    points = [point(size, rate, per_sample=120) for size, rate in rates.items()]
+    tuned = judge(points, band=BAND)
+    assert tuned.knee.samples == 64
+    assert tuned.suggested == tuned.memory.high == 54
+    assert "memory band ends" in tuned.reason
+
+
+def test_sizes_above_the_first_that_runs_out_of_memory_are_not_run():
+    asked = []
+
+    def measure(size):
+        asked.append(size)
+        if size > 16:
+            return TunePoint(batch_size=size, device="cuda", out_of_memory=True, error="OOM")
+        return point(size, 100 * size, per_sample=100)
+
+    tuned = run_tune(measure, [64, 8, 32, 16, 8], band=BAND)
+    assert asked == [8, 16, 32]
+    assert tuned.points[-1].out_of_memory
+    assert tuned.suggested is not None
+
+
+def test_where_nothing_ran_nothing_is_suggested():
+    tuned = judge([TunePoint(batch_size=8, error="killed")], band=BAND)
+    assert (tuned.suggested, tuned.reason) == (None, "no size ran")
+
+
+def test_memory_that_withholds_withholds_here_too():
+    tuned = judge([point(16, 100, per_sample=50), point(32, 200, per_sample=1)], band=BAND)
+    assert tuned.suggested is None
+    assert "does not grow" in tuned.reason
+
+
+@pytest.mark.parametrize("sizes", [[], [8, 0]])
+def test_sizes_that_make_no_sense_are_refused(sizes):
+    with pytest.raises(ConfigError, match="1 or more"):
+        run_tune(lambda size: point(size, 1), sizes)

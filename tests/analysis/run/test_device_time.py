@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from lightning_gpuprof.analysis.run.device_time import StepState
+from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import NOT_MEASURED, Device
+
+US, MS = 1_000, 1_000_000
+GPU = Device(type="cuda", name="a GPU")
+HOST = {"data_wait": 2 * MS, "forward": 4 * MS, "backward": 4 * MS}
+
+
+def marks(data_wait, forward, backward, *, ahead):
+    columns = {
+        "device/data_wait": data_wait,
+        "device/forward": forward,
+        "device/backward": backward,
+        "device_dur": np.asarray(data_wait) + forward + backward,
+    }
+    names = ("data_wait", "forward", "backward")
+    return columns | {f"run_ahead/{name}": value for name, value in zip(names, ahead, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("data_wait", "ahead", "state"),
+    [
+        (0, (3 * MS, 5 * MS, 8 * MS), StepState.DEVICE_BOUND),
+        (100 * US, (10 * US, 12 * US, 11 * US), StepState.HOST_BOUND),
+        (2 * MS, (10 * US, 2 * MS, 4 * MS), StepState.DATA_BOUND),
+        (100 * US, (10 * US, 3 * MS, 10 * US), StepState.SYNC_BOUND),
+    ],
+)
+def test_run_ahead_tells_what_a_step_waits_for(analyze, data_wait, ahead, state):
+    run = analyze(HOST, columns=marks(data_wait, 4 * MS, 4 * MS, ahead=ahead), steps=20)
+    assert run.device_time.state is state
+    assert run.device_time.state_frac[state] == 1.0
+
+
+def test_steps_with_a_lost_mark_are_left_out(analyze):
+    columns = marks(np.zeros(10), 4 * MS, 4 * MS, ahead=np.zeros((3, 10)))
+    for name in columns:
+        columns[name] = np.broadcast_to(columns[name], 10).copy()
+        columns[name][3] = NOT_MEASURED
+    run = analyze(HOST, steps=10, columns=columns)
+    assert run.device_time.marked_steps == 9
+    assert run.device_time.phases[Phase.FORWARD].mean_ns == 4 * MS
+
+
+def test_a_phase_that_most_steps_do_not_have_costs_them_nothing(analyze):
+    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
+    rare, late = np.full(10, NOT_MEASURED), np.full(10, NOT_MEASURED)
+    rare[4], late[4] = 5 * MS, 10 * US
+    columns |= {"device/validation": rare, "run_ahead/validation": late}
+    run = analyze(HOST, steps=10, columns=columns)
+    assert run.device_time.marked_steps == 10
+    assert run.device_time.phases[Phase.VALIDATION].mean_ns == 5 * MS // 10
+    assert run.device_time.state_frac[StepState.DEVICE_BOUND] == 0.9
+
+
+def test_without_marks_there_is_no_device_time(analyze):
+    assert analyze(HOST).device_time is None
+
+
+@pytest.mark.parametrize(("device_wait", "low", "high"), [(0, 0, 0), (MS, 900_000, 1_100_000)])
+def test_only_the_wait_that_left_the_device_idle_counts(analyze, device_wait, low, high):
+    columns = marks(device_wait, 4 * MS, 4 * MS, ahead=(MS, MS, MS))
+    cost = exposed(analyze(HOST, columns=columns, device=GPU), Phase.DATA_WAIT, 2 * MS)
+    assert (cost.low_ns, cost.high_ns, cost.basis) == (low, high, "device marks")
+
+
+def test_on_a_cpu_nothing_hides_host_time_and_what_goes_with_it_is_allowed_for(analyze):
+    cost = exposed(analyze(HOST), Phase.DATA_WAIT, 2 * MS)
+    assert (cost.low_ns, cost.high_ns, cost.basis) == (1_600_000, 2_400_000, "cpu")
+
+
+def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(analyze):
+    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
+    rare = np.full(10, NOT_MEASURED)
+    rare[4] = 5 * MS
+    columns |= {"device_part/forward/encoder": 3 * MS, "device_part/forward/critic": rare}
+    (encoder, critic) = analyze(HOST, steps=10, columns=columns).device_time.parts
+    assert (encoder.phase, encoder.name, encoder.mean_ns) == (Phase.FORWARD, "encoder", 3 * MS)
+    assert (critic.name, critic.mean_ns, critic.median_ns) == ("critic", 5 * MS // 10, 0)

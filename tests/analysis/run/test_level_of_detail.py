@@ -1,0 +1,37 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
+
+durations = st.lists(st.integers(0, 10**9), min_size=1, max_size=200)
+
+
+@given(durations, st.integers(1, 50))
+def test_every_step_is_in_one_bucket_and_no_time_is_lost(values, buckets):
+    dur = np.array(values, dtype=np.int64)
+    found = bucket_steps(dur, {"all": dur}, None, first=0, last=len(dur), buckets=buckets)
+    assert found.count.sum() == len(dur)
+    assert len(found.first) == min(buckets, len(dur))
+    total = (found.mean_ns["all"] * found.count).sum()
+    assert abs(total - dur.sum()) <= len(dur)
+    assert [dur[i] for i in found.slowest] == found.max_ns.tolist()
+
+
+def test_a_range_keeps_the_indices_of_the_whole_run():
+    dur = np.arange(100, dtype=np.int64)
+    found = bucket_steps(dur, {}, None, first=40, last=60, buckets=2)
+    assert found.first.tolist() == [40, 50]
+    assert found.slowest.tolist() == [49, 59]
+
+
+def test_flags_of_a_bucket_are_those_of_any_of_its_steps():
+    dur = np.ones(4, dtype=np.int64)
+    flags = np.array([0, 8, 16, 1], dtype=np.int64)
+    found = bucket_steps(dur, {}, flags, first=0, last=4, buckets=2)
+    assert found.flags.tolist() == [8, 17]
+
+
+def test_a_range_without_steps_gives_no_buckets():
+    dur = np.ones(4, dtype=np.int64)
+    assert bucket_steps(dur, {"a": dur}, None, first=9, last=12, buckets=5).first.tolist() == []

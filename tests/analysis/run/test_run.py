@@ -1,0 +1,237 @@
+import numpy as np
+import pytest
+
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import RankRecords, read_run
+from lightning_gpuprof.records.schema import (
+    Memory,
+    OutsideSpan,
+    ProbeDisabled,
+    ProfilerCycle,
+    StepFlag,
+)
+
+MS = 1_000_000
+
+
+def at(steps, values, fill=0):
+    column = np.full(steps, fill, dtype=np.int64)
+    for index, value in values.items():
+        column[index] = value
+    return column
+
+
+def test_a_steady_step_leaves_out_warm_up_compilation_and_profiling(analyze):
+    flags = at(10, {0: StepFlag.WARMUP, 1: StepFlag.COMPILED, 2: StepFlag.PROFILED})
+    forward = at(10, {0: 900, 1: 800, 2: 700}, fill=100)
+    run = analyze({"forward": forward}, steps=10, flags=flags)
+
+    assert (run.steps.count, run.steps.basis, run.steps.dur.count) == (10, "steady", 7)
+    assert (run.steps.dur.mean_ns, run.steps.dur.max_ns) == (100, 100)
+    assert [(a.reason, a.count, a.median_ns) for a in run.steps.apart] == [
+        ("warmup", 1, 900),
+        ("compiled", 1, 800),
+        ("profiled", 1, 700),
+    ]
+
+
+def test_where_every_steady_step_was_profiled_they_are_used_and_that_is_said(analyze):
+    flags = at(6, {0: StepFlag.WARMUP}, fill=StepFlag.PROFILED)
+    run = analyze({"forward": 100}, steps=6, flags=flags)
+    assert (run.steps.basis, run.steps.dur.count) == ("measured", 5)
+
+
+def test_a_run_of_warm_up_steps_alone_uses_them_and_says_so(analyze):
+    run = analyze({"forward": 100}, steps=4, flags=StepFlag.WARMUP)
+    assert (run.steps.basis, run.steps.dur.count) == ("all", 4)
+
+
+def test_phases_add_up_to_the_wall_time_with_the_spans_outside_of_steps(analyze):
+    spans = [
+        OutsideSpan(where="setup", start_ns=0, dur_ns=300, phase_ns={"validation": 300}),
+        OutsideSpan(where="epoch_end", start_ns=0, dur_ns=50, phase_ns={"callbacks": 50}),
+        OutsideSpan(where="epoch_end", start_ns=0, dur_ns=70, phase_ns={"callbacks": 70}),
+    ]
+    run = analyze({"forward": 60, "backward": 40}, steps=10, records=spans, wall_ns=1_500)
+
+    assert run.wall.accounted_ns == 1_420 == sum(p.total_ns for p in run.phases.values())
+    assert (run.wall.wall_ns, run.wall.steps_ns, run.wall.outside_ns) == (1_500, 1_000, 420)
+    assert run.phases[Phase.CALLBACKS].total_ns == 120
+    assert run.phases[Phase.FORWARD].frac == 600 / 1_420
+    assert run.per_step(Phase.FORWARD).frac == 0.6
+    assert [(o.where, o.count, o.total_ns, o.max_ns) for o in run.outside] == [
+        ("setup", 1, 300, 300),
+        ("epoch_end", 2, 120, 70),
+    ]
+
+
+def test_validation_counts_in_the_mean_step_and_not_as_jitter(analyze):
+    validation = at(20, {9: 1_000, 19: 1_000})
+    run = analyze({"forward": 100, "validation": validation}, steps=20)
+    assert (run.steps.dur.mean_ns, run.steps.plain_p50_ns, run.steps.jitter_frac) == (200, 100, 0)
+    assert run.per_step(Phase.VALIDATION).mean_ns == 100
+    assert run.per_step(Phase.VALIDATION).median_ns == 0
+
+
+def test_a_measured_phase_that_took_no_time_is_zero(analyze):
+    run = analyze({"forward": 100, "backward": 0}, steps=5)
+    assert run.per_step(Phase.BACKWARD).mean_ns == 0
+
+
+def test_hooks_alone_leave_merged_phases_unmeasured(make_session, write_run):
+    records = make_session({"forward": 100}, steps=5, timer="hooks")
+    records[0].phases = ["forward", "other"]
+    run = analyze_run(read_run(write_run(records)), {})
+    assert run.per_step(Phase.DATA_WAIT) is None
+    assert Phase.DATA_WAIT not in run.phases
+
+
+def test_parts_carry_their_names_and_their_share_of_the_step(analyze):
+    every_other = np.tile([0, 40], 5)
+    run = analyze(
+        {"forward": 80, "callbacks": 20},
+        steps=10,
+        parts={"callbacks/Slow": every_other},
+        records=[
+            OutsideSpan(
+                where="epoch_end",
+                start_ns=0,
+                dur_ns=9,
+                phase_ns={"callbacks": 9},
+                part_ns={"callbacks/Slow": 5, "callbacks/Saver": 4},
+            )
+        ],
+    )
+    slow, saver = run.parts_of(Phase.CALLBACKS)
+    assert (slow.name, slow.total_ns, slow.outside_ns, slow.active_steps) == ("Slow", 205, 5, 5)
+    assert (slow.per_step.mean_ns, slow.per_step.max_ns, slow.per_step.frac) == (20, 40, 0.2)
+    assert (saver.name, saver.total_ns, saver.per_step) == ("Saver", 4, None)
+
+
+def test_a_slow_step_names_the_phase_and_the_part_that_exceeded_its_median_most(analyze):
+    callbacks = at(30, {7: 500}, fill=20)
+    run = analyze(
+        {"forward": at(30, {7: 130}, fill=100), "callbacks": callbacks},
+        steps=30,
+        flags=at(30, {0: StepFlag.WARMUP, 7: StepFlag.EPOCH_START}),
+        parts={"callbacks/Saver": at(30, {7: 450}, fill=10), "callbacks/Bar": 10},
+    )
+    (slow,) = run.slowest
+    assert (slow.step, slow.dur_ns, slow.excess_ns, slow.flags) == (7, 630, 510, ("epoch_start",))
+    assert (slow.phase, slow.phase_excess_ns) == (Phase.CALLBACKS, 480)
+    assert (slow.part, slow.part_excess_ns) == ("Saver", 440)
+
+
+def test_a_part_that_has_little_of_the_excess_is_not_named(analyze):
+    run = analyze(
+        {"data_wait": at(30, {7: 500}, fill=20)},
+        steps=30,
+        parts={"data_wait/sampler": at(30, {7: 15}, fill=10)},
+    )
+    slow = run.slowest[0]
+    assert (slow.step, slow.phase, slow.phase_excess_ns) == (7, Phase.DATA_WAIT, 480)
+    assert (slow.part, slow.part_excess_ns) == (None, None)
+
+
+def test_a_killed_run_ends_with_its_last_record_and_has_no_status(analyze):
+    run = analyze({"forward": 100}, steps=7, end=False)
+    assert (run.status, run.wall.wall_ns, run.wall.closed) == ("open", 700, False)
+
+
+def test_the_last_fit_that_recorded_steps_is_the_default_session(make_session, write_run):
+    path = write_run(
+        make_session({"forward": 10}, steps=4)
+        + make_session({"forward": 20}, steps=4, session=1)
+        + make_session({}, steps=0, session=2)
+        + make_session({"forward": 30}, steps=4, session=3, stage="validate")
+    )
+    ranks = read_run(path)
+    run = analyze_run(ranks, {})
+    assert (run.start.session, run.step_ns) == (1, 20)
+    assert [(s.session, s.stage, s.steps) for s in run.sessions] == [
+        (0, "fit", 4),
+        (1, "fit", 4),
+        (2, "fit", 0),
+        (3, "validate", 4),
+    ]
+    assert analyze_run(ranks, {}, session=0).step_ns == 10
+    with pytest.raises(RecordError, match=r"no session 9 in this run. It has: 0 \(fit\), 1"):
+        analyze_run(ranks, {}, session=9)
+
+
+def test_a_session_without_steps_has_no_figures_rather_than_zeros(analyze):
+    run = analyze({}, steps=0, wall_ns=500)
+    assert (run.steps, run.step_ns, run.device_time, run.memory, run.slowest) == (None,) * 4 + ((),)
+    assert run.per_step(Phase.FORWARD) is None
+
+
+def test_ranks_stand_side_by_side(make_session, write_run):
+    write_run(make_session({"forward": 100}, steps=5, world_size=2))
+    path = write_run(make_session({"forward": 130}, steps=5, rank=1, world_size=2), rank=1)
+    run = analyze_run(read_run(path), {})
+    assert [(r.rank, r.median_ns, r.phase_mean_ns[Phase.FORWARD]) for r in run.ranks] == [
+        (0, 100, 100),
+        (1, 130, 130),
+    ]
+
+
+def test_a_trace_comes_with_its_analysis_once_that_is_there(analyze):
+    cycles = [
+        ProfilerCycle(cycle=i, first_step=3, last_step=5, trace_file=f"rank0-cycle{i}.gz")
+        for i in range(2)
+    ]
+    run = analyze({"forward": 1}, records=cycles, traces={"rank0-cycle1.gz": {"operators": []}})
+    assert [(t.rank, t.cycle.cycle, t.analysis) for t in run.traces] == [
+        (0, 0, None),
+        (0, 1, {"operators": []}),
+    ]
+
+
+def test_memory_keeps_the_highest_peak_and_the_last_state(analyze):
+    def memory(step, allocated, peak):
+        return Memory(
+            step=step,
+            allocated_bytes=allocated,
+            reserved_bytes=allocated,
+            peak_allocated_bytes=peak,
+            peak_reserved_bytes=peak,
+            total_bytes=1_000,
+            phase_peak_bytes={"forward": peak},
+        )
+
+    run = analyze({"forward": 1}, records=[memory(50, 300, 500), memory(100, 200, 400)])
+    assert (run.memory.allocated_bytes, run.memory.peak_reserved_bytes) == (200, 500)
+    assert (run.memory.peak_frac, run.memory.phase_peak_bytes) == (0.5, {"forward": 500})
+
+
+def test_epoch_starts_are_charged_with_their_extra_wait_and_the_wait_between_epochs(analyze):
+    flags = at(20, {0: StepFlag.EPOCH_START | StepFlag.WARMUP, 10: StepFlag.EPOCH_START})
+    wait = at(20, {0: 500, 10: 310}, fill=10)
+    between = OutsideSpan(where="epoch_start", start_ns=0, dur_ns=50, phase_ns={"data_wait": 40})
+    run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[between])
+    starts = run.epoch_starts
+    assert (starts.count, starts.usual_wait_ns) == (2, 10)
+    assert (starts.excess_ns, starts.between_ns, starts.per_step_ns) == (790, 40, 42)
+    assert starts.steady_mean_ns == round(300 / 19)
+
+
+def test_probe_failures_and_torn_lines_are_passed_on(make_session, write_run):
+    failure = ProbeDisabled(probe="PhaseTimer", step=3, error="boom", traceback="...")
+    path = write_run(make_session({"forward": 1}, steps=5, records=[failure]))
+    with open(f"{path}/plugins/gpuprof/rank0.jsonl", "ab") as file:
+        file.write(b'{"kind":"steps","first')
+    run = analyze_run(read_run(path), {})
+    assert run.probe_failures == (failure,)
+    assert "the last line is torn" in run.warnings[0]
+
+
+def test_records_without_any_session_are_refused_with_a_reason():
+    with pytest.raises(RecordError, match="no complete `run` line"):
+        analyze_run({0: RankRecords(rank=0, sessions=(), warnings=())}, {})
+
+
+def test_samples_per_second_is_absent_where_a_step_had_none(analyze):
+    assert analyze({"forward": 10 * MS}, samples=32).steps.samples_per_s == 3_200
+    assert analyze({"forward": 10 * MS}, samples=0).steps.samples_per_s is None

@@ -1,0 +1,36 @@
+import pytest
+
+from lightning_gpuprof.analysis.trace.ranges import RangeStats, host_ranges
+from lightning_gpuprof.traces.builder import TimelineBuilder
+
+
+@pytest.fixture
+def timeline():
+    builder = TimelineBuilder("made up")
+    thread = builder.thread(1, 1)
+    for name, category, start, end in (
+        ("step", "user_annotation", 0, 100),
+        ("step", "user_annotation", 100, 150),
+        ("ncclAllReduce", "other", 10, 14),
+        ("aten::mm", "cpu_op", 0, 90),
+        ("hipLaunchKernel", "cuda_runtime", 0, 80),
+    ):
+        builder.host(start, end, builder.name(name), category, thread)
+    return builder.build()
+
+
+def test_ranges_are_summed_by_name_longest_first(timeline):
+    assert host_ranges(timeline) == (
+        RangeStats("step", "user_annotation", 2, 150, 50, 100),
+        RangeStats("ncclAllReduce", "other", 1, 4, 4, 4),
+    )
+
+
+def test_a_window_keeps_the_ranges_that_begin_in_it(timeline):
+    assert host_ranges(timeline, 100, 200) == (
+        RangeStats("step", "user_annotation", 1, 50, 50, 50),
+    )
+
+
+def test_a_trace_without_ranges_has_none():
+    assert host_ranges(TimelineBuilder("made up").build()) == ()

@@ -1,0 +1,127 @@
+"""The whole chain, file to analysis, on generated traces whose answers are known."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, write_synthetic
+
+# What each planted cause is called in our analysis.
+OURS = {
+    "data_wait": "host_data_wait",
+    "python": "host_python",
+    "sync": "host_sync",
+    "allocator": "host_allocator",
+    "region": "host_region",
+    "dependency": "dependency",
+    "launch_latency": "launch_latency",
+}
+LATENCY_NS = SyntheticSpec.launch_latency_ns
+
+specs = st.builds(
+    SyntheticSpec,
+    steps=st.integers(1, 4),
+    kernels_per_burst=st.integers(1, 8),
+    kernel_ns=st.integers(8_000, 50_000),
+    gaps_ns=st.dictionaries(st.sampled_from(CAUSES), st.integers(10_000, 90_000)),
+    copy_ns=st.integers(3_000, 20_000),
+    comm_ns=st.integers(0, 8_000),
+    exposed_comm_ns=st.just(0),
+    devices=st.integers(1, 2),
+    shuffle=st.booleans(),
+    bare_list=st.booleans(),
+)
+
+
+def analysed(path, spec):
+    known = write_synthetic(path, spec)
+    return analyze_timeline(open_timeline(str(path))), known
+
+
+@settings(max_examples=20, deadline=None)
+@given(specs)
+def test_the_time_split_is_the_known_one_on_every_device(tmp_path_factory, spec):
+    found, known = analysed(tmp_path_factory.mktemp("s") / "trace.json.gz", spec)
+
+    assert [one.device for one in found.devices] == list(range(spec.devices))
+    for one in found.devices:
+        split = one.split
+        assert split.span_ns == known.span_ns
+        assert split.busy_ns == known.busy_ns
+        assert split.compute_ns == known.compute_ns
+        assert split.comm_ns == known.comm_ns
+        assert split.copy_ns == known.copy_ns
+        assert split.exposed_comm_ns == known.exposed_comm_ns
+        assert split.exposed_copy_ns == known.exposed_copy_ns
+        parts = (split.compute_ns, split.exposed_comm_ns, split.exposed_copy_ns, split.idle_ns)
+        assert sum(parts) == split.span_ns
+
+
+@settings(max_examples=20, deadline=None)
+@given(specs)
+def test_each_planted_gap_is_given_to_its_cause(tmp_path_factory, spec):
+    found, known = analysed(tmp_path_factory.mktemp("s") / "trace.json.gz", spec)
+
+    expected = {}
+    for cause, total in known.idle_ns.items():
+        latency = 0
+        if cause not in ("dependency", "launch_latency"):
+            latency = known.idle_count[cause] * LATENCY_NS
+        for name, part in ((OURS[cause], total - latency), ("launch_latency", latency)):
+            expected[name] = expected.get(name, 0) + part
+    expected = {name: total for name, total in expected.items() if total}
+    for one in found.devices:
+        ours = {row.cause: row.total_ns for row in one.idle.causes}
+        assert sum(ours.values()) == one.split.idle_ns
+        assert ours == expected
+
+
+@settings(max_examples=10, deadline=None)
+@given(specs)
+def test_kernels_copies_steps_and_launches_are_counted(tmp_path_factory, spec):
+    found, known = analysed(tmp_path_factory.mktemp("s") / "trace.json", spec)
+
+    kernels = {row.name: (row.count, row.total_ns) for row in found.kernels.kernels}
+    copies = {row.kind: (row.count, row.bytes, row.total_ns) for row in found.copies}
+    times = spec.devices
+    assert kernels == {
+        name: (count * times, total * times) for name, (count, total) in known.kernels.items()
+    }
+    assert copies == {
+        name: tuple(value * times for value in values) for name, values in known.copies.items()
+    }
+    assert len(found.steps) == known.steps * times
+    assert found.launches.count == known.launches * times
+    assert found.quality.lost_kernels == found.quality.orphan_kernels == 0
+
+
+@settings(max_examples=8, deadline=None)
+@given(specs, st.integers(1, 10**18))
+def test_order_and_time_base_change_nothing(tmp_path_factory, spec, origin):
+    folder = tmp_path_factory.mktemp("s")
+    plain, _ = analysed(folder / "a.json", replace(spec, shuffle=False))
+    other, _ = analysed(folder / "b.json", replace(spec, shuffle=True, origin_ns=origin))
+
+    assert other == plain
+
+
+def test_epoch_nanoseconds_survive_the_whole_chain(tmp_path):
+    spec = SyntheticSpec(kernel_ns=8_001, copy_ns=3_001, origin_ns=1_751_410_836_123_456_789)
+    found, known = analysed(tmp_path / "trace.json", spec)
+
+    assert found.devices[0].split.compute_ns == known.compute_ns
+    assert found.devices[0].split.copy_ns == 3_001 * spec.steps
+
+
+@pytest.mark.parametrize("piece", [500, 5_000])
+def test_the_size_of_the_pieces_changes_nothing(tmp_path, monkeypatch, piece):
+    spec = SyntheticSpec(devices=2, stack_depth=2)
+    plain, _ = analysed(tmp_path / "a.json", spec)
+    monkeypatch.setattr("lightning_gpuprof.traces.kineto.kineto_json.PIECE_BYTES", piece)
+    monkeypatch.setattr("lightning_gpuprof.traces.kineto.blocks.BLOCK_BYTES", 3 * piece)
+
+    assert analysed(tmp_path / "b.json", spec)[0] == plain

@@ -1,0 +1,321 @@
+"""Operators, launches, syncs, copies, kernels, steps and quality on small traces."""
+
+import pytest
+
+from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces import ReadOptions, open_timeline
+
+
+def analysed(path, **options):
+    return analyze_timeline(open_timeline(path, ReadOptions(**options)))
+
+
+def step(op, number, ts, dur):
+    return op(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
+
+
+def test_own_time_leaves_out_operators_and_calls_inside(write_trace, op, launched):
+    path = write_trace(
+        [
+            op("aten::linear", 0, 100),
+            op("aten::addmm", 10, 50),
+            *launched(1, 20, 40, 30, call_dur=5),
+        ]
+    )
+
+    found = {row.name: row for row in analysed(path).operators}
+
+    assert (found["aten::linear"].total_ns, found["aten::linear"].self_ns) == (100_000, 50_000)
+    assert (found["aten::addmm"].total_ns, found["aten::addmm"].self_ns) == (50_000, 45_000)
+    assert found["aten::linear"].device_total_ns == 30_000
+    assert found["aten::linear"].device_self_ns == 0
+    assert found["aten::addmm"].device_self_ns == 30_000
+
+
+def test_an_operator_inside_one_of_its_own_name_counts_its_time_once(write_trace, op, launched):
+    path = write_trace(
+        [op("aten::arange", 0, 100), op("aten::arange", 10, 60), *launched(1, 20, 30, 7)]
+    )
+
+    (row,) = analysed(path).operators
+
+    assert (row.count, row.total_ns, row.self_ns) == (2, 100_000, 99_000)
+    assert (row.device_total_ns, row.device_self_ns) == (7_000, 7_000)
+
+
+def test_a_cpu_trace_has_operators_and_no_device_figure(write_trace, op):
+    found = analysed(write_trace([op("aten::mm", 0, 10), op("aten::mm", 20, 30)]))
+
+    (row,) = found.operators
+    assert (row.count, row.total_ns, row.self_ns) == (2, 40_000, 40_000)
+    assert row.device_total_ns is None
+    assert found.devices == ()
+    assert found.kernels.gemm_frac is None
+    assert found.launches.delay is None
+
+
+def test_calls_that_make_a_batch_are_counted_apart(write_trace, op):
+    fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    path = write_trace(
+        [
+            op(fetch, 0, 50, cat="user_annotation"),
+            op("aten::stack", 5, 30),
+            op("aten::cat", 10, 20),
+            op("aten::cat", 60, 20),
+        ]
+    )
+
+    found = {row.name: (row.count, row.loading_count) for row in analysed(path).operators}
+
+    assert found == {"aten::stack": (1, 1), "aten::cat": (2, 1)}
+
+
+def test_an_annotation_that_ends_after_its_caller_does_not_swallow_what_follows(write_trace, op):
+    path = write_trace(
+        [
+            op("profiler.step", 0, 10),
+            op("ProfilerStep#1", 5, 100, cat="user_annotation"),
+            op("aten::linear", 20, 40),
+            op("aten::mm", 25, 20),
+        ]
+    )
+    timeline = open_timeline(path)
+
+    nesting = nest(timeline.host)
+
+    assert nesting.parent.tolist() == [-1, 0, -1, 2]
+    assert nesting.end_ns.tolist() == [10_000, 10_000, 60_000, 45_000]
+
+
+@pytest.mark.parametrize(
+    ("call", "runtime"),
+    [
+        ("cudaLaunchKernel", "cuda_runtime"),
+        ("cudaLaunchKernelExC", "cuda_runtime"),
+        ("cuLaunchKernel", "cuda_driver"),
+        ("cuLaunchKernelEx", "cuda_driver"),
+        ("hipLaunchKernel", "cuda_runtime"),
+        ("hipExtModuleLaunchKernel", "cuda_runtime"),
+        ("hipModuleLaunchKernel", "cuda_runtime"),
+    ],
+)
+def test_launches_of_every_api_are_counted_and_lost_ones_missed(
+    write_trace, launched, call, runtime
+):
+    events = launched(1, 0, 5, 10, call=call, runtime=runtime)
+    lost = launched(2, 20, 25, 10, call=call, runtime=runtime)[0]
+
+    found = analysed(write_trace([*events, lost]))
+
+    assert found.launches.count == 1
+    assert found.launches.delay.max_ns == 5_000
+    assert [(row.name, row.kind, row.count) for row in found.launches.calls] == [
+        (call, "kernel", 2)
+    ]
+    assert (found.quality.launch_count, found.quality.lost_kernels) == (2, 1)
+    assert "1 of 2 kernel launches" in found.quality.notes[0]
+
+
+def test_a_graph_launch_starts_many_kernels_with_one_call(write_trace, launched):
+    call, first = launched(1, 0, 5, 10, call="cudaGraphLaunch")
+    more = [first | {"ts": 16 + 11 * i} for i in range(3)]
+
+    found = analysed(write_trace([call, first, *more]))
+
+    assert (found.launches.count, found.launches.graph_count) == (1, 1)
+    assert found.launches.kernel_count == 4
+    assert found.quality.lost_kernels == found.quality.orphan_kernels == 0
+
+
+def test_queue_depth_rises_with_launches_and_falls_with_starts(write_trace, launched):
+    path = write_trace(
+        [*launched(1, 0, 30, 10), *launched(2, 10, 40, 10), *launched(3, 20, 50, 10)]
+    )
+
+    depth = analysed(path).launches.queue_depth
+
+    assert depth.max == 3
+    assert depth.mean == pytest.approx((1 * 10 + 2 * 10 + 3 * 10 + 2 * 10 + 1 * 10) / 50)
+
+
+def test_kernels_per_step_are_those_between_the_steps_borders(write_trace, op, launched):
+    steps = [step(op, 1, 0, 100), step(op, 2, 100, 100)]
+    events = [one for i in range(6) for one in launched(i, 10 + 30 * i, 12 + 30 * i, 5)]
+
+    found = analysed(write_trace([*steps, *events]))
+
+    assert found.launches.kernels_per_step == 3
+    assert [(one.name, one.dur_ns) for one in found.steps] == [
+        ("ProfilerStep#1", 100_000),
+        ("ProfilerStep#2", 100_000),
+    ]
+    assert [one.gpu.busy_ns for one in found.steps] == [15_000, 15_000]
+
+
+def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, launched):
+    path = write_trace(
+        [
+            op("aten::item", 0, 100),
+            op("aten::_local_scalar_dense", 5, 90),
+            *launched(1, 10, 15, 40, cat="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)",
+                      call="cudaMemcpyAsync", call_dur=50),
+            op("cudaStreamSynchronize", 70, 20, cat="cuda_runtime"),
+            op("cudaEventQuery", 91, 1, cat="cuda_runtime"),
+        ]
+    )  # fmt: skip
+
+    syncs = analysed(path).syncs
+
+    assert [(call.name, call.kind, call.blocked_ns, call.operator) for call in syncs.calls] == [
+        ("cudaMemcpyAsync", "copy", 50_000, "aten::_local_scalar_dense"),
+        ("cudaStreamSynchronize", "sync", 20_000, "aten::_local_scalar_dense"),
+    ]
+    assert (syncs.count, syncs.total_ns) == (2, 70_000)
+
+
+def test_copies_are_summed_by_direction_and_memory(write_trace, launched):
+    def copy(correlation, ts, name, size):
+        return launched(
+            correlation, ts, ts + 2, 4, cat="gpu_memcpy", name=name, call="cudaMemcpyAsync",
+            bytes=size,
+        )  # fmt: skip
+
+    path = write_trace(
+        [
+            *copy(1, 0, "Memcpy HtoD (Pageable -> Device)", 1 << 20),
+            *copy(2, 10, "Memcpy HtoD (Pageable -> Device)", 100),
+            *copy(3, 20, "Memcpy HtoD (Pinned -> Device)", 1 << 20),
+            *copy(4, 30, "Memcpy PtoP (Device -> Device)", 8),
+        ]
+    )
+
+    found = {(row.kind, row.memory): row for row in analysed(path).copies}
+
+    assert set(found) == {("HtoD", "pageable"), ("HtoD", "pinned"), ("PtoP", None)}
+    pageable = found["HtoD", "pageable"]
+    assert (pageable.count, pageable.bytes, pageable.total_ns) == (2, (1 << 20) + 100, 8_000)
+    assert (pageable.small_count, pageable.small_ns) == (1, 4_000)
+    assert pageable.bytes_per_s == pytest.approx(((1 << 20) + 100) / 8e-6)
+
+
+def test_kernels_are_summed_by_name_and_kind(write_trace, launched):
+    path = write_trace(
+        [
+            *launched(1, 0, 5, 30),
+            *launched(2, 40, 45, 10),
+            *launched(3, 60, 65, 5, name="void at::native::vectorized_elementwise_kernel<4>"),
+        ]
+    )
+
+    table = analysed(path).kernels
+
+    gemm, add = table.kernels
+    assert (gemm.category, gemm.count, gemm.total_ns) == ("gemm", 2, 40_000)
+    assert (gemm.mean_ns, gemm.min_ns, gemm.max_ns) == (20_000, 10_000, 30_000)
+    assert gemm.frac == table.gemm_frac == pytest.approx(40 / 45)
+    assert (add.category, add.frac) == ("elementwise", pytest.approx(5 / 45))
+    assert (table.thin.count, table.thin.total_ns) == (1, 5_000)
+    assert table.tensor_core_frac == 0
+
+
+def test_several_devices_are_split_each(write_trace, launched):
+    path = write_trace([*launched(1, 0, 5, 10), *launched(2, 1, 30, 20, device=1)])
+
+    first, second = analysed(path).devices
+
+    assert (first.device, first.split.busy_ns) == (0, 10_000)
+    assert (second.device, second.split.busy_ns) == (1, 20_000)
+
+
+def test_overlapping_and_cut_steps_are_reported(write_trace, op, launched):
+    path = write_trace(
+        [
+            step(op, 1, 0, 100),
+            step(op, 2, 90, 100),
+            op("Optimizer.step#Adam.step", 80, 40, cat="user_annotation"),
+            *launched(1, 1, 5, 10),
+        ]
+    )
+
+    quality = analysed(path).quality
+
+    assert (quality.overlapping_steps, quality.cut_steps) == (1, 1)
+
+
+def test_a_step_counts_what_was_launched_in_it(write_trace, op, launched):
+    path = write_trace(
+        [
+            step(op, 7, 0, 100),
+            step(op, 8, 100, 100),
+            *launched(1, 90, 110, 20, name="late_kernel"),  # runs in the next step
+            *launched(2, 150, 160, 10, name="own_kernel"),
+        ]
+    )
+    timeline = open_timeline(path)
+
+    first = analyze_timeline(timeline, step_window(timeline, 7))
+    steady = analyze_timeline(timeline, steady_window(timeline))
+
+    assert [row.name for row in first.kernels.kernels] == ["late_kernel"]
+    assert first.devices[0].split.busy_ns == 0
+    assert [row.name for row in steady.kernels.kernels] == ["own_kernel"]
+    assert steady.devices[0].split.busy_ns == 30_000
+    assert steady.devices[0].split.span_ns == 100_000
+
+
+def test_a_step_that_is_not_there_is_named_with_those_that_are(write_trace, op):
+    timeline = open_timeline(write_trace([step(op, 7, 0, 100), op()]))
+
+    with pytest.raises(TraceError, match=r"no step 3.*ProfilerStep#7"):
+        step_window(timeline, 3)
+    with pytest.raises(TraceError, match="at least two steps"):
+        steady_window(timeline)
+
+
+def test_stacks_name_the_users_line_and_the_module(write_trace, op, launched):
+    def call(name, ts, dur, tid=1):
+        return op(name, ts, dur, cat="python_function", tid=tid)
+
+    flow = {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1, "ts": 20}
+    path = write_trace(
+        [
+            call("train.py(12): training_step", 0, 100),
+            call("nn.Module: Linear_0", 10, 50),
+            call("torch/nn/modules/linear.py(114): forward", 12, 40),
+            op("aten::linear", 20, 30),
+            *launched(1, 25, 30, 10),
+            flow,
+            op("AddmmBackward0", 200, 50, tid=2),
+            *launched(2, 210, 220, 30, tid=2),
+            flow | {"ph": "f", "tid": 2, "ts": 200},
+            op("cudaStreamSynchronize", 70, 10, cat="cuda_runtime"),
+        ]
+    )
+
+    with_stacks, without = analysed(path, stacks=True), analysed(path)
+
+    (module,) = with_stacks.modules
+    (line,) = with_stacks.lines
+    assert (module.name, module.count, module.total_ns) == ("Linear_0", 2, 40_000)
+    assert (line.place.file, line.place.line, line.total_ns) == ("train.py", 12, 40_000)
+    assert with_stacks.syncs.calls[0].place.line == 12
+    assert without.modules == without.lines == ()
+    assert without.syncs.calls[0].place is None
+
+
+def test_reading_stacks_changes_no_figure(shared_traces):
+    for name in (
+        "tracelens-h100/gaunernst_bert-small-uncased__1016001.json.gz",
+        "tracelens-mi300/ddp_resnet18_no_pool/941dea22__train_resnet18.json.gz",
+    ):
+        path = str(shared_traces / "kineto" / name)
+        with_stacks, without = analysed(path, stacks=True), analysed(path)
+
+        assert with_stacks.operators == without.operators
+        assert with_stacks.kernels == without.kernels
+        assert with_stacks.launches == without.launches
+        assert with_stacks.devices[0].idle.causes == without.devices[0].idle.causes
+        assert with_stacks.modules

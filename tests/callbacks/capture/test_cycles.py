@@ -1,0 +1,117 @@
+import pytest
+
+from lightning_gpuprof.callbacks.capture.cycles import Cycles
+from lightning_gpuprof.schedule import Schedule
+
+
+class FakeTrace:
+    def __init__(self, log):
+        self.log = log
+
+    def __getattr__(self, name):
+        return lambda *args: self.log.append(" ".join([name, *map(str, args)]))
+
+
+class Rig:
+    """A schedule run over so many steps, with what the profiler was told."""
+
+    def __init__(self, *, busy=False, **numbers):
+        numbers = {"unit": "step", "wait": 0, "warmup": 0, "active": 1, "repeat": 0} | numbers
+        self.log, self.made, self.recorded, self.clock = [], 0, [], iter(range(0, 10_000, 7))
+        self.busy = busy
+        self.cycles = Cycles(
+            Schedule(**numbers),
+            new_trace=self.new_trace,
+            on_recorded=self.recorded.append,
+            now=lambda: next(self.clock),
+        )
+
+    def new_trace(self):
+        self.made += 1
+        return None if self.busy else FakeTrace(self.log)
+
+    def steps(self, *numbers):
+        for number in numbers:
+            self.cycles.end_step()
+            self.cycles.begin_unit()
+            self.cycles.begin_step(number)
+
+    @property
+    def spans(self):
+        return [(r.cycle, r.first_step, r.last_step, r.whole) for r in self.recorded]
+
+
+def test_a_profiler_exists_only_from_warm_up_to_the_cycles_end():
+    rig = Rig(wait=2, warmup=1, active=2)
+    rig.steps(0, 1)
+    assert rig.made == 0
+    rig.steps(2)
+    assert rig.log == ["prepare"]
+    rig.steps(3, 4, 5, 6, 7)
+    assert rig.log == [
+        *("prepare", "start", "begin_step 3", "end_step", "begin_step 4"),
+        *("end_step", "end_step", "stop"),
+    ]
+    assert rig.spans == [(0, 3, 4, True)]
+    assert rig.recorded[0].stop_ns == 7
+
+
+def test_every_cycle_gives_its_own_recording():
+    rig = Rig(wait=1, warmup=1, active=2, repeat=2)
+    rig.steps(*range(12))
+    assert rig.spans == [(0, 2, 3, True), (1, 5, 6, True), (2, 8, 9, True)]
+    assert rig.made == 3
+
+
+def test_cycles_without_warm_up_follow_each_other_directly():
+    rig = Rig(active=2, repeat=1)
+    rig.steps(*range(6))
+    assert rig.spans == [(0, 0, 1, True), (1, 2, 3, True)]
+
+
+def test_a_run_that_ends_inside_a_cycle_keeps_what_it_recorded():
+    rig = Rig(wait=1, active=5)
+    rig.steps(0, 1, 2)
+    rig.cycles.close()
+    assert rig.spans == [(0, 1, 2, False)]
+    rig.steps(3, 4)
+    assert not rig.cycles.recording
+    assert len(rig.spans) == 1
+
+
+def test_a_run_that_ends_in_warm_up_leaves_no_recording():
+    rig = Rig(warmup=2, active=1)
+    rig.steps(0, 1)
+    rig.cycles.close()
+    assert rig.log[-1] == "stop"
+    assert rig.spans == []
+
+
+def test_the_last_unit_ends_its_cycle_when_no_other_unit_follows():
+    rig = Rig(active=2)
+    rig.steps(0)
+    rig.cycles.end_unit()
+    assert rig.spans == []
+    rig.steps(1)
+    rig.cycles.end_unit()
+    assert rig.spans == [(0, 0, 1, True)]
+
+
+def test_a_cycle_is_left_out_while_another_profiler_is_at_work():
+    rig = Rig(active=1, repeat=1, busy=True)
+    rig.steps(0)
+    rig.busy = False
+    rig.steps(1, 2)
+    assert rig.spans == [(1, 1, 1, True)]
+
+
+@pytest.mark.parametrize("unit", ["step", "epoch"])
+def test_epochs_hold_any_number_of_steps(unit):
+    rig = Rig(unit=unit, wait=1, active=1)
+    for epoch in range(3):
+        rig.cycles.begin_unit()
+        for step in range(3):
+            rig.cycles.begin_step(3 * epoch + step)
+            rig.cycles.end_step()
+        rig.cycles.end_unit()
+    assert rig.spans == [(0, 3, 5, True)]

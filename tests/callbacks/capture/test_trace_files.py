@@ -1,0 +1,70 @@
+from types import SimpleNamespace
+
+import pytest
+
+from lightning_gpuprof.callbacks.capture.cycles import Recorded
+from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
+
+
+class Finisher:
+    """Needs so many seconds for all; leaves what the real one would."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.now_ns = 0
+        self.waits = []
+
+    def submit(self, path):
+        for suffix in (".gz", ".gz.analysis.json", ".gz.drawing"):
+            open(path + suffix, "w").close()
+
+    def wait(self, timeout_s):
+        self.waits.append(timeout_s)
+        spent = min(self.seconds, timeout_s)
+        self.seconds -= spent
+        self.now_ns += int(spent * 1e9)
+        return ["rank0-cycle0.pt.trace.json"] if self.seconds else []
+
+    def start_all(self):
+        pass
+
+    def failures(self):
+        return {}
+
+
+@pytest.fixture
+def make(tmp_path):
+    def files(finisher, **options):
+        output = SimpleNamespace(
+            run_dir=str(tmp_path),
+            rank=0,
+            session=0,
+            step=5,
+            write=lambda record: None,
+            flush=lambda: None,
+        )
+        options = {"keep": None, "shrinkers": ""} | options
+        return TraceFiles(output, finisher, now=lambda: finisher.now_ns, **options)
+
+    return files
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout_s", "waits", "said"),
+    [(1, 30, [3], False), (10, 30, [3, 27], True), (10, 2, [2], False)],
+)
+def test_a_long_wait_at_the_end_is_said(make, caplog, seconds, timeout_s, waits, said):
+    finisher = Finisher(seconds)
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        make(finisher).wait(timeout_s)
+    assert finisher.waits == waits
+    assert ("27 s at most" in caplog.text) is said
+
+
+def test_a_trace_goes_with_all_that_was_made_of_it(make, tmp_path):
+    trace = SimpleNamespace(export=lambda path: open(path, "w").close())
+    files = make(Finisher(0), keep=1)
+    for cycle in range(2):
+        files.save(Recorded(cycle, 0, 0, trace, stop_ns=0, whole=True))
+    left = {path.name for path in (tmp_path / "plugins" / "gpuprof").iterdir()}
+    assert {name.split(".")[0] for name in left} == {"rank0-cycle1"}

@@ -1,0 +1,112 @@
+import os
+from types import SimpleNamespace
+
+import pytest
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers.logger import Logger
+
+from lightning_gpuprof.callbacks.output.log_dir import resolve_log_dir
+
+
+class Named(Logger):
+    """A logger without a log_dir, as W&B's and MLflow's are."""
+
+    log_metrics = log_hyperparams = None
+    name = "project"
+
+    def __init__(self, version, save_dir=None):
+        self._version, self._save_dir = version, save_dir
+
+    @property
+    def version(self):
+        return self._version
+
+    @property
+    def save_dir(self):
+        return self._save_dir
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    def make(*loggers, **options):
+        sent = []
+        facts = {
+            "is_global_zero": True,
+            "fast_dev_run": False,
+            "default_root_dir": str(tmp_path),
+            "loggers": list(loggers),
+            "strategy": SimpleNamespace(broadcast=lambda value: sent.append(value) or value),
+        }
+        return SimpleNamespace(**(facts | options), sent=sent)
+
+    return make
+
+
+def test_the_override_comes_first(trainer, tmp_path):
+    chosen = resolve_log_dir(trainer(CSVLogger(tmp_path)), tmp_path / "mine")
+
+    assert chosen == str(tmp_path / "mine")
+
+
+def test_a_tensorboard_logger_comes_before_others(trainer, tmp_path):
+    csv, board = CSVLogger(tmp_path / "csv"), TensorBoardLogger(tmp_path / "board", version=3)
+
+    assert resolve_log_dir(trainer(csv, board)) == board.log_dir
+
+
+def test_any_log_dir_will_do(trainer, tmp_path):
+    csv = CSVLogger(tmp_path / "csv")
+
+    assert resolve_log_dir(trainer(Named("x"), csv)) == csv.log_dir
+
+
+@pytest.mark.parametrize(
+    ("version", "folder"), [("a1b2", "a1b2"), (4, "version_4"), (None, "version_0")]
+)
+def test_a_logger_without_one_gives_its_name_and_version(trainer, tmp_path, version, folder):
+    chosen = resolve_log_dir(trainer(Named(version)))
+
+    assert chosen == str(tmp_path / "project" / folder)
+
+
+def test_a_bucket_is_not_written_to(trainer, tmp_path):
+    chosen = resolve_log_dir(trainer(Named("v", save_dir="s3://bucket/logs")))
+
+    assert chosen == str(tmp_path / "project" / "v")
+
+
+def test_without_a_logger_each_run_has_a_fresh_folder(trainer, tmp_path):
+    os.makedirs(tmp_path / "lightning_logs" / "version_0")
+
+    assert resolve_log_dir(trainer()) == str(tmp_path / "lightning_logs" / "version_1")
+
+
+def test_fast_dev_run_leaves_nothing_in_the_users_folders(trainer, tmp_path):
+    chosen = resolve_log_dir(trainer(fast_dev_run=1))
+
+    assert os.path.isdir(chosen)
+    assert not chosen.startswith(str(tmp_path))
+
+
+def test_only_rank_zero_asks_its_loggers_and_all_take_part(trainer, tmp_path):
+    class Untouchable(Named):
+        @property
+        def version(self):
+            raise AssertionError("asked on another rank")
+
+    other = trainer(Untouchable("x"), is_global_zero=False)
+    other.strategy.broadcast = lambda value: "from rank 0"
+
+    assert resolve_log_dir(other) == "from rank 0"
+
+
+def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path, monkeypatch):
+    class Broken(Named):
+        @property
+        def version(self):
+            raise RuntimeError("no network")
+
+    broken = trainer(Broken("x"))
+
+    assert resolve_log_dir(broken) == str(tmp_path / "project" / "version_0")
+    assert len(broken.sent) == 1

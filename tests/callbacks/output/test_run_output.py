@@ -1,0 +1,168 @@
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from tensorboard.backend.event_processing import event_multiplexer
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.callbacks.output import run_output
+from lightning_gpuprof.callbacks.output.marker import FILE_NAME
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note
+
+
+class Probe(Callback):
+    def setup(self, trainer, pl_module, stage):
+        self.output = RunOutput.of(trainer)
+
+    def on_train_batch_end(self, trainer, *args):
+        self.output.write(Note(step=0, name="batch"))
+        self.output.flush()
+
+    def teardown(self, trainer, pl_module, stage):
+        self.output.end("finished")
+
+
+@pytest.fixture
+def fit(tmp_path):
+    def train(*callbacks, trainer=None, train=None, **options):
+        options = {"logger": False, "enable_checkpointing": False, **options}
+        trainer = trainer or Trainer(
+            max_epochs=1,
+            limit_train_batches=3,
+            limit_val_batches=0,
+            callbacks=list(callbacks),
+            default_root_dir=tmp_path,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            accelerator="cpu",
+            **options,
+        )
+        trainer.fit_loop.max_epochs += 1
+        trainer.fit(BoringModel(), train)
+        return trainer
+
+    return train
+
+
+def test_callbacks_of_one_trainer_share_one_session(fit):
+    one, two = Probe(), Probe()
+
+    fit(one, two)
+
+    assert one.output is two.output
+    (session,) = read_run(one.output.run_dir)[0].sessions
+    assert len(session.all(Note)) == 6 * 2
+    assert session.end.status == "finished"
+
+
+def test_a_second_fit_is_a_second_session_of_the_same_file(fit):
+    probe = Probe()
+    trainer = fit(probe)
+    first = probe.output.run_dir
+
+    fit(trainer=trainer)
+
+    assert probe.output.run_dir == first
+    assert [s.start.session for s in read_run(first)[0].sessions] == [0, 1]
+
+
+def test_the_session_begins_with_the_facts_of_the_run(fit):
+    probe = Probe()
+    fit(probe, accumulate_grad_batches=2)
+
+    start = read_run(probe.output.run_dir)[0].sessions[0].start
+    assert (start.stage, start.world_size, start.device.type) == ("fit", 1, "cpu")
+    assert start.trainer["accumulate_grad_batches"] == 2
+    assert start.model["class"] == "BoringModel"
+    assert start.model["parameters"] == 66
+    assert start.model["parameter_bytes"] == 264
+    assert start.model["optimizers"][0]["class"] == "SGD"
+    assert start.model["compiled"] is False
+    assert start.loader.num_workers == 0
+    assert (start.loader.dataset_kind, start.loader.sampler) == ("map", None)
+    assert {"python", "torch", "lightning", "lightning_gpuprof"} <= set(start.versions)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(torch.randn(8, 32))
+
+
+class Backwards(torch.utils.data.SequentialSampler):
+    pass
+
+
+def test_an_iterable_dataset_and_a_sampler_of_their_own_are_facts(fit):
+    rows = torch.randn(8, 32)
+    first, second = Probe(), Probe()
+    fit(first, train=DataLoader(Stream()))
+    fit(second, train=DataLoader(rows, sampler=Backwards(rows)))
+    facts = [
+        (start.loader.dataset_kind, start.loader.sampler)
+        for probe in (first, second)
+        for start in (read_run(probe.output.run_dir)[0].sessions[0].start,)
+    ]
+    assert facts == [("iterable", None), ("map", "Backwards")]
+
+
+def test_an_unwritable_folder_warns_once_and_training_goes_on(fit, tmp_path):
+    (tmp_path / "lightning_logs").write_text("a file where a folder should be")
+    probe = Probe()
+
+    with pytest.warns(RuntimeWarning, match="cannot write") as warned:
+        trainer = fit(probe)
+
+    assert trainer.state.finished
+    assert sum("cannot write" in str(w.message) for w in warned) == 1
+
+
+def test_what_could_not_be_written_is_written_once_it_can_be(fit, monkeypatch):
+    real, fails = run_output.RecordWriter.flush, iter([True, True, True])
+
+    def full_disk(writer):
+        if next(fails, False):
+            raise OSError(28, "No space left on device")
+        real(writer)
+
+    monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
+    probe = Probe()
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        fit(probe)
+
+    (session,) = read_run(probe.output.run_dir)[0].sessions
+    assert len(session.all(Note)) == 6
+
+
+def test_a_disk_that_stays_full_does_not_fill_the_memory(fit, monkeypatch):
+    def full_disk(writer):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
+    monkeypatch.setattr(run_output, "_MAX_FAILURES", 2)
+    probe = Probe()
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        fit(probe)
+
+    assert not probe.output._writer._lines
+
+
+def test_tensorboard_finds_the_run_by_its_marker(fit):
+    probe = Probe()
+    trainer = fit(probe, logger=True)
+
+    events = sorted(p.name for p in Path(trainer.logger.log_dir).glob("*tfevents*"))
+    assert events[0] == FILE_NAME, "a later name would cut the logger's own events off"
+    runs = event_multiplexer.EventMultiplexer({"run": trainer.logger.log_dir}).Reload()
+    assert runs.PluginRunToTagToContent("gpuprof") == {"run": {"gpuprof": b""}}
+
+
+def test_a_copy_of_an_output_is_none(fit):
+    probe = Probe()
+    fit(probe)
+
+    assert copy.deepcopy(probe).output is None

@@ -1,0 +1,79 @@
+from types import SimpleNamespace
+
+import pytest
+
+from lightning_gpuprof.callbacks.timing import own_cost
+from lightning_gpuprof.callbacks.timing.own_cost import MOST_APART, OwnCost
+
+
+@pytest.fixture(autouse=True)
+def boundary_ns(monkeypatch):
+    monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
+
+
+def window(*, own_ns, steps=200, step_ns=1_000_000, stall_ns=0):
+    return SimpleNamespace(
+        own_ns=own_ns,
+        count=200,
+        plain_count=steps,
+        plain_ns=steps * step_ns,
+        profiled_own_ns=stall_ns,
+    )
+
+
+def cost_of(*, hooks_ns, boundaries=20, budget=0.005, **options):
+    cost = OwnCost(budget)
+    cost.add(window(own_ns=200 * hooks_ns, **options))
+    cost.saw(200 * boundaries)
+    return cost
+
+
+def test_the_cost_is_hooks_and_boundaries_without_the_profilers_stalls():
+    cost = cost_of(hooks_ns=3_000, stall_ns=9_000_000)
+
+    assert cost.ns_per_step() == 3_000 + 20 * 100
+    assert cost.profiler_stall_ns == 9_000_000
+
+
+def test_what_marks_cost_is_spread_over_the_steps_without_them():
+    cost = cost_of(hooks_ns=3_000)
+    cost.passed(600)
+
+    assert cost.ns_per_step() == 3_000 + 20 * 100 / 4
+
+
+@pytest.mark.parametrize("in_marked", [True, False])
+def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked):
+    cost = OwnCost(0.005)
+    cost.add(window(own_ns=200 * 3_000 + (200_000 if in_marked else 0)))
+    cost.wrote(200_000, in_marked=in_marked)
+    cost.passed(200)
+
+    assert cost.ns_per_step() == 3_000 + 1_000 / 2
+
+
+def test_nothing_is_claimed_where_every_step_was_profiled():
+    cost = cost_of(hooks_ns=0, steps=0, stall_ns=5)
+
+    assert cost.ns_per_step() is None
+    assert cost.spacing() is None
+
+
+@pytest.mark.parametrize(
+    ("hooks_ns", "boundaries", "every"),
+    [(3_000, 20, 1), (3_001, 20, 2), (3_000, 60, 3), (0, 60, 2), (5_000, 20, MOST_APART)],
+)
+def test_steps_are_marked_as_often_as_the_budget_allows(hooks_ns, boundaries, every):
+    assert cost_of(hooks_ns=hooks_ns, boundaries=boundaries).spacing() == every
+
+
+def test_of_few_steps_nothing_is_concluded():
+    assert cost_of(hooks_ns=90_000, steps=199).spacing() is None
+
+
+def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
+    message = cost_of(hooks_ns=3_000, boundaries=60).explain(3)
+
+    assert "overhead_budget=0.5%" in message
+    assert "9.00 µs of each 1.00 ms step" in message
+    assert "one step in 3 is marked (5.00 µs per step)" in message

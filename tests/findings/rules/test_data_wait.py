@@ -1,0 +1,253 @@
+import pytest
+
+from lightning_gpuprof.findings.check_figures import suggested_workers
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.rules.data_wait import evaluate
+from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
+
+MS = 1_000_000
+IN_PROCESS = Loader(num_workers=0)
+
+
+def test_a_long_wait_names_the_number_of_workers_that_hides_it(analyze):
+    run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=IN_PROCESS)
+    finding = evaluate(run)
+    assert finding.severity is Severity.CRITICAL
+    assert finding.title == "60.0% of each step (6.00 ms) is spent waiting for data"
+    assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert finding.evidence == {
+        "data_wait_ns": 6 * MS,
+        "data_wait_frac": 0.6,
+        "step_ns": 10 * MS,
+        "num_workers_count": 0,
+        "cpu_count": 4,
+    }
+    # Best: fetching hides behind 4 ms of work. Worst: it spreads over 4 cores that train too.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_500_000, 5_900_000)
+
+
+WAITS = {"data_wait": 6 * MS, "forward": 4 * MS}
+
+
+def test_both_cures_are_named(analyze):
+    advice = evaluate(analyze(WAITS, cpu_count=4, loader=IN_PROCESS)).advice
+    assert "2 worker processes" in advice
+    assert "move slow work out of __getitem__ and collate" in advice
+
+
+def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(analyze):
+    loader = Loader(num_workers=0, dataset_kind="iterable")
+    finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
+    assert "one worker yields the same batches in the same order" in finding.advice
+    assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+    # One worker makes a batch in 6 ms at best, and hands it over.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 3_900_000)
+
+
+def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(analyze):
+    loader = Loader(num_workers=1, dataset_kind="iterable")
+    finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
+    assert "share out what it reads" in finding.advice
+    assert "get_worker_info()" in finding.change
+    assert finding.saving_ns.low == 0
+
+
+@pytest.mark.parametrize(
+    ("cpu_count", "host", "cores"),
+    [(8, 8, 4), (4, 8, 4), (8, None, 8), (1, 1, 1), (8, 64, 8)],
+)
+def test_ranks_divide_the_cores_that_they_share(analyze, cpu_count, host, cores):
+    run = analyze(
+        WAITS,
+        cpu_count=cpu_count,
+        host_cpu_count=host,
+        world_size=2,
+        trainer={"num_devices": 2},
+        loader=IN_PROCESS,
+    )
+    assert run.cores == cores
+    assert evaluate(run).evidence["cpu_count"] == cores
+
+
+@pytest.mark.parametrize(("workers", "cores"), [(0, 4), (0, 1)])
+def test_a_sampler_of_their_own_may_be_what_workers_cannot_take_over(analyze, workers, cores):
+    loader = Loader(num_workers=workers, dataset_kind="map", sampler="RanksEach")
+    finding = evaluate(analyze(WAITS, cpu_count=cores, loader=loader))
+    assert "RanksEach runs in th" in finding.advice
+    assert finding.saving_ns.low == 0
+
+
+def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(analyze):
+    loader = Loader(num_workers=2, sampler="RanksEach")
+    run = analyze(WAITS, parts={"data_wait/sampler": 4 * MS}, cpu_count=8, loader=loader)
+    finding = evaluate(run)
+    assert "RanksEach takes 66.7% of the wait" in finding.advice
+    assert finding.change is None
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_880_000, 4_800_000)
+
+
+def test_a_quick_sampler_of_their_own_is_no_reason_to_doubt_workers(analyze):
+    loader = Loader(num_workers=0, dataset_kind="map", sampler="RanksEach")
+    run = analyze(WAITS, parts={"data_wait/sampler": MS}, cpu_count=4, loader=loader)
+    finding = evaluate(run)
+    # 5 ms are fetched beside 5 ms of other work, the sampler's in it.
+    assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_750_000, 4_900_000)
+
+
+def test_cores_that_fetching_and_training_need_together_bound_what_is_saved(analyze):
+    run = analyze({"data_wait": 20 * MS, "forward": 10 * MS}, cpu_count=2, loader=IN_PROCESS)
+    assert evaluate(run).saving_ns.high == 30 * MS - 15 * MS - 100_000
+
+
+def test_a_short_wait_is_silent(analyze):
+    assert evaluate(analyze({"data_wait": 400_000, "forward": 10 * MS}, loader=IN_PROCESS)) is None
+
+
+def test_the_start_of_an_epoch_is_not_this_findings_business(analyze):
+    wait = [200 * MS if step % 10 == 0 else 100_000 for step in range(100)]
+    flags = [32 if step % 10 == 0 else 0 for step in range(100)]
+    run = analyze({"data_wait": wait, "forward": 10 * MS}, flags=flags, loader=IN_PROCESS)
+    assert evaluate(run) is None
+
+
+def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(analyze):
+    run = analyze({"data_wait": 90_000, "forward": 300_000}, cpu_count=8, loader=IN_PROCESS)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert "cheaper" in finding.advice
+    assert finding.saving_ns.low == 0
+
+
+@pytest.mark.parametrize("loader", [None, Loader()])
+def test_with_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
+    run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+def test_where_every_core_makes_batches_their_number_is_no_cure(analyze):
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=Loader(num_workers=4)
+    )
+    finding = evaluate(run)
+    assert finding.change is None
+    assert "neither more nor fewer" in finding.advice
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+RECEIVING = {"data_wait/sampler": 10_000, "data_wait/workers": MS}
+
+
+def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(analyze):
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS},
+        parts=RECEIVING,
+        cpu_count=8,
+        loader=Loader(num_workers=2),
+    )
+    finding = evaluate(run)
+    assert finding.change == "DataLoader(..., num_workers=0)"
+    assert finding.evidence["receiving_frac"] == pytest.approx(4.99 / 6)
+    assert finding.severity is Severity.INFO
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+def test_workers_on_every_core_that_are_not_waited_for_are_too_many(analyze):
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS},
+        parts=RECEIVING,
+        cpu_count=2,
+        loader=Loader(num_workers=4),
+    )
+    finding = evaluate(run)
+    assert finding.change == "DataLoader(..., num_workers=0)"
+    assert finding.severity is Severity.CRITICAL
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 7_500_000)
+
+
+def test_one_worker_per_core_may_be_what_costly_batches_need(analyze):
+    run = analyze(WAITS, parts=RECEIVING, cpu_count=2, loader=Loader(num_workers=2))
+    finding = evaluate(run)
+    assert finding.severity is Severity.INFO
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+
+
+def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):
+    columns = {"device_dur": 10 * MS, "device/data_wait": 0, "run_ahead/data_wait": 5 * MS}
+    run = analyze(
+        {"data_wait": 6 * MS, "forward": 4 * MS},
+        columns=columns,
+        device=Device(type="cuda"),
+        loader=IN_PROCESS,
+    )
+    assert evaluate(run) is None
+
+
+def test_without_steps_it_abstains(analyze):
+    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+
+
+GPU_IDLE = {"device_dur": 10 * MS, "device/data_wait": 6 * MS, "run_ahead/data_wait": 0}
+
+
+def computing(self_ns, analyze, waits=WAITS, **options):
+    operators = [{"name": "aten::mm", "count": 4, "total_ns": self_ns, "self_ns": self_ns}]
+    cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
+    return analyze(
+        waits,
+        records=[cycle],
+        traces={"t.gz": {"operators": operators, "steps": [{}, {}]}},
+        **{"cpu_count": 2, "loader": IN_PROCESS, **options},
+    )
+
+
+def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
+    waits = {"data_wait": 4 * MS, "forward": 6 * MS}
+    run = computing(12 * MS, analyze, waits, torch_threads=2)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert "computes on all 2 cores" in finding.advice
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 4 * MS)
+    assert suggested_workers(run) == 0
+
+
+def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
+    waits = {"data_wait": 60 * MS, "forward": 20 * MS}
+    run = computing(40 * MS, analyze, waits, torch_threads=2)
+    finding = evaluate(run)
+    assert finding.change.splitlines() == [
+        "torch.set_num_threads(1)",
+        "DataLoader(..., num_workers=2, persistent_workers=True)",
+    ]
+    # 60 ms of fetching and 20 to 40 of computing on two cores, and the hand-over.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (29 * MS, 39_900_000)
+    assert suggested_workers(run) == 2
+
+
+def test_an_iterable_dataset_is_given_one_core(analyze):
+    waits = {"data_wait": 60 * MS, "forward": 20 * MS}
+    loader = Loader(num_workers=0, dataset_kind="iterable")
+    run = computing(40 * MS, analyze, waits, torch_threads=2, loader=loader)
+    assert "num_workers=1" in evaluate(run).change
+
+
+@pytest.mark.parametrize(
+    ("self_ns", "options"),
+    [
+        (MS, {"torch_threads": 2}),  # operators too short to be divided
+        (6 * MS, {"torch_threads": 1}),
+        (6 * MS, {"torch_threads": 2, "device": Device(type="cuda"), "columns": GPU_IDLE}),
+    ],
+)
+def test_workers_are_proposed_where_training_leaves_them_a_core(analyze, self_ns, options):
+    finding = evaluate(computing(self_ns, analyze, **options))
+    assert "num_workers=" in finding.change
+
+
+def test_without_a_trace_workers_may_find_no_core(analyze):
+    run = analyze(WAITS, cpu_count=4, torch_threads=4, loader=IN_PROCESS)
+    finding = evaluate(run)
+    assert "num_workers=2" in finding.change
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)

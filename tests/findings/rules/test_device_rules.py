@@ -1,0 +1,222 @@
+"""Rules about a GPU, several ranks, and the traces themselves."""
+
+import pytest
+
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.runner import load_rule
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Device, Memory, ProfilerCycle
+
+US, MS, GB = 1_000, 1_000_000, 10**9
+WORK = {"forward": 6 * MS, "backward": 4 * MS}
+H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
+GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
+
+
+def category(name, total_ns):
+    return {"category": name, "count": 10, "total_ns": total_ns, "frac": 0.5}
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+@pytest.mark.parametrize(
+    "finding_id",
+    [
+        "small-kernels",
+        "memory-bound-kernels",
+        "low-precision-unused",
+        "non-contiguous-layout",
+        "opaque-compiled-regions",
+        "lost-kernels",
+        "trace-too-large",
+        "vram-pressure",
+    ],
+)
+def test_without_a_gpu_or_trace_a_rule_says_what_it_lacks(judge, finding_id):
+    outcome = judge(finding_id, WORK)
+    assert isinstance(outcome, Abstained)
+    assert len(outcome.reason) > 15
+
+
+def test_small_kernels_cost_the_gaps_between_them(judge):
+    trace = {
+        "gpu": GPU,
+        "thin_kernels": {"count": 800, "total_ns": MS, "count_frac": 0.8},
+        "idle": [
+            {"cause": "launch_latency", "total_ns": 2 * MS, "count": 1},
+            {"cause": "host_python", "total_ns": 4 * MS, "count": 1},
+            {"cause": "host_data_wait", "total_ns": 9 * MS, "count": 1},
+        ],
+        "kernels": [{"name": "add", "category": "elementwise", "count": 9, "mean_ns": 2_000}],
+    }
+    finding = judge("small-kernels", WORK, trace=trace, device=H100)
+    assert span(finding) == (MS, 3 * MS)
+    assert finding.where[0].kernel == "add"
+
+
+def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
+    trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
+    finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
+    assert finding.evidence["memory_bound_frac"] == 0.6
+    assert span(finding) == (750_000, 2_250_000)
+
+
+def test_memory_bound_kernels_are_judged_by_the_roofline_where_there_is_one(judge):
+    trace = {
+        "gpu": GPU,
+        "categories": [category("gemm", 10 * MS)],
+        "roofline": [
+            {"bound": "memory", "total_ns": MS},
+            {"bound": "compute", "total_ns": 9 * MS},
+        ],
+    }
+    assert judge("memory-bound-kernels", WORK, trace=trace, device=H100) is None
+
+
+def test_low_precision_is_proposed_with_the_ratio_of_the_devices_peaks(judge):
+    trace = {"gpu": GPU, "categories": [category("gemm", 12 * MS)], "tensor_core_frac": 0.0}
+    options = {"trace": trace, "device": H100}
+    finding = judge("low-precision-unused", WORK, trainer={"precision": "32-true"}, **options)
+    assert span(finding) == (2 * MS, 5 * MS)
+    assert (
+        judge("low-precision-unused", WORK, trainer={"precision": "bf16-mixed"}, **options) is None
+    )
+
+
+def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
+    operators = [
+        {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0},
+    ]
+    finding = judge("non-contiguous-layout", WORK, trace={"operators": operators})
+    # One of eight may have to stay; what goes with the others differs by up to a fifth.
+    assert span(finding) == (700 * 1_000, 2 * MS)
+
+
+def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
+    memory = Memory(
+        step=50,
+        allocated_bytes=70 * GB,
+        reserved_bytes=78 * GB,
+        peak_allocated_bytes=75 * GB,
+        peak_reserved_bytes=78 * GB,
+        total_bytes=80 * GB,
+        alloc_retries=3,
+    )
+    finding = judge("vram-pressure", WORK, records=[memory], device=H100)
+    assert finding.severity is Severity.CRITICAL
+    assert "retried 3 times" in finding.title
+
+
+def test_what_others_hold_fills_the_device_too(judge):
+    def judged(free):
+        memory = Memory(
+            step=50,
+            allocated_bytes=GB,
+            reserved_bytes=60 * GB,
+            peak_allocated_bytes=60 * GB,
+            peak_reserved_bytes=60 * GB,
+            total_bytes=80 * GB,
+            free_bytes=free * GB,
+        )
+        return judge("vram-pressure", WORK, records=[memory], device=H100)
+
+    assert judged(19) is None
+    finding = judged(5)
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence["others_bytes"] == 15 * GB
+    assert "with 14.0 GiB in use beside it" in finding.title
+
+
+def test_opaque_regions_are_a_fact(judge):
+    operators = [
+        {"name": "Torch-Compiled Region: 0/0", "count": 2, "total_ns": 9 * MS, "self_ns": 9 * MS},
+        {"name": "aten::mm", "count": 2, "total_ns": MS, "self_ns": MS},
+    ]
+    finding = judge("opaque-compiled-regions", WORK, trace={"operators": operators})
+    assert finding.evidence["opaque_frac"] == pytest.approx(0.9)
+    assert span(finding) == (0, 0)
+
+
+def test_exposed_communication_is_judged_only_with_several_ranks(judge):
+    assert judge("exposed-communication", WORK, trace={"gpu": GPU}, device=H100) is None
+    finding = judge("exposed-communication", WORK, trace={"gpu": GPU}, device=H100, world_size=2)
+    assert finding.evidence["exposed_comm_ns"] == 2 * MS
+    assert span(finding) == (500_000, 1_500_000)
+
+
+class TestStragglerRank:
+    @pytest.fixture
+    def judge_ranks(self, make_session, write_run):
+        def judged(*phases):
+            for rank, one in enumerate(phases):
+                run = write_run(make_session(one, rank=rank, world_size=len(phases)), rank=rank)
+            return load_rule("straggler-rank").evaluate(analyze_run(read_run(run), {}))
+
+        return judged
+
+    def test_the_rank_that_others_wait_for_is_named_with_its_phase(self, judge_ranks):
+        fast = {"data_wait": MS, "forward": 4 * MS, "backward": 8 * MS}
+        slow = {"data_wait": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
+        finding = judge_ranks(fast, fast, slow)
+        assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
+        assert span(finding) == (3_200_000, 4 * MS)
+
+    def test_ranks_that_nobody_waited_for_are_left_alone(self, judge_ranks):
+        fast = {"data_wait": MS, "backward": 4 * MS}
+        assert judge_ranks(fast, {"data_wait": 5 * MS, "backward": 4 * MS}) is None
+
+
+def test_a_trace_beyond_what_viewers_open_proposes_fewer_steps(judge):
+    cycle = ProfilerCycle(
+        cycle=1, first_step=10, last_step=19, trace_file="t.gz", trace_bytes=2 * GB
+    )
+    finding = judge("trace-too-large", WORK, records=[cycle])
+    assert finding.change == "GpuProfCallback(active=2, with_stack=False, record_shapes=False)"
+
+
+def test_lost_kernels_are_counted(judge):
+    trace = {"quality": {"lost_kernels": 50, "launch_count": 1_000}}
+    finding = judge("lost-kernels", WORK, trace=trace)
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence["lost_kernels_frac"] == 0.05
+    assert (
+        judge("lost-kernels", WORK, trace={"quality": {"lost_kernels": 0, "launch_count": 9}})
+        is None
+    )
+
+
+def test_what_waits_for_other_work_is_not_saved_by_waiting_less(judge):
+    trace = {
+        "gpu": {"idle_ns": 12 * MS},
+        "idle": [
+            {"cause": "host_sync", "total_ns": 2 * MS},
+            {"cause": "dependency", "total_ns": 10 * MS},
+        ],
+        "sync_ns": 16 * MS,
+    }
+
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+
+    assert finding.evidence["blocked_ns"] == 8 * MS
+    assert finding.evidence["device_without_work_ns"] == 1 * MS
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (1 * MS, 1 * MS)
+
+
+def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
+    def sync(start_ns, blocked_ns, operator):
+        return {"start_ns": start_ns, "blocked_ns": blocked_ns, "operator": operator}
+
+    marks = [{"start_ns": 0, "dur_ns": 10 * MS}, {"start_ns": 10 * MS, "dur_ns": 10 * MS}]
+    syncs = [
+        sync(5 * MS, 2 * MS, "aten::item"),
+        sync(15 * MS, 2 * MS, None),
+        sync(21 * MS, 50 * MS, None),
+    ]
+    trace = {"gpu": GPU, "sync_ns": 54 * MS, "syncs": syncs, "steps": marks}
+
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+
+    assert finding.evidence["blocked_ns"] == 2 * MS

@@ -1,0 +1,142 @@
+import pytest
+
+from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.findings.rules.host_bound import evaluate
+from lightning_gpuprof.records.schema import Device, ProfilerCycle
+
+US, MS = 1_000, 1_000_000
+PHASES = {"forward": 6 * MS, "backward": 4 * MS}
+CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
+
+
+def traced(count, self_ns):
+    operators = [
+        {"name": "aten::mul", "count": count, "total_ns": self_ns, "self_ns": self_ns},
+        {"name": "aten::mm", "count": 4, "total_ns": 8 * MS, "self_ns": 8 * MS},
+    ]
+    return {"t.gz": {"operators": operators, "steps": [{}, {}]}}
+
+
+def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
+    run = analyze(PHASES, records=[CYCLE], traces=traced(2_000, 4 * MS))
+    finding = evaluate(run)
+    # Two steps were traced: 4 ms of matrix products each, so 6 of 10 ms are overhead.
+    # The model's size is unknown, so all of its calls count as repeated.
+    assert finding.evidence == {
+        "step_ns": 10 * MS,
+        "overhead_ns": 6 * MS,
+        "repeated_ns": 6 * MS,
+        "thin_calls_count": 1000,
+    }
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 6 * MS)
+    assert finding.where[0].name == "aten::mul"
+
+
+def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["steps"] = [{"dur_ns": 12 * MS}, {"dur_ns": 12 * MS}]
+    saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces)).saving_ns
+    # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
+    # 12, and 10/12 of that where all was slower.
+    assert saving.low == pytest.approx(0.6 * 6 * MS, abs=US)
+    assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=US)
+
+
+def test_a_few_thin_operators_are_nothing_to_batch(analyze):
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
+
+
+def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
+    traces = traced(2_000, 4 * MS)
+    looped = {"name": "SelectBackward0", "count": 200, "total_ns": 3 * MS, "self_ns": 3 * MS}
+    traces["t.gz"]["operators"].append(looped)
+    finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces))
+    # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_700_000, 6 * MS)
+
+
+def test_a_loop_that_writes_elements_in_place_is_no_optimizer(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["name"] = "aten::add_"
+    model = {"dtypes": {"float32": 4}, "optimizers": [{"class": "Adam", "fused": True}]}
+    finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces, model=model))
+    assert finding.where[0].name == "aten::add_"
+    # An update has a few such calls for each of 300 tensors.
+    model["dtypes"]["float32"] = 300
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, model=model)) is None
+
+
+def test_operators_that_make_batches_are_no_part_of_the_models_work(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["loading_count"] = 2_000
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
+
+
+def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu(analyze):
+    columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 10 * US}
+    finding = evaluate(analyze(PHASES, columns=columns, device=Device(type="cuda")))
+    assert finding.title == "100.0% of the steps wait for the host to queue work"
+
+
+def test_a_device_that_is_behind_is_not_host_bound(analyze):
+    columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 5 * MS}
+    assert evaluate(analyze(PHASES, columns=columns, device=Device(type="cuda"))) is None
+
+
+def test_without_marks_or_a_trace_it_abstains_and_says_what_it_lacks(analyze):
+    assert evaluate(analyze(PHASES)).reason == (
+        "on a CPU it takes an analysed trace, and there is none"
+    )
+    assert "run-ahead" in evaluate(analyze(PHASES, device=Device(type="cuda"))).reason
+    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+
+
+def on_gpu(idle_ns, thin_frac):
+    idle = [{"cause": "host_operator", "total_ns": idle_ns}, {"cause": "dependency", "total_ns": 1}]
+    document = {"gpu": {"idle_ns": idle_ns}, "idle": idle, "steps": [{}, {}]}
+    return {"t.gz": {**document, "thin_kernels": {"count_frac": thin_frac}}}
+
+
+def test_without_marks_a_trace_says_that_the_device_waits_for_launches(analyze):
+    traces = on_gpu(12 * MS, 0.1)
+    run = analyze(PHASES, records=[CYCLE], traces=traces, device=Device(type="cuda"))
+
+    finding = evaluate(run)
+
+    assert finding.evidence == {"host_idle_ns": 6 * MS, "step_ns": 10 * MS}
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (1_800_000, 6 * MS)
+    assert "60.0%" in finding.title
+
+
+def test_idle_time_between_thin_kernels_is_left_to_the_rule_for_those(analyze):
+    device = Device(type="cuda")
+    for traces in (on_gpu(12 * MS, 0.6), on_gpu(4 * MS, 0.1)):
+        assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, device=device)) is None
+
+
+def recurrent(count, total_ns, model=None):
+    traces = traced(2_000, 4 * MS)
+    layer = {"name": "aten::gru", "count": count, "total_ns": total_ns, "self_ns": 0}
+    traces["t.gz"]["operators"].append(layer)
+    return {"records": [CYCLE], "traces": traces, "model": model or {}}
+
+
+def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch(analyze):
+    # One call per step, which takes 5 of the 6 ms of forward.
+    silent = evaluate(analyze(PHASES, **recurrent(2, 10 * MS)))
+    assert isinstance(silent, Abstained)
+    assert "83.3% of the forward pass is inside recurrent layers" in silent.reason
+
+
+def test_a_recurrent_layer_leaves_the_rest_of_the_overhead_to_batch(analyze):
+    finding = evaluate(analyze(PHASES, **recurrent(2, 3 * MS)))
+    # A quarter of forward is inside the layer, and so a quarter of 6 ms of overhead; the layer's
+    # own call is thin too.
+    assert finding.evidence["repeated_ns"] == 4_500_000
+    assert finding.evidence["thin_calls_count"] == round(0.75 * 1_001)
+
+
+def test_a_recurrent_layer_called_in_a_loop_is_the_users_loop(analyze):
+    model = {"dtypes": {"float32": 4}}
+    finding = evaluate(analyze(PHASES, **recurrent(60, 10 * MS, model)))
+    assert finding.evidence["repeated_ns"] > 5 * MS

@@ -1,0 +1,603 @@
+"""Rules about what the training process does: loading, logging, saving, updating, compiling."""
+
+import pytest
+
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import (
+    SYNC_STEPS_NOTE,
+    Device,
+    Loader,
+    Note,
+    StepFlag,
+    SyncSite,
+)
+
+US, MS = 1_000, 1_000_000
+WORK = {"forward": 6 * MS, "backward": 4 * MS}
+
+
+def op(name, count, total_ns, self_ns=None):
+    self_ns = total_ns if self_ns is None else self_ns
+    return {"name": name, "count": count, "total_ns": total_ns, "self_ns": self_ns}
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def every(steps, value, usual=0, *, first=0, count=100):
+    return [value if step % steps == first else usual for step in range(count)]
+
+
+class TestSlowHostToDeviceCopy:
+    def test_names_the_hook_that_takes_the_time(self, judge):
+        finding = judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": 10 * MS},
+            parts={"host_to_device/on_before_batch_transfer": 9 * MS},
+        )
+        assert finding.severity is Severity.CRITICAL
+        assert finding.where[0].name == "on_before_batch_transfer"
+        assert "on_before_batch_transfer" in finding.advice
+        # A tenth of the work may stay; what goes with it differs by up to a fifth.
+        assert span(finding) == (7_200 * US, 12 * MS)
+
+    def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(self, judge):
+        copies = [{"kind": "HtoD", "memory": "pageable", "count": 4, "bytes": 2_000, "total_ns": 1}]
+        finding = judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": 2 * MS},
+            device=Device(type="cuda"),
+            columns={
+                "device_dur": 12 * MS,
+                "device/host_to_device": MS,
+                "run_ahead/host_to_device": 1,
+            },
+            trace={"copies": copies},
+        )
+        assert finding.change == "DataLoader(..., pin_memory=True)"
+        assert finding.evidence["copied_per_step_bytes"] == 1_000
+        # The device stood idle for half of it.
+        assert finding.saving_ns.high == 1_100_000
+
+    def test_is_silent_where_nothing_is_handed_over(self, judge):
+        assert judge("slow-host-to-device-copy", WORK) is None
+
+
+EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}
+EPOCH_FLAGS = every(10, StepFlag.EPOCH_START)
+
+
+class TestWorkerStartup:
+    def test_proposes_to_keep_the_workers(self, judge):
+        finding = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
+        # 99.9 ms at each of 10 epochs, of which the first stays; one batch at least is made.
+        step_ns = finding.evidence["step_ns"]
+        assert finding.saving_ns.high == 9 * 99_900 * US // 100
+        assert finding.saving_ns.low == (99_900 * US - step_ns) * 9 // 100
+        assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+
+    def test_has_nothing_to_say_without_workers(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
+        assert judge("worker-startup", EPOCHS, **run) is None
+
+    def test_the_first_start_says_nothing_of_the_later_ones(self, judge):
+        waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        finding = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
+        assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
+        once = every(1_000, 2_000 * MS, 100 * US)
+        flags = every(1_000, StepFlag.EPOCH_START)
+        run = {"flags": flags, "loader": Loader(num_workers=1)}
+        assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
+
+    def test_pages_copied_after_the_start_are_part_of_its_cost(self, judge):
+        slow = every(10, 31 * MS, 4 * MS)
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        plain = judge("worker-startup", EPOCHS, **run)
+        finding = judge("worker-startup", {**EPOCHS, "backward": slow}, **run)
+        assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
+        assert finding.saving_ns.high == plain.saving_ns.high + 27 * MS * 9 // 100
+
+    def test_workers_that_are_kept_do_not_start_again(self, judge):
+        loader = Loader(num_workers=1, persistent_workers=True)
+        assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
+
+    def test_abstains_where_no_epoch_begins(self, judge):
+        assert isinstance(judge("worker-startup", WORK), Abstained)
+
+
+class TestHostSync:
+    SITE = SyncSite(
+        file="model.py",
+        line=7,
+        function="step",
+        source="x.item()",
+        owner="user",
+        operation="item",
+        count=30,
+        steps_watched=10,
+        blocked_ns=20 * MS,
+    )
+
+    def test_a_loop_of_reads_is_named_with_the_operators_around_them(self, judge):
+        operators = [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]
+        finding = judge(
+            "host-sync",
+            WORK,
+            trace={"operators": operators},
+            model={"dtypes": {"float32": 2}, "optimizers": [{"class": "AdamW", "fused": True}]},
+        )
+        assert finding.evidence["reads_per_step_count"] == 100
+        # Beside the reads 400 calls per step, 40 of which the two tensors account for.
+        assert span(finding) == (5_400_000, 9 * MS)
+
+    def test_the_reads_of_an_unfused_optimizer_are_not_the_users(self, judge):
+        operators = [op("aten::item", 200, 2 * MS), op("aten::mul", 200, 2 * MS)]
+        model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]}
+        assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is None
+
+    def test_the_line_that_blocks_a_gpu_is_named(self, judge):
+        finding = judge("host-sync", WORK, records=[self.SITE], device=Device(type="cuda"))
+        assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
+        assert span(finding) == (0, 2 * MS)
+
+    def test_a_replay_of_the_trace_without_syncs_says_what_they_cost(self, judge):
+        trace = {
+            "gpu": {"span_ns": 20 * MS},
+            "sync_ns": 6 * MS,
+            "what_if": {"savings": [{"part": "sync", "saved_ns": 4 * MS}]},
+        }
+        finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
+        assert finding.evidence["blocked_ns"] == 3 * MS
+        assert span(finding) == (1_400 * US, 2_600 * US)
+
+    def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(self, judge):
+        finding = judge("host-sync", WORK, records=[self.SITE])
+        assert finding.title == "3.0 reads of values per step would each stop the host on a GPU"
+        assert span(finding) == (0, 0)
+
+    def test_abstains_when_nobody_looked(self, judge):
+        assert isinstance(judge("host-sync", WORK), Abstained)
+
+    @pytest.mark.parametrize("device", [Device(type="cpu"), Device(type="cuda")])
+    def test_finds_nothing_where_steps_were_watched_and_none_synced(self, judge, device):
+        watched = Note(step=8, name=SYNC_STEPS_NOTE, value=3)
+        assert judge("host-sync", WORK, records=[watched], device=device) is None
+
+
+SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
+
+
+class TestMemoryGrowth:
+    def test_memory_that_rises_all_along_is_told(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        finding = judge("memory-growth", WORK, records=notes)
+        assert finding.severity is Severity.WARNING
+        assert finding.evidence["growth_per_step_bytes"] == 200_000
+
+    def test_graphs_that_are_kept_are_said_to_be_the_cause(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        kept = Note(step=3, name="kept_graphs", value=True)
+        finding = judge("memory-growth", WORK, records=[*notes, kept])
+        assert finding.title.endswith("the graphs of earlier steps are kept, and memory with them")
+        alone = judge("memory-growth", WORK, records=[kept])
+        assert alone.severity is Severity.WARNING
+        assert span(alone) == (0, 0)
+
+    def test_a_cache_that_fills_and_stops_is_not_told(self, judge):
+        sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
+        notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
+        assert judge("memory-growth", WORK, records=notes) is None
+
+    def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        finding = judge("memory-growth", SLOWER, steps=500, records=notes)
+        grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
+        # Up to the middle of the first sixteenth it had grown as well, by 100 us a step.
+        before = round(500 / 32 * 100 * US)
+        assert span(finding) == (
+            finding.evidence["grown_per_step_ns"],
+            pytest.approx(grown + before, abs=50 * US),
+        )
+        assert "forward went from" in finding.title
+
+    def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(self, judge):
+        finding = judge("memory-growth", SLOWER, steps=500)
+        assert finding.severity is Severity.INFO
+        assert span(finding)[0] == finding.evidence["grown_per_step_ns"] > 0
+
+    def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
+        assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
+
+    def test_a_machine_that_gets_slower_is_not_told(self, judge):
+        slower = {**SLOWER, "backward": SLOWER["forward"]}
+        assert isinstance(judge("memory-growth", slower, steps=500), Abstained)
+
+
+class TestSlowLogging:
+    def test_names_the_logger(self, judge):
+        finding = judge(
+            "slow-logging", {**WORK, "logging": 2 * MS}, parts={"logging/CSVLogger": 2 * MS}
+        )
+        assert "CSVLogger" in finding.title
+        assert finding.evidence["logging_ns"] == 1_980 * US  # without the longest of 100 steps
+        assert span(finding) == (1_267_200, 2_376_000)
+        assert finding.change == "Trainer(..., log_every_n_steps=50)"
+
+    def test_what_a_logger_does_once_is_not_what_logging_takes(self, judge):
+        logging = every(100, 2_000 * MS)
+        assert judge("slow-logging", {**WORK, "logging": logging}) is None
+
+    def test_where_the_calls_themselves_take_longest_they_are_what_to_guard(self, judge):
+        parts = {"logging/self.log": 1_500 * US, "logging/CSVLogger": 500 * US}
+        finding = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts=parts)
+        assert finding.change.startswith("if self.global_step % 50 == 0:")
+
+    def test_norms_taken_in_a_hook_belong_to_logging_and_not_to_callbacks(self, judge):
+        options = {
+            "parts": {"other/on_before_optimizer_step": 3 * MS},
+            "trace": {"operators": [op("aten::linalg_vector_norm", 10, MS)]},
+        }
+        finding = judge("slow-logging", {**WORK, "other": 3 * MS}, **options)
+        assert "on_before_optimizer_step" in finding.change
+        assert finding.evidence["logging_ns"] == 3 * MS
+        assert judge("slow-callback", {**WORK, "other": 3 * MS}, **options) == ()
+
+    def test_norms_taken_in_a_hook_that_logs_nothing_clip_gradients(self, judge):
+        options = {
+            "parts": {"other/on_before_optimizer_step": 3 * MS},
+            "trace": {"operators": [op("aten::linalg_vector_norm", 10, MS)]},
+        }
+        line = LineCount("other", "t.py", 3, "hook", "total += p.grad.norm()", None, None, 20)
+
+        def sampled(*lines):
+            return [Note(step=9, name=NOTE, value=HostLines(50, lines, {"other": 50}))]
+
+        phases = {**WORK, "other": 3 * MS}
+        assert judge("slow-logging", phases, records=sampled(line), **options) is None
+        (finding,) = judge("slow-callback", phases, records=sampled(line), **options)
+        assert "another training" in finding.advice
+        hook = "on_before_optimizer_step"
+        logs = LineCount("logging", "t.py", 4, hook, "self.log_dict(norms)", None, "log", 1)
+        found = judge("slow-logging", phases, records=sampled(line, logs), **options)
+        assert "on_before_optimizer_step" in found.change
+
+    def test_another_hook_of_the_module_is_a_slow_callback(self, judge):
+        (finding,) = judge(
+            "slow-callback", {**WORK, "other": 3 * MS}, parts={"other/on_train_batch_end": 3 * MS}
+        )
+        assert finding.change.startswith("def on_train_batch_end")
+
+
+class TestSlowCheckpoint:
+    def test_proposes_no_interval_beyond_a_run_that_has_ended(self, judge):
+        finding = judge(
+            "slow-checkpoint",
+            {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
+            flags=every(10, StepFlag.CHECKPOINT, first=9),
+        )
+        assert finding.evidence["per_checkpoint_ns"] == 20 * MS
+        assert finding.change == "ModelCheckpoint(..., every_n_train_steps=50)"
+        assert span(finding) == (1_280 * US, 1_920 * US)
+
+    def test_saves_that_waited_for_the_disk_are_saved_at_most(self, judge):
+        saving = every(10, 20 * MS, first=9)
+        saving[49] = 70 * MS
+        flags = every(10, StepFlag.CHECKPOINT, first=9)
+        finding = judge("slow-checkpoint", {**WORK, "checkpoint": saving}, flags=flags)
+        # Four fifths of 2 to 2.5 ms a step.
+        assert span(finding) == (1_280 * US, 2_400 * US)
+
+    def test_a_run_that_goes_on_is_given_the_interval_that_keeps_it_at_a_hundredth(self, judge):
+        finding = judge(
+            "slow-checkpoint",
+            {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
+            flags=every(10, StepFlag.CHECKPOINT, first=9),
+            end=False,
+        )
+        assert finding.change == "ModelCheckpoint(..., every_n_train_steps=200)"
+
+    def test_is_silent_without_checkpoints(self, judge):
+        assert judge("slow-checkpoint", WORK) is None
+
+
+OFTEN = {
+    "phases": {**WORK, "validation": every(32, 100 * MS, first=31, count=640)},
+    "flags": every(32, StepFlag.VALIDATION, first=31, count=640),
+    "steps": 640,
+}
+
+
+class TestFrequentValidation:
+    def test_counts_what_one_takes_and_how_many_there_were(self, judge):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(10, 30 * MS, first=9)},
+            flags=every(10, StepFlag.VALIDATION, first=9),
+        )
+        assert finding.evidence["validations_count"] == 10
+        assert finding.change == "Trainer(..., val_check_interval=100)"
+        # Of the 3 ms a step, a tenth stays.
+        assert span(finding) == (2_160 * US, 3_240 * US)
+
+    def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
+        finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
+        assert finding.change == "Trainer(..., check_val_every_n_epoch=6)"
+        halves = {"val_check_interval": 0.5, "limit_train_batches": 1.0}
+        finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64), trainer=halves)
+        assert finding.change == ("Trainer(..., check_val_every_n_epoch=6, val_check_interval=1.0)")
+
+    def test_a_run_too_short_for_the_interval_is_told_of_fewer_batches(self, judge):
+        phases = {**WORK, "validation": every(50, 900 * MS, first=49)}
+        flags = every(50, StepFlag.VALIDATION, first=49)
+        finding = judge("frequent-validation", phases, flags=flags, loader=Loader(length=50))
+        assert finding.change == "Trainer(..., limit_val_batches=0.2)"
+
+    def test_a_short_interval_of_their_own_is_named_and_lengthened_in_a_short_run(self, judge):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(25, 300 * MS, first=24, count=200)},
+            flags=every(25, StepFlag.VALIDATION, first=24, count=200),
+            steps=200,
+            loader=Loader(length=200),
+            trainer={"val_check_interval": 25},
+        )
+        assert "val_check_interval=25 asked for 8 of them here" in finding.advice
+        assert finding.change == "Trainer(..., val_check_interval=120)"
+
+    def test_many_short_epochs_are_validated_in_one_of_several(self, judge):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(20, 300 * MS, first=19, count=200)},
+            flags=every(20, StepFlag.VALIDATION, first=19, count=200),
+            steps=200,
+            loader=Loader(length=20),
+        )
+        assert "val_check_interval" not in finding.advice
+        assert finding.change == "Trainer(..., check_val_every_n_epoch=5)"
+
+    @pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
+    def test_short_validations_once_an_epoch_are_not_told(self, judge, each_ns, told):
+        finding = judge(
+            "frequent-validation",
+            {**WORK, "validation": every(50, each_ns, first=49)},
+            flags=every(50, StepFlag.VALIDATION, first=49),
+            columns={"epoch": [step // 50 for step in range(100)]},
+        )
+        assert (finding is not None) is told
+
+
+UPDATES = {**WORK, "optimizer_step": 10 * MS}
+
+
+class TestUnfusedOptimizer:
+    def model(self, **facts):
+        return {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", **facts}]}
+
+    def test_saves_the_loop_over_tensors(self, judge):
+        finding = judge("unfused-optimizer", UPDATES, model=self.model())
+        # 0.1 to 0.25 ms are the Trainer's. Beyond 25 us a tensor, fused leaves 20 to 60%.
+        assert span(finding) == (
+            9_750 * US - 600 * US - round(0.6 * 7_250 * US),
+            9_900 * US - 200 * US - round(0.2 * 7_400 * US),
+        )
+        assert finding.change == "torch.optim.AdamW(self.parameters(), ..., fused=True)"
+
+    def test_plain_sgd_is_one_operator_per_tensor_already(self, judge):
+        def sgd(**facts):
+            return {"dtypes": {"float32": 6}, "optimizers": [{"class": "SGD", **facts}]}
+
+        assert judge("unfused-optimizer", UPDATES, model=sgd()) is None
+        assert judge("unfused-optimizer", UPDATES, model=sgd(momentum=0, weight_decay=0)) is None
+        assert judge("unfused-optimizer", UPDATES, model=sgd(momentum=0.9)) is not None
+        assert judge("unfused-optimizer", UPDATES, model=sgd(weight_decay=0.01)) is not None
+
+    def test_what_the_trainer_does_around_a_few_small_tensors_is_not_saved(self, judge):
+        model = {"dtypes": {"float32": 4}, "optimizers": [{"class": "Adam"}]}
+        finding = judge("unfused-optimizer", {**WORK, "optimizer_step": 253 * US}, model=model)
+        assert span(finding) == (0, 253 * US - 100 * US - 8 * US - round(0.2 * 53 * US))
+
+    def test_is_silent_when_fused_or_without_a_fused_form(self, judge):
+        assert judge("unfused-optimizer", UPDATES, model=self.model(fused=True)) is None
+        other = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Shampoo"}]}
+        assert judge("unfused-optimizer", UPDATES, model=other) is None
+
+    def test_abstains_without_the_facts(self, judge):
+        assert isinstance(judge("unfused-optimizer", UPDATES), Abstained)
+
+
+class TestRetainedGraph:
+    NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+
+    def test_nodes_that_run_more_often_than_their_operators(self, judge):
+        operators = [op(self.NODE, 12, 6 * MS), op("aten::addmm", 4, MS)]
+        finding = judge("retained-graph", WORK, trace={"operators": operators})
+        assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
+        assert finding.evidence["passes_count"] == 3.0
+
+    def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(self, judge):
+        # Per step two layers of 1 and 5 ms; the small one runs three times.
+        node = op(self.NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
+        gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+        operators = [
+            node,
+            op("aten::addmm", 4, MS),
+            op("aten::ones_like", 6, 0),
+            op(gradients, 16, 800 * US),
+        ]
+        model = {"dtypes": {"float32": 4}}
+        phases = {"forward": 6 * MS, "backward": 10 * MS}
+        finding = judge("retained-graph", phases, trace={"operators": operators}, model=model)
+        # 2 ms in nodes, half of 0.4 ms of adding gradients, two thirds of the 1.6 ms between.
+        cost = 2 * MS + 200 * US + 2 * 1_600 * US / 3
+        assert finding.evidence["repeated_ns"] == pytest.approx(cost, abs=2)
+        assert finding.evidence["passes_count"] == 2.0
+        assert span(finding) == pytest.approx((0.8 * cost, 1.2 * cost), abs=2)
+
+    def test_operators_in_place_make_nodes_too(self, judge):
+        # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
+        node = "autograd::engine::evaluate_function: SigmoidBackward0"
+        operators = [
+            op(node, 12, 6 * MS),
+            op("aten::sigmoid", 2, MS),
+            op("aten::sigmoid_", 10, MS),
+        ]
+        assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
+    def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(self, judge):
+        operators = [op(self.NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
+        note = Note(step=3, name="retained_graph", value=True)
+        finding = judge("retained-graph", WORK, trace={"operators": operators}, records=[note])
+        assert span(finding) == (0, 0)
+        assert judge("retained-graph", WORK, records=[note]).severity is Severity.INFO
+
+    def test_a_gradient_penalty_is_no_retained_graph(self, judge):
+        operators = [
+            op(self.NODE, 12, 6 * MS),
+            op("aten::addmm", 4, MS),
+            op("TanhBackward0Backward0", 4, MS),
+        ]
+        assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
+    def test_a_graph_kept_for_a_gradient_penalty_is_no_news(self, judge):
+        note = Note(step=50, name="retained_graph", value=True)
+        operators = [op("TanhBackward0Backward0", 4, MS)]
+        trace = {"operators": operators}
+        assert judge("retained-graph", WORK, trace=trace, records=[note]) is None
+
+    def test_a_backward_that_gets_slower(self, judge):
+        backward = [MS + step * 100 * US for step in range(80)]
+        finding = judge("retained-graph", {"backward": backward}, steps=80)
+        assert "its graph grows" in finding.title
+
+    def test_a_backward_that_gets_slower_without_a_graph_that_stays_is_something_else(self, judge):
+        backward = [MS + step * 100 * US for step in range(80)]
+        note = Note(step=3, name="kept_graphs", value=False)
+        phases = {"backward": backward}
+        found = judge("retained-graph", phases, steps=80, records=[note])
+        assert isinstance(found, Abstained)
+        (slower,) = judge("memory-growth", phases, steps=80, records=[note]).where
+        assert slower.phase == "backward"
+
+
+class TestRecompilation:
+    def test_compilations_after_the_warm_up_are_spread_over_all_steps(self, judge):
+        finding = judge(
+            "recompilation",
+            {"forward": every(20, 110 * MS, 10 * MS, first=19)},
+            flags=every(20, StepFlag.COMPILED, first=19),
+        )
+        assert finding.evidence["compiled_steps_count"] == 5
+        assert span(finding) == (3_600 * US, 6 * MS)
+
+    def test_dynamos_own_timing_says_it_where_every_step_compiles(self, judge):
+        took = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
+        phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
+        finding = judge("recompilation", phases, flags=flags, records=took)
+        assert finding.evidence["compiling_ns"] == 30 * MS
+        # Without it nothing tells a step from one that compiles nothing.
+        assert isinstance(judge("recompilation", phases, flags=flags), Abstained)
+
+    def test_profiled_steps_are_taken_to_have_compiled_like_the_others(self, judge):
+        flags = every(20, StepFlag.COMPILED, first=19)
+        forward = every(20, 110 * MS, 10 * MS, first=19)
+        flags[39] |= StepFlag.PROFILED
+        forward[39] = 1_000 * MS
+        finding = judge("recompilation", {"forward": forward}, flags=flags)
+        assert span(finding) == (3_600 * US, 6 * MS)
+
+    def test_one_is_no_habit(self, judge):
+        flags = every(100, StepFlag.COMPILED, first=19)
+        assert judge("recompilation", WORK, flags=flags) is None
+
+    def test_validation_compiles_for_itself(self, judge):
+        flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
+        assert judge("recompilation", WORK, flags=flags) is None
+
+
+class TestStepTimeJitter:
+    def test_spikes_at_regular_distances_have_a_cause(self, judge):
+        finding = judge("step-time-jitter", {"forward": every(20, 60 * MS, 10 * MS, first=7)})
+        assert finding.severity is Severity.WARNING
+        assert finding.evidence["steps_between_count"] == 20
+        assert span(finding) == (2_250 * US, 2_500 * US)
+
+    def test_irregular_ones_are_a_fact_at_most(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        assert judge("step-time-jitter", {"forward": forward}).severity is Severity.INFO
+
+    def test_unless_the_garbage_collector_was_seen_in_them(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 11, 80)]
+        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        assert finding.severity is Severity.WARNING
+        assert "gc.freeze()" in finding.change
+        assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
+
+    def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
+        forward = [60 * MS if step in (3, 11, 50, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 50, 80)]
+        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
+
+    def test_a_single_full_collection_is_no_rate(self, judge):
+        forward = [310 * MS if step == 30 else 10 * MS for step in range(100)]
+        notes = [Note(step=30, name="gc_ns", value=300 * MS)]
+        assert judge("step-time-jitter", {"forward": forward}, records=notes) is None
+
+    def test_a_burst_is_no_rhythm(self, judge):
+        forward = [60 * MS if 40 <= step < 46 else 10 * MS for step in range(100)]
+        finding = judge("step-time-jitter", {"forward": forward})
+        assert finding.severity is Severity.INFO
+        assert "steps_between_count" not in finding.evidence
+
+    def test_waits_and_callbacks_are_other_findings_business(self, judge):
+        callbacks = every(20, 60 * MS, MS, first=7)
+        assert judge("step-time-jitter", {**WORK, "callbacks": callbacks}) is None
+
+
+class TestAnomalyDetection:
+    def test_costs_by_the_nodes_of_the_graph(self, judge):
+        name = "autograd::engine::evaluate_function: TanhBackward0"
+        finding = judge(
+            "anomaly-detection-on",
+            WORK,
+            trace={"operators": [op(name, 40, MS)]},
+            trainer={"detect_anomaly": True},
+        )
+        assert span(finding) == (1_600 * US, 4 * MS)
+        assert finding.change == "Trainer(..., detect_anomaly=False)"
+
+    def test_the_cost_is_read_off_the_usual_operator_and_the_searches(self, judge):
+        engine = "autograd::engine::evaluate_function: "
+        operators = [
+            op(f"{engine}TanhBackward0", 20, MS),
+            op("aten::tanh", 20, 2 * MS),
+            op(f"{engine}AddmmBackward0", 4, MS),
+            op("aten::addmm", 4, 8 * MS),
+            op("aten::isnan", 24, 2_400 * US),
+        ]
+        finding = judge(
+            "anomaly-detection-on",
+            WORK,
+            trace={"operators": operators},
+            trainer={"detect_anomaly": True},
+        )
+        # 12 nodes at 100 us as tanh shows them, and 1.2 ms of searching.
+        assert span(finding) == (round(0.8 * 2_400 * US), round(1.5 * 2_400 * US))
+
+    def test_hides_what_other_rules_would_say_of_small_operators(self, judge):
+        for rule in ("host-bound", "host-sync"):
+            outcome = judge(rule, WORK, trainer={"detect_anomaly": True}, trace={"operators": []})
+            assert "anomaly detection is on" in outcome.reason
+
+    def test_is_told_by_a_note_too_and_silent_when_off(self, judge):
+        on = judge(
+            "anomaly-detection-on", WORK, records=[Note(step=0, name="anomaly_mode", value=True)]
+        )
+        assert on.severity is not Severity.INFO
+        assert judge("anomaly-detection-on", WORK, trainer={"detect_anomaly": False}) is None
+        assert isinstance(judge("anomaly-detection-on", WORK), Abstained)

@@ -1,0 +1,66 @@
+import pytest
+
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.rules.slow_callback import evaluate
+from lightning_gpuprof.findings.runner import evaluate_rules
+
+MS = 1_000_000
+PHASES = {"forward": 7 * MS, "callbacks": 3 * MS}
+
+
+def test_a_slow_callback_is_named_with_its_cost(analyze):
+    run = analyze(PHASES, parts={"callbacks/GradNorm": 2_900_000, "callbacks/Bar": 10_000})
+    finding = evaluate(run)[0]
+    assert finding.title == "GradNorm takes 2.90 ms of each step (29.0%)"
+    assert finding.severity is Severity.CRITICAL
+    assert finding.where[0].name == "GradNorm"
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_088_000, 3_410_400)
+    assert "trainer.global_step % 50" in finding.change
+
+
+def test_a_callback_that_runs_now_and_then_costs_its_mean(analyze):
+    every_tenth = [10 * MS if step % 10 == 9 else 0 for step in range(100)]
+    phases = {"forward": 9 * MS, "callbacks": every_tenth}
+    finding = evaluate(analyze(phases, parts={"callbacks/Sampler": every_tenth}))[0]
+    assert finding.evidence["callback_ns"] == 1 * MS
+    assert finding.evidence["callback_max_ns"] == 10 * MS
+    assert finding.evidence["active_steps_count"] == 10
+
+
+def test_callbacks_below_half_a_percent_are_not_reported(analyze):
+    run = analyze({"forward": 10 * MS, "callbacks": 40_000}, parts={"callbacks/Bar": 40_000})
+    assert evaluate_rules(run, ["slow-callback"]).found == ()
+
+
+def test_a_callback_of_lightning_is_answered_with_its_own_setting(analyze):
+    finding = evaluate(analyze(PHASES, parts={"callbacks/TQDMProgressBar": 3 * MS}))[0]
+    assert finding.change == "TQDMProgressBar(refresh_rate=50)"
+
+
+def test_without_steps_it_abstains(analyze):
+    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+
+
+def test_our_own_callbacks_are_not_the_users_to_change(analyze):
+    assert evaluate(analyze(PHASES, parts={"callbacks/PhaseTimer": 3 * MS})) == ()
+
+
+def test_a_schedulers_step_is_made_cheaper_not_rarer(analyze):
+    run = analyze({"forward": 7 * MS, "other": 3 * MS}, parts={"other/lr_scheduler_step": 3 * MS})
+    finding = evaluate(run)[0]
+    assert "would change the learning rates" in finding.advice
+    assert finding.change is None
+
+
+@pytest.mark.parametrize("name", ["EMA", "EmaCallback", "WeightAveraging", "ModelEMA"])
+def test_an_average_of_weights_is_made_cheaper_not_rarer(analyze, name):
+    finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+    assert "in place" in finding.advice
+    assert finding.change is None
+
+
+@pytest.mark.parametrize("name", ["SchemaCheck", "Semantics", "GradNorm"])
+def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(analyze, name):
+    finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+    assert "another training" in finding.advice
+    assert "trainer.global_step % 50" in finding.change

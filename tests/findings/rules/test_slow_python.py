@@ -1,0 +1,129 @@
+import pytest
+
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.model import Abstained, Where
+from lightning_gpuprof.findings.rules.slow_python import evaluate
+from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.schema import Note, ProfilerCycle
+
+MS = 1_000_000
+PHASES = {"forward": 10 * MS, "data_wait": 5 * MS, "clip_gradients": 5 * MS}
+
+
+def line(number, count, *, kind, phase="forward", function="augment"):
+    return LineCount(phase, "train.py", number, function, f"line {number}", None, kind, count)
+
+
+@pytest.fixture
+def sampled(analyze):
+    """Return a run whose stack was sampled at these lines, 100 times in each phase."""
+
+    def made(*lines, each=100, operators_ns=None):
+        seen = HostLines(3 * each, lines, dict.fromkeys(PHASES, each))
+        records, traces = [Note(step=9, name=NOTE, value=seen)], {}
+        if operators_ns is not None:
+            row = {
+                "name": "aten::mm",
+                "count": 1,
+                "total_ns": operators_ns,
+                "self_ns": operators_ns,
+            }
+            records.append(ProfilerCycle(cycle=0, first_step=3, last_step=3, trace_file="t.gz"))
+            traces["t.gz"] = {"operators": [row], "steps": [{}]}
+        return analyze(PHASES, records=records, traces=traces)
+
+    return made
+
+
+def test_python_in_the_forward_pass_is_named_with_its_line(sampled):
+    run = sampled(line(3, 50, kind="python"), line(40, 50, kind="model", function="training_step"))
+    (finding,) = evaluate(run)
+    assert finding.evidence["python_ns"] == 5 * MS
+    assert finding.title.startswith("5.00 ms of each step (25.0%) goes to Python in augment")
+    assert finding.where == (Where(file="train.py", line=3, source="line 3", phase="forward"),)
+    # Half of 100 samples is a share of 0.4 to 0.6; a tenth of the low bound may stay, and what
+    # goes with the high one is a fifth.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 7_200_000)
+
+
+def test_a_line_that_runs_itself_counts_as_its_function_does(sampled):
+    (finding,) = evaluate(sampled(line(3, 30, kind="python"), line(4, 20, kind=None)))
+    assert finding.evidence["python_ns"] == 5 * MS
+
+
+def test_what_a_logging_line_computes_is_computed_for_the_log(sampled):
+    run = sampled(
+        line(3, 30, kind="log", phase="logging"),
+        line(3, 20, kind=None),
+        line(9, 50, kind="model"),
+        line(8, 5, kind=None),
+    )
+    (finding,) = evaluate(run)
+    # The call itself is slow-logging's.
+    assert finding.evidence["python_ns"] == 2 * MS
+    assert "computes for self.log" in finding.title
+
+
+def test_a_line_beside_the_models_own_may_be_an_operator(sampled):
+    run = sampled(line(3, 30, kind="python"), line(4, 20, kind=None), line(5, 9, kind="model"))
+    (finding,) = evaluate(run)
+    assert finding.evidence["python_ns"] == 3 * MS
+
+
+def test_a_line_that_no_operator_is_long_enough_for_is_python(sampled):
+    lines = line(3, 60, kind=None, function="training_step"), line(5, 40, kind="model")
+    (finding,) = evaluate(sampled(*lines, operators_ns=MS))
+    assert finding.evidence["python_ns"] == 6 * MS
+    assert finding.where[0].line == 3
+    # 0.6 of 100 samples is 0.5 to 0.7; 1 ms may have been the operators.
+    assert finding.saving_ns.low == pytest.approx(0.9 * 4_020_204, rel=1e-3)
+    assert evaluate(sampled(*lines, operators_ns=4 * MS)) == ()
+    assert evaluate(sampled(*lines)) == ()
+
+
+def test_a_module_that_clips_its_gradients_itself_is_named(sampled):
+    run = sampled(line(7, 80, kind=None, phase="clip_gradients", function="clip"))
+    (finding,) = evaluate(run)
+    assert finding.evidence["python_ns"] == 4 * MS
+    assert "clip: the module clips its gradients itself" in finding.title
+
+
+def test_a_model_that_only_computes_has_nothing_to_report(sampled):
+    assert evaluate(sampled(line(40, 90, kind="model"), line(41, 9, kind="log"))) == ()
+
+
+def test_few_samples_do_not_say(sampled):
+    assert isinstance(evaluate(sampled(line(3, 9, kind="python"), each=10)), Abstained)
+
+
+def test_without_samples_it_abstains(analyze):
+    assert isinstance(evaluate(analyze(PHASES)), Abstained)
+
+
+def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled):
+    run = sampled(
+        line(21, 30, kind="python", phase="data_wait", function="tokenize"),
+        line(22, 10, kind=None, phase="data_wait", function="tokenize"),
+        line(30, 5, kind=None, phase="data_wait", function="__len__"),
+    )
+    (finding,) = evaluate_rules(run, ["data-wait"]).found
+    assert [(where.file, where.line) for where in finding.where if where.file] == [("train.py", 21)]
+
+
+def test_a_phase_seen_too_seldom_names_no_line(sampled):
+    run = sampled(line(21, 9, kind="python", phase="data_wait"), each=9)
+    (finding,) = evaluate_rules(run, ["data-wait"]).found
+    assert not any(where.file for where in finding.where)
+
+
+def test_the_stacks_that_anomaly_detection_formats_are_seen(analyze):
+    seen = HostLines(100, (line(8, 80, kind="traceback"),), {"forward": 100})
+    run = analyze(
+        PHASES,
+        records=[Note(step=9, name=NOTE, value=seen)],
+        trainer={"detect_anomaly": True},
+    )
+    (finding,) = evaluate_rules(run, ["anomaly-detection-on"]).found
+    # 80 of 100 samples of 10 ms of forward: 0.72 to 0.88 of it, and half the step at most.
+    assert finding.saving_ns.low == 7_200_000
+    assert finding.saving_ns.high >= 8_800_000

@@ -1,0 +1,65 @@
+import pytest
+
+from lightning_gpuprof.analysis.run.gradient_use import NOTE, UnusedGradients
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Device, Note
+
+MS = 1_000_000
+PHASES = {"forward": 5 * MS, "backward": 10 * MS}
+
+
+def unused(**changes):
+    values = {
+        "tensors": 4,
+        "parameters": 300,
+        "all_parameters": 400,
+        "stepped": False,
+        "modules": ("teacher",),
+        "sure_frac": 0.5,
+        "maybe_frac": 0.0,
+    }
+    return [Note(step=9, name=NOTE, value=UnusedGradients(**{**values, **changes}))]
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def test_a_teacher_that_no_optimizer_holds_is_named_with_what_its_gradients_take(judge):
+    finding = judge("unused-gradients", PHASES, records=unused())
+    assert finding.severity is Severity.CRITICAL
+    assert "self.teacher are computed and no optimizer steps on them, 50.0%" in finding.title
+    assert "no_grad" in finding.advice
+    assert span(finding) == (4 * MS, 6 * MS)
+
+
+def test_gradients_on_the_way_to_used_ones_save_about_one_product_of_two(judge):
+    records = unused(sure_frac=0.0, maybe_frac=0.5, stepped=True, modules=("critic",))
+    finding = judge("unused-gradients", PHASES, records=records)
+    assert span(finding) == (2 * MS, 6 * MS)
+    assert "toggle_optimizer" in finding.change
+
+
+def test_a_model_that_the_others_loss_goes_back_into_is_to_be_detached(judge):
+    finding = judge("unused-gradients", PHASES, records=unused(stepped=True))
+    assert "cleared before any step" in finding.title
+    assert finding.change.startswith("self.teacher(...).detach()")
+
+
+def test_on_a_gpu_the_hosts_clock_gives_no_low_bound(judge):
+    finding = judge("unused-gradients", PHASES, records=unused(), device=Device(type="cuda"))
+    assert span(finding) == (0, 6 * MS)
+
+
+def test_without_times_the_parameters_share_is_the_most(judge):
+    records = unused(sure_frac=None, maybe_frac=None)
+    assert span(judge("unused-gradients", PHASES, records=records)) == (0, 7_500_000)
+
+
+@pytest.mark.parametrize("records", [[], [Note(step=9, name=NOTE, value="torn")]])
+def test_is_silent_where_nothing_was_noted(judge, records):
+    assert judge("unused-gradients", PHASES, records=records) is None
+
+
+def test_abstains_without_a_backward_pass(judge):
+    assert isinstance(judge("unused-gradients", {}, steps=0), Abstained)

@@ -1,0 +1,333 @@
+"""The predicted bytes against what real tensors take on the CPU, and against closed forms."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import LightningModule
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.batch_size.live_bytes import LiveBytes, fake_tensors
+from lightning_gpuprof.probes.batch_size.plan import predict
+from lightning_gpuprof.probes.batch_size.plan_model import Made, call
+from lightning_gpuprof.probes.batch_size.plan_step import run_step
+from lightning_gpuprof.probes.batch_size.plan_types import CUBLAS_WORKSPACE_BYTES
+
+WIDE = 256
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(WIDE, WIDE), nn.ReLU(), nn.Linear(WIDE, 8))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (self.net(x) - y).square().mean()
+
+
+class Transformer(nn.Module):
+    """Tied embedding, two layers without dropout."""
+
+    def __init__(self, *, dropout: float = 0.0, recompute: bool = False) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(100, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=dropout, batch_first=True)
+        self.layers = nn.ModuleList([layer, layer])
+        self.head = nn.Linear(32, 100, bias=False)
+        self.head.weight = self.embed.weight
+        self.recompute = recompute
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.recompute else layer(x)
+        return functional.cross_entropy(self.head(x).flatten(0, 1), tokens.flatten())
+
+
+def mlp() -> Any:
+    return Mlp(), lambda size: (torch.randn(size, WIDE), torch.randn(size, 8))
+
+
+def transformer(**options: Any) -> Callable[[], Any]:
+    return lambda: (Transformer(**options), lambda size: torch.randint(0, 100, (size, 16)))
+
+
+def parameter_bytes(make: Callable[[], Any]) -> int:
+    return sum(one.numel() * one.element_size() for one in call(make).model.parameters())
+
+
+def saved_bytes(made: Made, size: int) -> int:
+    """Bytes of what autograd keeps of a real step, without parameters and the batch."""
+    batch = made.batch(size)
+    batch = batch if isinstance(batch, tuple) else (batch,)
+    given = {one.untyped_storage()._cdata for one in (*made.model.parameters(), *batch)}
+    saved: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in given:
+            saved[storage._cdata] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = made.model(*batch)
+    saved[loss.untyped_storage()._cdata] = loss.untyped_storage()
+    return sum(storage.nbytes() for storage in saved.values())
+
+
+def real_run(make: Callable[[], Any], size: int, **options: Any) -> LiveBytes:
+    with LiveBytes() as live:
+        used = run_step(call(make), size, live=live, **options)
+        live.kept = used  # type: ignore[attr-defined]
+    return live
+
+
+@pytest.mark.parametrize("make", [mlp, transformer()])
+@pytest.mark.parametrize(("optimizer", "states"), [("sgd", 0), ("momentum", 1), ("adamw", 2)])
+def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(make, optimizer, states):
+    (point,) = predict(make, [4], optimizer=optimizer)
+    own = parameter_bytes(make)
+    assert point.exact_bytes["parameters"] == own
+    assert point.exact_bytes["gradients"] == own
+    assert point.exact_bytes["optimizer_state"] == states * own
+
+
+@pytest.mark.parametrize("make", [mlp, transformer()])
+@pytest.mark.parametrize("size", [3, 16])
+def test_activations_are_what_autograd_saves_in_a_real_step(make, size):
+    (point,) = predict(make, [size], optimizer="sgd")
+    assert point.exact_bytes["activations"] == saved_bytes(call(make), size)
+
+
+@pytest.mark.parametrize("make", [mlp, transformer()])
+def test_a_real_step_makes_and_drops_the_same_storages_as_a_fake_one(make):
+    options = {"optimizer": "adamw", "precision": "32-true"}
+    real = real_run(make, 4, **options)
+    with fake_tensors():
+        fake = real_run(make, 4, **options)
+    assert [(one.size, one.born, one.died) for one in fake.blocks] == [
+        (one.size, one.born, one.died) for one in real.blocks
+    ]
+    assert fake.events == real.events
+
+
+@pytest.mark.parametrize("size", [8, 512])
+def test_the_peak_is_what_the_cpu_allocator_counted(tmp_path, size):
+    (point,) = predict(mlp, [size], optimizer="adamw")
+    said = point.peak_allocated_bytes - 2 * CUBLAS_WORKSPACE_BYTES
+    assert said == pytest.approx(_peak_of_cpu_allocator(size, tmp_path / "trace.json"), rel=0.02)
+
+
+def _peak_of_cpu_allocator(size: int, trace: Path) -> int:
+    """The highest sum of torch.profiler's own allocation events over two real steps."""
+    with torch.profiler.profile(profile_memory=True) as profile:
+        made = call(mlp)
+        optimizer = torch.optim.AdamW(made.model.parameters(), foreach=True)
+        for _ in range(2):
+            batch = made.batch(size)
+            loss = made.model(*batch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            del loss, batch
+    profile.export_chrome_trace(str(trace))
+    events = json.loads(trace.read_text())["traceEvents"]
+    moves = [event["args"] for event in events if event.get("name") == "[memory]"]
+    running = peak = 0
+    for move in sorted(moves, key=lambda one: one["Ev Idx"]):
+        running += move["Bytes"]
+        peak = max(peak, running)
+    return peak
+
+
+def test_kinds_add_up_to_the_peak():
+    for point in predict(transformer(), [2, 64], optimizer="adamw"):
+        assert sum(point.kind_bytes.values()) == point.peak_allocated_bytes
+        assert point.peak_reserved_bytes >= point.peak_allocated_bytes
+
+
+def test_a_large_batch_peaks_in_backward_and_a_small_one_in_the_optimizer():
+    small, large = predict(mlp, [1, 4096], optimizer="adamw")
+    assert small.peak_phase == "optimizer_step"
+    assert large.peak_phase in ("forward", "backward")
+    assert large.kind_bytes["activations"] > large.kind_bytes["parameters"]
+
+
+def test_mixed_precision_keeps_float32_weights_and_halves_most_activations():
+    (full,) = predict(transformer(), [64], optimizer="adamw")
+    (mixed,) = predict(transformer(), [64], optimizer="adamw", precision="bf16-mixed")
+    assert mixed.exact_bytes["parameters"] == full.exact_bytes["parameters"]
+    assert mixed.exact_bytes["activations"] < full.exact_bytes["activations"]
+
+
+def test_true_half_precision_halves_weights_and_state_and_keeps_ties():
+    (half,) = predict(transformer(), [4], optimizer="adamw", precision="bf16-true")
+    assert half.exact_bytes["parameters"] == parameter_bytes(transformer()) // 2
+    assert half.exact_bytes["optimizer_state"] == parameter_bytes(transformer())
+
+
+def test_softmax_and_layer_norm_are_widened_as_by_autocast_on_cuda():
+    class Norm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(64, 64, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.log_softmax(self.linear(x), -1).mean()
+
+    def make() -> Any:
+        return Norm(), lambda size: (torch.randn(size, 64),)
+
+    (point,) = predict(make, [64], optimizer="sgd", precision="bf16-mixed")
+    # The batch in bfloat16, the log-softmax in float32, a loss of 4 bytes.
+    assert point.exact_bytes["activations"] == 64 * 64 * 2 + 64 * 64 * 4 + 4
+
+
+def test_dropout_keeps_a_mask_of_one_byte_as_on_cuda():
+    def make(p: float) -> Callable[[], Any]:
+        net = lambda: nn.Sequential(nn.Linear(8, 8), nn.Dropout(p), nn.Flatten())  # noqa: E731
+
+        class Dropped(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.net = net()
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.net(x).sum()
+
+        return lambda: (Dropped(), lambda size: (torch.randn(size, 8),))
+
+    (without,) = predict(make(0.0), [100], optimizer="sgd")
+    (dropped,) = predict(make(0.5), [100], optimizer="sgd")
+    assert dropped.exact_bytes["activations"] - without.exact_bytes["activations"] == 100 * 8
+
+
+def test_attention_keeps_no_matrix_of_length_by_length():
+    class Attend(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(16, 48, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (
+                one.unflatten(-1, (2, 8)).transpose(1, 2) for one in self.qkv(x).chunk(3, -1)
+            )
+            out = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
+            return out.sum()
+
+    def make(length: int) -> Callable[[], Any]:
+        return lambda: (Attend(), lambda size: (torch.randn(size, length, 16),))
+
+    (short,) = predict(make(64), [1], optimizer="sgd")
+    (long,) = predict(make(128), [1], optimizer="sgd")
+    assert long.exact_bytes["activations"] == pytest.approx(
+        2 * short.exact_bytes["activations"], rel=0.01
+    )
+
+
+def test_checkpointing_shows_in_the_activations():
+    (plain,) = predict(transformer(), [8], optimizer="sgd")
+    (recomputed,) = predict(transformer(recompute=True), [8], optimizer="sgd")
+    assert recomputed.exact_bytes["activations"] < plain.exact_bytes["activations"] / 2
+
+
+def test_a_lightning_module_is_run_by_its_training_step_with_its_own_optimizer():
+    class Module(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(8, 8)
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            loss = self.net(batch["x"]).pow(2).mean()
+            self.log("loss", loss, prog_bar=True)
+            return {"loss": loss}
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
+
+    (point,) = predict(lambda: (Module(), lambda size: {"x": torch.randn(size, 8)}), [4])
+    assert point.optimizer == "SGD"
+    assert point.exact_bytes["optimizer_state"] == point.exact_bytes["parameters"] == 72 * 4
+
+
+def test_a_model_with_an_example_is_run_by_forward_and_says_so():
+    class Module(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(8, 8)
+            self.example_input_array = torch.randn(1, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x)
+
+    (point,) = predict(Module, [4], optimizer="sgd")
+    assert any("example_input_array" in sentence for sentence in point.assumptions)
+
+
+def test_a_model_that_was_made_with_real_tensors_is_planned_too():
+    model = Mlp()
+
+    def make() -> Any:
+        return model, lambda size: (torch.randn(size, WIDE), torch.randn(size, 8))
+
+    (point,) = predict(make, [4], optimizer="adamw")
+    assert point == predict(mlp, [4], optimizer="adamw")[0]
+    assert model.net[0].weight.grad is None
+
+
+def test_a_model_that_cannot_be_made_of_fakes_is_made_of_real_tensors():
+    class Lazy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm = nn.LazyLinear(4), nn.LazyBatchNorm1d(affine=False)
+            self.norm(self.linear(torch.zeros(2, 8)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.linear(x)).sum()
+
+    (point,) = predict(lambda: (Lazy(), lambda size: torch.randn(size, 8)), [4], optimizer="sgd")
+    assert point.exact_bytes["parameters"] == (8 * 4 + 4) * 4
+
+
+def test_torch_behaves_as_before_after_a_plan():
+    predict(transformer(dropout=0.1), [2], precision="bf16-mixed")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert functional.layer_norm(torch.ones(2, 4).bfloat16(), (4,)).dtype == torch.bfloat16
+    torch.manual_seed(0)
+    assert functional.dropout(torch.ones(1000), 0.5).count_nonzero() < 700
+
+
+def test_a_model_that_reads_values_is_refused_with_the_line():
+    class Reads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(8, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            loss = self.net(x).mean()
+            if loss.item() > 0:
+                return loss
+            return -loss
+
+    with pytest.raises(ConfigError, match=r"test_plan\.py:\d+: if loss\.item\(\) > 0"):
+        predict(lambda: (Reads(), lambda size: (torch.randn(size, 8),)), [1])
+
+
+def test_what_cannot_be_planned_is_said():
+    with pytest.raises(ConfigError, match="make\\(\\) returned a model without example_input"):
+        predict(Mlp, [1])
+    with pytest.raises(ConfigError, match="precision='8bit'"):
+        predict(mlp, [1], precision="8bit")
+    with pytest.raises(ConfigError, match="optimizer='lamb'"):
+        predict(mlp, [1], optimizer="lamb")
+    with pytest.raises(ConfigError, match="sizes of 1 or more"):
+        predict(mlp, [0])
+    with pytest.raises(ConfigError, match="not a loss of one number"):
+        predict(lambda: (nn.Linear(2, 2), lambda size: (torch.randn(size, 2),)), [1])

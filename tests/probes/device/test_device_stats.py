@@ -1,0 +1,265 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lightning_gpuprof.probes.device.amd_smi import AmdSmiStats, amd_stats
+from lightning_gpuprof.probes.device.device_stats import StatsReading, StatsSampler, summarize
+from lightning_gpuprof.probes.device.nvml import NvmlStats, nvml_stats
+
+GIB = 2**30
+
+
+class FakeNvml:
+    """`pynvml` of one device, as far as it is used."""
+
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self):
+        self.processes = [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)]
+        self.reasons = 0x4 | 0x20
+        self.running = True
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlShutdown(self):
+        self.running = False
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        if index > 0:
+            raise self.NVMLError("no such device")
+        return "handle"
+
+    def nvmlDeviceGetUtilizationRates(self, handle):
+        return SimpleNamespace(gpu=87, memory=40)
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        return SimpleNamespace(used=5 * GIB, total=24 * GIB)
+
+    def nvmlDeviceGetTemperature(self, handle, sensor):
+        return 71
+
+    def nvmlDeviceGetPowerUsage(self, handle):
+        return 310_000
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        raise self.NVMLError("not supported")
+
+    def nvmlDeviceGetClockInfo(self, handle, kind):
+        return 1410 if kind == self.NVML_CLOCK_SM else 1593
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
+        return self.reasons
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        return self.processes
+
+
+class FakeAmdSmi:
+    """`amdsmi` of one device, as far as it is used."""
+
+    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
+    AmdSmiTemperatureType = SimpleNamespace(JUNCTION="junction")
+    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
+
+    class AmdSmiException(Exception):
+        pass
+
+    def amdsmi_init(self):
+        pass
+
+    def amdsmi_get_processor_handles(self):
+        return ["handle"]
+
+    def amdsmi_get_gpu_activity(self, handle):
+        return {"gfx_activity": 90, "umc_activity": "N/A"}
+
+    def amdsmi_get_power_info(self, handle):
+        return {
+            "current_socket_power": "N/A",
+            "average_socket_power": 540,
+            "power_limit": 750_000_000,
+        }
+
+    def amdsmi_get_temp_metric(self, handle, sensor, metric):
+        raise self.AmdSmiException("not supported")
+
+    def amdsmi_get_clock_info(self, handle, kind):
+        return {"cur_clk": 1700} if kind == "mem" else {"clk": 2100}
+
+    def amdsmi_get_gpu_vram_usage(self, handle):
+        return {"vram_used": 1024, "vram_total": 196_592}
+
+    def amdsmi_get_violation_status(self, handle):
+        return {"active_ppt_pwr": True, "active_hbm_thrm": False, "active_vr_thrm": "N/A"}
+
+    def amdsmi_get_gpu_process_list(self, handle):
+        return [
+            {"pid": 7, "memory_usage": {"vram_mem": GIB}},
+            {"pid": 8, "memory_usage": {"vram_mem": 2 * GIB}},
+        ]
+
+
+def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
+    reading = NvmlStats(0, nvml=FakeNvml(), pid=7).read()
+    assert reading == StatsReading(
+        busy_frac=0.87,
+        memory_busy_frac=0.4,
+        temperature_c=71,
+        power_mw=310_000,
+        power_limit_mw=None,
+        sm_clock_mhz=1410,
+        memory_clock_mhz=1593,
+        throttle_reasons=frozenset({"sw_power_cap", "sw_thermal_slowdown"}),
+        used_bytes=5 * GIB,
+        total_bytes=24 * GIB,
+        others_bytes=0,
+        others_count=0,
+    )
+
+
+def test_other_processes_are_counted_only_where_ours_is_in_the_list():
+    nvml = FakeNvml()
+    nvml.processes.append(SimpleNamespace(pid=8, usedGpuMemory=2 * GIB))
+    reading = NvmlStats(0, nvml=nvml, pid=7).read()
+    assert (reading.others_bytes, reading.others_count) == (2 * GIB, 1)
+    hidden = NvmlStats(0, nvml=nvml, pid=1).read()
+    assert (hidden.others_bytes, hidden.others_count) == (None, None)
+    nvml.processes[1].usedGpuMemory = None
+    assert NvmlStats(0, nvml=nvml, pid=7).read().others_bytes is None
+
+
+def test_a_driver_older_than_the_library_still_tells_why_clocks_are_low():
+    class NewLibrary(FakeNvml):
+        def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+            raise self.NVMLError("function not found")
+
+    assert NvmlStats(0, nvml=NewLibrary()).read().throttle_reasons == frozenset(
+        {"sw_power_cap", "sw_thermal_slowdown"}
+    )
+
+
+def test_an_unthrottled_device_has_no_reasons_which_is_not_the_same_as_unknown():
+    nvml = FakeNvml()
+    nvml.reasons = 0
+    assert NvmlStats(0, nvml=nvml).read().throttle_reasons == frozenset()
+
+
+def test_nvml_without_the_device_says_so_and_closing_lets_go():
+    nvml = FakeNvml()
+    with pytest.raises(RuntimeError, match="no such device"):
+        NvmlStats(1, nvml=nvml)
+    NvmlStats(0, nvml=nvml).close()
+    assert not nvml.running
+
+
+def test_amd_smi_is_read_in_our_units_and_the_unsupported_is_absent():
+    reading = AmdSmiStats(0, smi=FakeAmdSmi(), pid=7).read()
+    assert reading == StatsReading(
+        busy_frac=0.9,
+        memory_busy_frac=None,
+        temperature_c=None,
+        power_mw=540_000,
+        power_limit_mw=750_000,
+        sm_clock_mhz=2100,
+        memory_clock_mhz=1700,
+        throttle_reasons=frozenset({"sw_power_cap"}),
+        used_bytes=1024 * 2**20,
+        total_bytes=196_592 * 2**20,
+        others_bytes=2 * GIB,
+        others_count=1,
+    )
+
+
+def test_an_old_amd_smi_lacks_calls_without_failing():
+    class Old(FakeAmdSmi):
+        amdsmi_get_violation_status = None
+
+        def __getattribute__(self, name):
+            if name == "amdsmi_get_violation_status":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    assert AmdSmiStats(0, smi=Old()).read().throttle_reasons is None
+    with pytest.raises(RuntimeError, match="AMD SMI cannot be used"):
+        AmdSmiStats(3, smi=FakeAmdSmi())
+
+
+def test_a_cpu_has_no_readings():
+    assert nvml_stats(torch.device("cpu")) is None
+    assert amd_stats(torch.device("cpu")) is None
+
+
+def test_readings_are_summed_up_and_what_none_has_stays_absent():
+    summary = summarize(
+        [
+            StatsReading(
+                busy_frac=0.5, power_mw=100, sm_clock_mhz=1000, throttle_reasons=frozenset()
+            ),
+            StatsReading(
+                busy_frac=1.0,
+                power_mw=301,
+                sm_clock_mhz=1400,
+                throttle_reasons=frozenset({"sw_power_cap"}),
+            ),
+        ]
+    )
+    assert (summary.samples, summary.busy_frac, summary.power_mw) == (2, 0.75, 200)
+    assert (summary.max_power_mw, summary.min_sm_clock_mhz, summary.max_sm_clock_mhz) == (
+        301,
+        1000,
+        1400,
+    )
+    assert summary.throttle_frac == {"sw_power_cap": 0.5}
+    assert summary.max_temperature_c is None
+    assert summarize([StatsReading()]).throttle_frac is None
+
+
+class FakeStats:
+    def __init__(self, readings):
+        self.readings = readings
+        self.closed = False
+
+    def read(self):
+        reading = self.readings.pop(0)
+        if isinstance(reading, Exception):
+            raise reading
+        return reading
+
+    def close(self):
+        self.closed = True
+
+
+def turns(count):
+    """A wait that lets the loop turn so many times."""
+    left = iter([False] * count + [True])
+    return lambda seconds: next(left)
+
+
+def test_the_sampler_gives_each_reading_once():
+    stats = FakeStats([StatsReading(busy_frac=0.2), StatsReading(busy_frac=0.4)])
+    sampler = StatsSampler(stats, interval_s=1, wait=turns(2))
+    sampler.run()
+    assert sampler.take().busy_frac == pytest.approx(0.3)
+    assert sampler.take() is None
+
+
+def test_a_reading_that_fails_ends_the_sampling_and_is_told():
+    stats = FakeStats([StatsReading(busy_frac=0.2), RuntimeError("GPU is lost")])
+    sampler = StatsSampler(stats, interval_s=1, wait=turns(5))
+    sampler.run()
+    assert sampler.take().samples == 1
+    assert sampler.error == "RuntimeError: GPU is lost"
+
+
+def test_the_thread_ends_when_closed():
+    stats = FakeStats([])
+    sampler = StatsSampler(stats, interval_s=60)
+    sampler.start()
+    sampler.close()
+    assert stats.closed
+    assert not sampler._thread.is_alive()

@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from lightning_gpuprof.probes.memory.memory import CudaMemory, memory_probe
+
+
+class FakeCuda:
+    def __init__(self, stats):
+        self.stats = stats
+        self.resets = 0
+        self.segments = [{"segment_pool_id": (0, 0)}, {}]
+
+    def memory_stats(self, device):
+        return self.stats
+
+    def mem_get_info(self, device):
+        return 300, 1000
+
+    def memory_snapshot(self):
+        return self.segments
+
+    def reset_peak_memory_stats(self, device):
+        self.resets += 1
+
+
+class NewCuda(FakeCuda):
+    """Of a torch that gives the segments without the history of allocations."""
+
+    def memory_snapshot(self, include_traces=True):
+        assert not include_traces
+        return self.segments
+
+
+STATS = {
+    "allocated_bytes.all.current": 1,
+    "allocated_bytes.all.peak": 2,
+    "reserved_bytes.all.current": 3,
+    "reserved_bytes.all.peak": 4,
+    "active_bytes.all.current": 5,
+    "num_alloc_retries": 6,
+    "num_ooms": 7,
+}
+
+
+def test_a_reading_takes_torchs_counters_and_begins_new_peaks():
+    cuda = FakeCuda(STATS)
+    reading = CudaMemory(torch.device("cuda", 0), cuda=cuda).read()
+    assert (reading.allocated_bytes, reading.peak_allocated_bytes) == (1, 2)
+    assert (reading.reserved_bytes, reading.peak_reserved_bytes) == (3, 4)
+    assert (reading.active_bytes, reading.alloc_retries, reading.ooms) == (5, 6, 7)
+    assert (reading.free_bytes, reading.total_bytes) == (300, 1000)
+    assert cuda.resets == 1
+
+
+def test_a_device_that_was_not_used_yet_gives_no_reading():
+    assert CudaMemory(torch.device("cuda", 0), cuda=FakeCuda({})).read() is None
+
+
+def test_devices_without_counters_are_not_measured():
+    assert memory_probe(torch.device("cpu")) is None
+    assert memory_probe(torch.device("mps")) is None
+
+
+def test_a_peak_alone_is_read_and_begun_anew():
+    cuda = FakeCuda(STATS)
+    assert CudaMemory(torch.device("cuda", 0), cuda=cuda).peaks() == (2, 4)
+    assert cuda.resets == 1
+
+
+@pytest.mark.parametrize("make", [FakeCuda, NewCuda])
+def test_memory_of_cuda_graphs_is_told_by_its_pools(make):
+    cuda = make(STATS)
+    memory = CudaMemory(torch.device("cuda", 0), cuda=cuda)
+    assert not memory.graph_pools()
+    cuda.segments.append({"segment_pool_id": (0, 3)})
+    assert memory.graph_pools()

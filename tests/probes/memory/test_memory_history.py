@@ -1,0 +1,92 @@
+import gc
+from types import SimpleNamespace
+
+import torch
+
+from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory, kind_addresses
+
+
+class FakeTorch:
+    """`torch.cuda` and `torch._C` as far as the history uses them."""
+
+    def __init__(self):
+        self.recorded = []
+        self.observers = []
+        self.memory = SimpleNamespace(
+            _record_memory_history=lambda enabled, **options: self.recorded.append(
+                (enabled, options)
+            ),
+            _dump_snapshot=self.dump,
+        )
+
+    def dump(self, path):
+        with open(path, "wb") as file:
+            file.write(b"snapshot")
+
+    def _cuda_attach_out_of_memory_observer(self, observer):
+        self.observers.append(observer)
+
+
+class Listener:
+    def __init__(self):
+        self.heard = []
+
+    def on_oom(self, *said):
+        self.heard.append(said)
+
+
+def test_only_python_stacks_and_a_bounded_history_are_asked_for():
+    fake = FakeTorch()
+    history = CudaMemoryHistory(cuda=fake, c=fake)
+    history.start(1000)
+    history.stop()
+    assert fake.recorded == [
+        ("all", {"context": "alloc", "stacks": "python", "max_entries": 1000}),
+        (None, {}),
+    ]
+
+
+def test_notes_are_left_out_where_torch_has_none():
+    fake = FakeTorch()
+    CudaMemoryHistory(cuda=fake, c=fake).note("forward")
+    notes = []
+    fake.memory._set_memory_metadata = notes.append
+    CudaMemoryHistory(cuda=fake, c=fake).note("forward")
+    assert notes == ["forward"]
+
+
+def test_a_dump_appears_whole_under_its_name(tmp_path):
+    fake = FakeTorch()
+    path = tmp_path / "plugins" / "snapshot.pickle"
+    CudaMemoryHistory(cuda=fake, c=fake).dump(str(path))
+    assert [one.name for one in path.parent.iterdir()] == ["snapshot.pickle"]
+
+
+def test_one_observer_serves_every_listener_that_is_still_there():
+    fake = FakeTorch()
+    history = CudaMemoryHistory(cuda=fake, c=fake)
+    first, second = Listener(), Listener()
+    assert history.listen_for_oom(first.on_oom)
+    assert history.listen_for_oom(second.on_oom)
+    del first
+    gc.collect()
+    (observer,) = fake.observers
+    observer(0, 1, 2, 3)
+    assert second.heard == [(0, 1, 2, 3)]
+
+
+def test_a_torch_without_observers_says_so():
+    fake = FakeTorch()
+    assert not CudaMemoryHistory(cuda=fake, c=object()).listen_for_oom(Listener().on_oom)
+
+
+def test_parameters_gradients_and_state_are_told_apart_by_address():
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    kinds = kind_addresses(model, [optimizer])
+    assert model.weight.data_ptr() in kinds["parameters"]
+    assert model.weight.grad.data_ptr() in kinds["gradients"]
+    assert optimizer.state[model.weight]["exp_avg"].data_ptr() in kinds["optimizer_state"]
+    assert len(kinds["optimizer_state"]) == 6

@@ -1,0 +1,31 @@
+import torch
+from torch import nn
+
+from lightning_gpuprof.probes.memory.memory_kinds import kind_bytes
+
+CPU = torch.device("cpu")
+
+
+def trained(model, optimizer):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    return kind_bytes(model, [optimizer], CPU)
+
+
+def test_parameters_gradients_and_optimizer_state_are_exact():
+    model = nn.Linear(4, 8)
+    found = trained(model, torch.optim.AdamW(model.parameters()))
+    # Two moments per parameter, and a counter of 4 bytes for each of the two tensors.
+    assert found == {"parameters": 160, "gradients": 160, "optimizer_state": 2 * 160 + 2 * 4}
+
+
+def test_tied_weights_count_once_and_buffers_count():
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4), nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    found = kind_bytes(model, [], CPU)
+    assert found["parameters"] == 64 + 16 + (16 + 16 + 16 + 16 + 8)
+    assert found["gradients"] == found["optimizer_state"] == 0
+
+
+def test_what_lies_on_another_device_does_not_count():
+    assert kind_bytes(nn.Linear(4, 4), [], torch.device("cuda"))["parameters"] == 0

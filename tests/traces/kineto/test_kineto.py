@@ -1,0 +1,417 @@
+import gzip
+import json
+import random
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces import ReadOptions, open_timeline
+from lightning_gpuprof.traces.kineto import kineto_json as pieces
+from lightning_gpuprof.traces.kineto.kineto_times import exact_ns, to_ns
+from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING
+
+
+def names(timeline, table):
+    return [timeline.names[i] for i in table.name.tolist()]
+
+
+def categories(table):
+    return [CATEGORIES[i] for i in table.category.tolist()]
+
+
+def rows(timeline):
+    """Everything a file says about its events, as comparable tuples."""
+    found = []
+    for table in (timeline.host, timeline.device):
+        for i in range(len(table)):
+            values = {f.name: int(getattr(table, f.name)[i]) for f in fields(table)}
+            values["name"] = timeline.names[values["name"]]
+            values["start_ns"] += timeline.origin_ns
+            if "thread" in values:
+                values["thread"] = timeline.threads[values["thread"]]
+                index = values.pop("arguments")
+                values["arguments"] = None if index < 0 else timeline.arguments[index]
+            found.append(tuple(sorted(values.items(), key=lambda item: item[0])))
+    return sorted(found, key=repr)
+
+
+def test_events_become_columns_with_times_relative_to_the_first(write_trace, op, launched):
+    path = write_trace([op(ts=100, dur=50), *launched(5, 110, 130, 7, bytes=64)])
+
+    timeline = open_timeline(path)
+
+    assert timeline.source == "kineto"
+    assert timeline.origin_ns == 100_000
+    assert names(timeline, timeline.host) == ["aten::mm", "cudaLaunchKernel"]
+    assert timeline.host.start_ns.tolist() == [0, 10_000]
+    assert timeline.host.dur_ns.tolist() == [50_000, 1_000]
+    assert timeline.host.correlation.tolist() == [MISSING, 5]
+    assert categories(timeline.device) == ["kernel"]
+    assert timeline.device.start_ns.tolist() == [30_000]
+    assert timeline.device.stream.tolist() == [7]
+    assert timeline.device.num_bytes.tolist() == [64]
+    assert timeline.warnings == ()
+
+
+def test_a_bare_list_of_events_is_read_like_any_other_file(write_trace, op, launched):
+    events = [op(), *launched(5, 1, 2, 3)]
+
+    bare = open_timeline(write_trace(events, bare=True, name="a.json"))
+
+    assert rows(bare) == rows(open_timeline(write_trace(events, name="b.json.gz")))
+    assert bare.warnings == ()
+
+
+def test_epoch_times_with_fractions_keep_every_nanosecond(write_text):
+    text = """{"traceEvents": [
+      {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1,
+       "ts": 1683564901548726.123, "dur": 0.001},
+      {"ph": "X", "cat": "cpu_op", "name": "b", "pid": 1, "tid": 1,
+       "ts": 1683564901548727, "dur": 2.5}]}"""
+
+    timeline = open_timeline(write_text(text))
+
+    assert timeline.origin_ns == 1683564901548726123
+    assert timeline.host.start_ns.tolist() == [0, 877]
+    assert timeline.host.dur_ns.tolist() == [1, 2500]
+
+
+@given(st.integers(0, 10**19 // 10), st.booleans())
+def test_decimal_text_gives_exact_nanoseconds(ns, trailing_zeros):
+    whole, rest = divmod(ns, 1000)
+    text = f"{whole}.{rest:03d}" + "000" * trailing_zeros
+    assert exact_ns(text.encode()) == ns
+
+
+@given(st.lists(st.integers(0, (2**43) * 1000 - 1), min_size=1))
+def test_floats_below_the_limit_give_exact_nanoseconds(values):
+    us = [float(f"{ns // 1000}.{ns % 1000:03d}") for ns in values]
+    assert to_ns(us).tolist() == values
+
+
+def test_hexadecimal_strings_and_64_bit_ids_are_numbers(write_trace, launched):
+    call, kernel = launched(2**63 + 5, 1, 2, 3)
+    kernel["args"] |= {"stream": "0x1f", "device": "0x0", "bytes": "0x0"}
+
+    timeline = open_timeline(write_trace([call, kernel]))
+
+    assert timeline.device.stream.tolist() == [31]
+    assert timeline.device.device.tolist() == [0]
+    assert timeline.device.num_bytes.tolist() == [0]
+    assert timeline.device.correlation.tolist() == timeline.host.correlation.tolist()
+
+
+def test_the_layout_of_2021_gives_the_same_categories(write_trace):
+    def event(cat, name, ts, tid, **args):
+        return {
+            "ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid,
+            "ts": ts, "dur": 2, "args": args,
+        }  # fmt: skip
+
+    path = write_trace(
+        [
+            event("Operator", "aten::empty", 1, "25738", **{"External id": 9}),
+            event("Runtime", "cudaLaunchKernel", 2, "25738", correlation=7, **{"external id": 9}),
+            event("Kernel", "k", 3, "stream 7", device=0, stream=7, correlation=7),
+            event("Memcpy", "Memcpy HtoD (Pageable -> Device)", 6, "stream 7", device=0, bytes=8),
+            {"ph": "M", "name": "thread_name", "pid": 0, "tid": 25738, "args": {"name": "main"}},
+        ],
+        computeProperties=[{"id": 0, "name": "Tesla V100"}],
+    )
+
+    timeline = open_timeline(path)
+
+    assert categories(timeline.host) == ["cpu_op", "cuda_runtime"]
+    assert categories(timeline.device) == ["kernel", "gpu_memcpy"]
+    assert timeline.device.stream.tolist() == [7, 7]
+    assert [(t.tid, t.name) for t in timeline.threads] == [(25738, "main")]
+    assert [(d.name, d.vendor) for d in timeline.devices] == [("Tesla V100", "nvidia")]
+
+
+def test_torchs_exporter_of_2020_wrote_no_categories(write_trace):
+    host = {"name": "aten::add", "ph": "X", "ts": 1, "dur": 5, "tid": 1, "pid": "CPU functions"}
+    device = {"name": "add_kernel", "ph": "X", "ts": 3, "dur": 2, "tid": 0, "pid": "CUDA functions"}
+
+    timeline = open_timeline(write_trace([host, device], bare=True))
+
+    assert categories(timeline.host) == ["cpu_op"]
+    assert categories(timeline.device) == ["kernel"]
+    assert timeline.device.device.tolist() == [0]
+
+
+def test_recorded_shapes_are_decoded_only_when_asked_for(write_trace, op):
+    args = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"]}
+    path = write_trace([op(**args), op(ts=20, **args), op("aten::t", ts=40)])
+
+    timeline = open_timeline(path)
+
+    assert timeline.host.arguments.tolist() == [0, 0, MISSING]
+    assert len(timeline.arguments) == 1
+    assert timeline.arguments[0].dims == ([2, 3], [])
+    assert timeline.arguments[0].dtypes == ("float", "Scalar")
+
+
+def test_python_calls_are_read_only_where_stacks_are_asked_for(write_trace, op):
+    call = op("train.py(3): step", 0, 50, cat="python_function")
+    call["args"] = {"Python id": 4, "Python parent id": None}
+    path = write_trace([call, op(ts=5)])
+
+    assert categories(open_timeline(path).host) == ["cpu_op"]
+    with_stacks = open_timeline(path, ReadOptions(stacks=True)).host
+    assert categories(with_stacks) == ["python_function", "cpu_op"]
+    assert with_stacks.python_id.tolist() == [4, MISSING]
+
+
+def test_allocator_marks_are_read_only_where_asked_for(write_trace, op):
+    args = {
+        "Bytes": -512,
+        "Device Id": 0,
+        "Device Type": 1,
+        "Total Allocated": 4,
+        "Total Reserved": 8,
+    }
+    mark = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1,
+            "ts": 5, "args": args}  # fmt: skip
+    path = write_trace([op(), mark])
+
+    assert len(open_timeline(path).memory) == 0
+    memory = open_timeline(path, ReadOptions(memory=True)).memory
+    assert memory.num_bytes.tolist() == [-512]
+    assert memory.allocated_bytes.tolist() == [4]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_file_cut_anywhere_gives_what_it_holds_and_says_so(tmp_path, op, suffix):
+    events = [op(f"op{i}", ts=i * 20) for i in range(50)]
+    whole = json.dumps({"schemaVersion": 1, "traceEvents": events}, indent=2).encode()
+    for cut in (len(whole) // 3, len(whole) - 5, len(whole) - 40):
+        path = tmp_path / f"cut{cut}{suffix}"
+        if suffix == ".json":
+            path.write_bytes(whole[:cut])
+        else:
+            packed = gzip.compress(whole, compresslevel=0)
+            path.write_bytes(packed[: cut + 15])
+        timeline = open_timeline(str(path))
+        read = names(timeline, timeline.host)
+        assert read == [f"op{i}" for i in range(len(read))]
+        assert len(read) >= whole[:cut].count(b'"name": "op') - 1
+        assert any("ends" in warning for warning in timeline.warnings)
+
+
+def test_a_damaged_gzip_stream_gives_what_came_before(tmp_path, op):
+    noise = random.Random(1)
+    events = [op(f"op{noise.random()}", ts=i) for i in range(20_000)]
+    packed = bytearray(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    middle = len(packed) * 3 // 4
+    packed[middle : middle + 64] = bytes(64)
+    path = tmp_path / "damaged.json.gz"
+    path.write_bytes(packed)
+
+    timeline = open_timeline(str(path))
+
+    assert 0 < len(timeline.host) < 20_000
+    assert timeline.warnings
+
+
+def test_one_unreadable_event_costs_only_itself(write_text, op):
+    good = json.dumps(op())
+    text = f'{{"traceEvents": [{good}, {{"ph": "X", "cat": }}, {good}], "traceName": "t"}}'
+
+    timeline = open_timeline(write_text(text))
+
+    assert len(timeline.host) == 2
+    assert timeline.metadata == {"traceName": "t"}
+    assert timeline.warnings == ("1 events could not be read and were skipped.",)
+
+
+@pytest.mark.parametrize(
+    "args",
+    ['{"warps per SM": inf, "stream": 7}', '{"blocks per SM": nan}', '{"path": "C:\\dir\\x"}'],
+)
+def test_values_that_are_no_json_are_mended(write_text, args):
+    text = (
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, '
+        f'"ts": 1, "dur": 2, "args": {args}}}]}}'
+    )
+
+    timeline = open_timeline(write_text(text))
+
+    assert names(timeline, timeline.device) == ["k"]
+    assert timeline.warnings == ()
+
+
+def test_names_with_bad_utf8_or_raw_newlines_are_kept(write_text):
+    event = (
+        b'{"ph": "X", "cat": "cpu_op", "name": "a\nb\xff", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    )
+
+    timeline = open_timeline(write_text(b'{"traceEvents": [' + event + b"]}"))
+
+    assert names(timeline, timeline.host) == ["a b\ufffd"]
+
+
+def test_times_written_as_strings_are_read(write_trace, op):
+    event = op() | {"ts": "1683564901548726.5", "dur": "2"}
+
+    timeline = open_timeline(write_trace([event, op(ts=1683564901548730)]))
+
+    assert timeline.origin_ns == 1683564901548726500
+    assert timeline.host.dur_ns.tolist() == [2_000, 10_000]
+
+
+def test_negative_and_missing_durations_count_as_nothing(write_trace, op):
+    unfinished = op(ts=5)
+    del unfinished["dur"]
+
+    timeline = open_timeline(write_trace([op(dur=-4), unfinished]))
+
+    assert timeline.host.dur_ns.tolist() == [0, 0]
+    assert len(timeline.warnings) == 2
+
+
+def test_nested_objects_that_look_like_borders_do_not_split_an_event(write_trace, op, monkeypatch):
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 200)
+    tricky = {"list": [{"a": 1}, {"b": "}, {"}, {"c": [{}, {}]}], "text": '}, {"ph": "X"'}
+    events = [op(f"op{i}", ts=i, **tricky) for i in range(40)]
+
+    timeline = open_timeline(write_trace(events))
+
+    assert names(timeline, timeline.host) == [f"op{i}" for i in range(40)]
+    assert timeline.warnings == ()
+
+
+def test_values_after_the_events_are_kept_even_if_they_hold_lists_of_objects(
+    write_text, op, monkeypatch
+):
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 150)
+    tail = {"pg": [{"a": 1}, {"b": 2}], "baseTimeNanoseconds": 5}
+    text = f'{{"head": [{{}}, {{}}], "traceEvents": [{json.dumps(op())}], {json.dumps(tail)[1:]}'
+
+    timeline = open_timeline(write_text(text))
+
+    assert len(timeline.host) == 1
+    assert timeline.metadata == {"head": [{}, {}], **tail}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), piece=st.integers(60, 4000), shift=st.integers(0, 10**9))
+def test_order_piece_size_and_time_base_change_nothing(tmp_path_factory, seed, piece, shift):
+    chance = random.Random(seed)
+    events = []
+    for i in range(chance.randrange(1, 60)):
+        cat = chance.choice(["cpu_op", "cuda_runtime", "kernel", "user_annotation"])
+        ts, dur = chance.randrange(10**6) / 8, chance.randrange(10**5) / 8
+        args = {"correlation": i, "stream": chance.randrange(3), "device": 0, "Input Dims": [[i]]}
+        events.append(
+            {"ph": "X", "cat": cat, "name": f"n{i % 7}", "pid": 0, "tid": i % 3, "ts": ts,
+             "dur": dur, "args": args}
+        )  # fmt: skip
+    moved = [event | {"ts": event["ts"] + shift} for event in events]
+    chance.shuffle(moved)
+    folder = tmp_path_factory.mktemp("permuted")
+    plain, other = folder / "a.json", folder / "b.json"
+    plain.write_text(json.dumps({"traceEvents": events}))
+    other.write_text(json.dumps({"traceEvents": moved}, indent=chance.choice([None, 1, 4])))
+
+    first = open_timeline(str(plain))
+    before = pieces.PIECE_BYTES
+    pieces.PIECE_BYTES = piece
+    try:
+        second = open_timeline(str(other))
+    finally:
+        pieces.PIECE_BYTES = before
+
+    assert second.origin_ns - first.origin_ns == shift * 1000
+    unshifted = [
+        tuple((k, v - shift * 1000 if k == "start_ns" else v) for k, v in row)
+        for row in rows(second)
+    ]
+    assert sorted(unshifted, key=repr) == rows(first)
+
+
+def test_an_empty_list_of_events_is_a_trace_without_events(write_trace):
+    timeline = open_timeline(write_trace([], schemaVersion=1))
+
+    assert len(timeline.host) == len(timeline.device) == 0
+    assert [text.split(":")[0] for text in timeline.warnings] == [
+        "The file holds no events that an analysis could use"
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b", b'{"a": 1}'])
+def test_a_file_of_no_known_kind_is_refused_with_what_to_do(write_text, content):
+    with pytest.raises(TraceError, match=r"Give a trace file|Record it again"):
+        open_timeline(write_text(content))
+
+
+def test_a_missing_file_is_a_trace_error(tmp_path):
+    with pytest.raises(TraceError, match="Cannot read"):
+        open_timeline(str(tmp_path / "nothing.json"))
+
+
+def test_every_real_kineto_trace_is_read_whole(shared_traces):
+    """Counts by category against the plain JSON parser."""
+    mapped = {"Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel",
+              "Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}  # fmt: skip
+    kept = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "kernel", "gpu_memcpy",
+            "gpu_memset", "overhead")  # fmt: skip
+    files = [p for p in (shared_traces / "kineto").rglob("*.json*") if p.stat().st_size < 600_000]
+    assert len(files) > 25
+    for path in files:
+        data = path.read_bytes()
+        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        expected = {}
+        for event in document["traceEvents"]:
+            category = mapped.get(event.get("cat"), event.get("cat"))
+            if event["ph"] == "X" and category in kept:
+                total = expected.setdefault(category, [0, 0.0])
+                total[0] += 1
+                total[1] += event.get("dur", 0)
+        timeline = open_timeline(str(path))
+        for category, (count, dur) in expected.items():
+            index = CATEGORIES.index(category)
+            table = (
+                timeline.device
+                if category in ("kernel", "gpu_memcpy", "gpu_memset")
+                else timeline.host
+            )
+            mask = table.category == index
+            assert int(mask.sum()) == count, (path.name, category)
+            assert int(table.dur_ns[mask].sum()) == pytest.approx(dur * 1000, abs=count), path.name
+        assert timeline.warnings == ()
+        assert np.all(np.diff(timeline.host.start_ns) >= 0)
+
+
+def test_the_mark_that_windows_puts_before_text_is_no_part_of_the_trace(tmp_path, op):
+    path = tmp_path / "trace.json"
+    for text in (json.dumps([op(ts=1, dur=2)]), json.dumps({"a": 1, "traceEvents": [op()]})):
+        path.write_text(text, encoding="utf-8-sig")
+
+        timeline = open_timeline(str(path))
+
+        assert len(timeline.host) == 1
+        assert timeline.warnings == ()
+
+
+@pytest.mark.parametrize("first", [[], [{}]])
+def test_a_list_is_known_whatever_the_order_of_its_first_events_keys(tmp_path, op, first):
+    named = {"args": {"name": "python"}, "name": "process_name", "ph": "M", "pid": 1}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([*first, named, dict(sorted(op().items()))]))
+
+    assert len(open_timeline(str(path)).host) == 1
+
+
+def test_driver_calls_and_syncs_of_intel_gpus_are_read(write_trace, op, launched):
+    call, kernel = launched(5, 110, 130, 7)
+    driver = {**call, "cat": "xpu_driver", "name": "zeCommandListAppendLaunchKernel"}
+    sync = {**kernel, "cat": "xpu_sync", "name": "zeEventHostSynchronize"}
+
+    timeline = open_timeline(write_trace([{**call, "cat": "xpu_runtime"}, driver, kernel, sync]))
+
+    assert categories(timeline.host) == ["cuda_runtime", "cuda_driver"]
+    assert names(timeline, timeline.syncs) == ["zeEventHostSynchronize"]

@@ -1,0 +1,132 @@
+import io
+
+import pytest
+
+from lightning_gpuprof.records.schema import (
+    Advice,
+    Device,
+    Loader,
+    Memory,
+    OutsideSpan,
+    ProbeDisabled,
+    StepFlag,
+)
+from lightning_gpuprof.views.console.console import WIDTH, render, render_for
+from lightning_gpuprof.views.documents.report import load_report
+
+MS = 1_000_000
+GIB = 2**30
+PHASES = {"data_wait": 6 * MS, "forward": 3 * MS, "callbacks": 1 * MS}
+
+
+@pytest.fixture
+def report(make_session, write_run):
+    """Load the report of a run given as to `make_session`."""
+
+    def load(phases=PHASES, **options):
+        return load_report(write_run(make_session(phases, **options)))
+
+    return load
+
+
+def test_the_first_screen_holds_the_step_the_phases_and_the_findings_in_order(report):
+    text = render(report(loader=Loader(num_workers=0), parts={"callbacks/GradNorm": MS}))
+    places = [
+        text.index(words)
+        for words in (
+            "fit, finished, 100 steps in 1.00 s",
+            "median 10.0 ms, mean 10.0 ms",
+            "data_wait",
+            "GradNorm",
+            "1. [critical] 60.0% of each step (6.00 ms) is spent waiting for data",
+            "DataLoader(..., num_workers=2, persistent_workers=True)",
+            "2. [warning] GradNorm takes 1.00 ms of each step (10.0%)",
+            "no GPU: not measured",
+            "THE ONE CHANGE TO MAKE NOW",
+        )
+    ]
+    assert places == sorted(places)
+    assert text.index("2. [warning]") < 30 * WIDTH
+
+
+def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
+    loaded = report(loader=Loader(num_workers=0))
+    lines = render(loaded).splitlines()
+    words = [line.split(maxsplit=1)[0] for line in lines[-4:]]
+    assert words == ["THE", "change", "expect", "check"]
+    assert lines[-2].endswith("a step of 4.10 ms to 6.50 ms instead of 10.0 ms")
+    assert f"lightning-gpuprof compare {loaded.run} NEW_RUN" in lines[-1]
+
+
+def test_no_line_is_wider_than_a_terminal_of_100_columns(report):
+    name = "AVeryLongCallbackNameThatSomebodyGenerated" * 2
+    loaded = report(parts={f"callbacks/{name}": MS}, loader=Loader(num_workers=0))
+    lines = [line for line in render(loaded, verbose=True).splitlines() if loaded.run not in line]
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_a_name_in_brackets_is_text_and_no_markup(report):
+    text = render(report(parts={"callbacks/[bold]Mine[/bold]": MS}))
+    assert "[bold]Mine[/bold] takes 1.00 ms" in text
+
+
+def test_a_pipe_gets_no_colours_and_an_ascii_terminal_no_bars(report):
+    pipe = render_for(report(), io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert "\x1b" not in pipe
+    assert pipe.isascii()
+    assert "######" in pipe
+    assert "\x1b" in render(report(), color=True)
+
+
+def test_memory_on_a_gpu_is_shown_and_never_invented(report):
+    memory = Memory(
+        step=50,
+        allocated_bytes=GIB,
+        reserved_bytes=2 * GIB,
+        peak_allocated_bytes=3 * GIB,
+        peak_reserved_bytes=4 * GIB,
+        total_bytes=8 * GIB,
+    )
+    text = render(report(device=Device(type="cuda"), records=[memory]))
+    assert "allocated 1.00 GiB, reserved 2.00 GiB, peak 4.00 GiB of 8.00 GiB (50.0%)" in text
+
+
+def test_the_advised_batch_size_is_shown_or_why_there_is_none(report):
+    details = {"accumulate_grad_batches": 2, "learning_rate": "leave the learning rate"}
+    advice = Advice(
+        step=50, batch_size=16, suggested_batch_size=56, low=47, high=64, details=details
+    )
+    text = " ".join(render(report(records=[advice])).split())
+    assert "16 now, 56 advised (47 to 64); accumulate_grad_batches=2; leave the learning" in text
+    withheld = Advice(step=50, batch_size=16, reason="CUDA graphs keep memory")
+    assert "16 now, no suggestion: CUDA graphs" in render(report(records=[withheld]))
+    assert "batch size" not in render(report())
+
+
+def test_what_happened_outside_of_steps_and_what_failed_is_said(report):
+    records = [
+        OutsideSpan(where="epoch_end", start_ns=0, dur_ns=2 * MS, phase_ns={"other": 2 * MS}),
+        ProbeDisabled(probe="DeferredLoss", step=7, error="ValueError: no", traceback=""),
+    ]
+    text = render(report(records=records, wall_ns=1_002 * MS))
+    assert "2.00 ms: epoch_end 2.00 ms" in text
+    assert "100.0% of 1.00 s wall time is accounted for" in text
+    assert "DeferredLoss failed at step 7: ValueError: no" in text
+
+
+def test_findings_in_warm_up_steps_alone_come_with_a_caution(report):
+    caution = "note: Only warm-up steps are recorded"
+    assert caution in render(report(steps=4, flags=StepFlag.WARMUP))
+    assert caution not in render(report())
+
+
+def test_a_run_without_steps_says_so(report):
+    text = render(report({}, steps=0))
+    assert "No training step was recorded in this session" in text
+    assert "THE ONE CHANGE" not in text
+
+
+def test_verbose_says_which_rules_could_not_judge_and_why(report):
+    text = render(report(), verbose=True)
+    assert "could not judge: device memory was not measured (no GPU)" in text
+    assert "could not judge" not in render(report())

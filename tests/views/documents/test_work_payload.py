@@ -1,0 +1,70 @@
+import msgspec
+import pytest
+
+from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
+from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
+from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
+from lightning_gpuprof.analysis.roofline.roofline import roofline
+from lightning_gpuprof.analysis.trace.launch_join import join_launches
+from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+from lightning_gpuprof.traces.tables import NameStats, Tables
+from lightning_gpuprof.views.documents.work_payload import (
+    critical_path_payload,
+    diff_payload,
+    roofline_payload,
+    tables_payload,
+    what_if_payload,
+)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("work") / "trace.json"
+    write_synthetic(path, SyntheticSpec(steps=2))
+    timeline = open_timeline(str(path))
+    return timeline, nest(timeline.host), join_launches(timeline)
+
+
+def test_every_document_is_plain_json(parts):
+    analysis = analyze_timeline(parts[0])
+    documents = [
+        roofline_payload(roofline(*parts)),
+        critical_path_payload(critical_path(*parts)),
+        what_if_payload(what_if(*parts)),
+        diff_payload(compare_traces(analysis, analysis)),
+        tables_payload("a.csv", Tables("stats-csv", "kernel", (NameStats("k", 2, 10),))),
+    ]
+
+    for document in documents:
+        plain = msgspec.json.decode(msgspec.json.encode(document))
+        assert plain == msgspec.to_builtins(document)
+
+
+def test_roofline_rows_have_bound_and_total_under_the_names_that_rules_read(parts):
+    payload = roofline_payload(roofline(*parts))
+
+    assert payload["roofs"]["device"] == "NVIDIA A100 SXM 80GB"
+    assert payload["roofs"]["url"].startswith("https://")
+    row = payload["roofline"][0]
+    assert row["bound"] in ("compute", "memory")
+    assert sum(r["total_ns"] for r in payload["roofline"]) == payload["roofs"]["total_ns"]
+
+
+def test_what_the_table_of_the_critical_path_leaves_out_is_summed_up(parts):
+    path = critical_path(*parts)
+    payload = critical_path_payload(path, top=3)
+
+    assert len(payload["parts"]) == 3
+    shown = sum(part["total_ns"] for part in payload["parts"])
+    assert shown + payload["rest_ns"] == payload["span_ns"] == sum(payload["kind_ns"].values())
+
+
+def test_shares_of_a_statistics_file_add_up(parts):
+    stats = (NameStats("a", 2, 30), NameStats("b", 1, 10))
+    payload = tables_payload("x.csv", Tables("stats-csv", "kernel", stats))
+
+    assert [row["frac"] for row in payload["stats"]] == [0.75, 0.25]
+    assert payload["stats"][0]["mean_ns"] == 15

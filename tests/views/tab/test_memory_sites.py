@@ -1,0 +1,65 @@
+import pytest
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.tb_plugin.preparer import SNAPSHOT, start_process
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.memory_sites import memory_sites_view, write_sites
+from lightning_gpuprof.views.tab.query import Query, QueryError
+
+NAME = "rank0-step120-oom.memory.pickle"
+
+
+@pytest.fixture
+def folder(tmp_path, allocator_snapshot):
+    allocator_snapshot.allocate(3_000, line=7)
+    allocator_snapshot.allocate(1_000, line=9)
+    allocator_snapshot.dump(str(tmp_path / "plugins/gpuprof" / NAME))
+    return tmp_path
+
+
+def view(folder, **params):
+    return memory_sites_view(LoadedRun(str(folder)), Query(params))
+
+
+def test_a_snapshot_is_known_before_it_is_analysed_and_never_read_by_the_view(folder):
+    found = view(folder)
+    assert (found["state"], found["file"]) == ("not-prepared", NAME)
+    (one,) = found["snapshots"]
+    assert (one["rank"], one["session"], one["step"], one["reason"]) == (0, 0, 120, "oom")
+
+
+def test_an_analysed_snapshot_names_the_lines_that_hold_the_memory(folder):
+    write_sites(str(folder / "plugins/gpuprof" / NAME))
+    found = view(folder, file=NAME)
+    assert found["state"] == "prepared"
+    (device,) = found["devices"]
+    assert [(site["line"], site["bytes"]) for site in device["sites"]] == [(7, 3_000), (9, 1_000)]
+    assert device["peak_bytes"] == 4_000
+
+
+def test_the_plugins_process_analyses_a_snapshot(folder):
+    process = start_process(str(folder / "plugins/gpuprof" / NAME), SNAPSHOT)
+    assert (process.wait(60), process.stderr.read()) == (0, "")
+    process.stderr.close()
+    assert view(folder)["state"] == "prepared"
+
+
+def test_a_run_without_snapshots_says_so(tmp_path):
+    assert view(tmp_path)["state"] == "no-snapshot"
+
+
+def test_a_name_that_is_no_snapshot_of_the_run_is_refused(folder):
+    with pytest.raises(QueryError, match="no memory snapshot"):
+        view(folder, file="../../../etc/passwd")
+
+
+def test_an_analysis_that_is_none_is_told(folder):
+    (folder / "plugins/gpuprof" / f"{NAME}.analysis.json").write_text('{"devices": [3]}')
+    assert view(folder)["state"] == "failed"
+
+
+def test_a_file_that_is_no_pickle_is_refused_with_a_sentence(folder):
+    path = folder / "plugins/gpuprof/x.memory.pickle"
+    path.write_text("nothing")
+    with pytest.raises(TraceError):
+        write_sites(str(path))
