@@ -9,13 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.run.host_lines import (
-    NOTE,
-    HostLines,
-    LineCount,
-    ThreadLoad,
-    ThreadUse,
-)
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
@@ -106,15 +100,9 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), self._thread_use())
+        threads = self._threads.use(self._watched)
+        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), threads)
         self._output.write(Note(step=self._output.step, name=NOTE, value=found))
-
-    def _thread_use(self) -> ThreadUse | None:
-        used = self._threads.use(self._watched)
-        if used is None:
-            return None
-        others = tuple(ThreadLoad(*one) for one in used.others)
-        return ThreadUse(used.watched_ns, used.cpu_ns, used.queued_ns, others)
 
     @override
     def _release(self) -> None:

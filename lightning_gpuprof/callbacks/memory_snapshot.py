@@ -22,12 +22,7 @@ from lightning_gpuprof.probes.memory.memory_history import (
     kind_addresses,
     memory_history,
 )
-from lightning_gpuprof.records.files import (
-    KINDS_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    plugin_dir,
-    snapshot_name,
-)
+from lightning_gpuprof.records.files import KINDS_SUFFIX, SNAPSHOT_SUFFIX, plugin_dir, snapshot_name
 from lightning_gpuprof.records.schema import Note, Snapshot
 
 _OTHER = "between"

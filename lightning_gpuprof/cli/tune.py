@@ -8,12 +8,7 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.analysis.memory.tune import Tune, run_tune, samples_per_s
-from lightning_gpuprof.cli.plan import (
-    add_training_arguments,
-    parse_band,
-    table,
-    whole_numbers,
-)
+from lightning_gpuprof.cli.plan import add_training_arguments, parse_band, table, whole_numbers
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_size.tune_child import measure_in_child
 from lightning_gpuprof.probes.batch_size.tune_types import TunePoint, TuneRequest

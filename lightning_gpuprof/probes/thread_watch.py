@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from lightning_gpuprof.probes.stack_lines import own_line, shown_path
+from lightning_gpuprof.records.thread_use import ThreadLoad, ThreadUse
 
 _FILE = "/proc/self/task/{}/schedstat"
 OWN = "gpuprof"
@@ -21,26 +22,6 @@ class ThreadTime(NamedTuple):
     name: str
     cpu_ns: int
     queued_ns: int
-
-
-class OtherThread(NamedTuple):
-    """Another thread: its time on a core, and the line of the program it was seen at most."""
-
-    name: str
-    cpu_ns: int
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    source: str = ""
-
-
-class Watched(NamedTuple):
-    """What was found: times of the watched thread, and of the others, the busiest first."""
-
-    watched_ns: int
-    cpu_ns: int
-    queued_ns: int
-    others: tuple[OtherThread, ...]
 
 
 def thread_times() -> dict[int, ThreadTime]:
@@ -104,7 +85,7 @@ class ThreadWatch:
         if not self._over:
             self._ended, self._ended_ns = self._times(), self._clock()
 
-    def use(self, watched: int, *, most: int = 3) -> Watched | None:
+    def use(self, watched: int, *, most: int = 3) -> ThreadUse | None:
         """Return what was found so far; None where times were not to be had."""
         self._read()
         begun = self._begun
@@ -113,13 +94,13 @@ class ThreadWatch:
         taken = {ident: _since(begun.get(ident), now) for ident, now in self._ended.items()}
         trains = taken.pop(watched)
         others = [
-            OtherThread(one.name, one.cpu_ns, *self._place(ident))
+            ThreadLoad(one.name, one.cpu_ns, *self._place(ident))
             for ident, one in taken.items()
             if not one.name.startswith(OWN)
         ]
         others.sort(key=lambda one: -one.cpu_ns)
         watched_ns = self._ended_ns - self._begun_ns
-        return Watched(watched_ns, trains.cpu_ns, trains.queued_ns, tuple(others[:most]))
+        return ThreadUse(watched_ns, trains.cpu_ns, trains.queued_ns, tuple(others[:most]))
 
     def _place(self, ident: int) -> tuple[str, int, str, str]:
         seen = self._lines.get(ident)

@@ -13,23 +13,12 @@ from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epoch_starts import epoch_starts
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
-from lightning_gpuprof.analysis.run.phase_split import (
-    part_split,
-    phase_split,
-)
+from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.rank_view import rank_views
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.sessions import (
-    choose_session,
-    same_session,
-    session_views,
-)
+from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
-from lightning_gpuprof.analysis.run.special_steps import (
-    compiling,
-    flagged_steps,
-    usual_save_ns,
-)
+from lightning_gpuprof.analysis.run.special_steps import compiling, flagged_steps, usual_save_ns
 from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
 from lightning_gpuprof.analysis.run.steady import Mask, steady_mask, step_flags, step_stats
 from lightning_gpuprof.analysis.run.step_noise import step_noise_ns

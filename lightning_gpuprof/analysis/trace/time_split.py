@@ -8,13 +8,7 @@ from msgspec.structs import replace
 from lightning_gpuprof.analysis.trace.grouping import distinct, looked_up, used
 from lightning_gpuprof.analysis.trace.intervals import Spans, covered_within, union
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    DeviceEvents,
-    Int64,
-    Timeline,
-    select,
-)
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Int64, Timeline, select
 
 Mask = npt.NDArray[np.bool_]
 

@@ -9,12 +9,7 @@ from lightning_gpuprof.callbacks.capture.cycles import Recorded
 from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
-from lightning_gpuprof.records.files import (
-    ANALYSIS_SUFFIX,
-    DRAWING_SUFFIX,
-    plugin_dir,
-    trace_name,
-)
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX, plugin_dir, trace_name
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
 from lightning_gpuprof.units import size
 

@@ -17,14 +17,7 @@ fact. No time is claimed.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-    Severity,
-)
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.units import percent
 
 ID = "lost-kernels"

@@ -22,14 +22,7 @@ scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-    Where,
-)
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.hardware.lookup import find_peaks
 from lightning_gpuprof.units import duration, percent
 

@@ -22,14 +22,7 @@ memory, a chain of many at least a quarter. Severity: the common scale (`finding
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-    Where,
-)
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.units import duration, percent
 
 ID = "memory-bound-kernels"

@@ -23,13 +23,7 @@ shape is compiled too, and padding computes more. Severity: the common scale (`f
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-)
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
 from lightning_gpuprof.units import duration
 
 ID = "recompilation"

@@ -29,17 +29,12 @@ there of threads that are only busy. Severity: the common scale (`findings/grade
 
 from collections.abc import Sequence
 
-from lightning_gpuprof.analysis.run.host_lines import (
-    HostLines,
-    LineCount,
-    ThreadLoad,
-    ThreadUse,
-    host_lines,
-)
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.thread_use import ThreadLoad, ThreadUse
 from lightning_gpuprof.units import duration, percent
 
 ID = "thread-contention"

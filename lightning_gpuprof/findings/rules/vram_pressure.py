@@ -21,14 +21,7 @@ fragmentation take. Retries are told at any level. Time is claimed only where a 
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-    Severity,
-)
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.units import percent, size
 
 ID = "vram-pressure"

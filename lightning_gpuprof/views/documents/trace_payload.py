@@ -12,11 +12,7 @@ from lightning_gpuprof.analysis.trace.time_split import TimeSplit, cut, device_s
 from lightning_gpuprof.analysis.trace.trace import DeviceReport, TraceAnalysis, analyze_timeline
 from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.aside import aside
-from lightning_gpuprof.heap import (
-    ANALYSED,
-    give_back_free_memory,
-    give_back_large_blocks,
-)
+from lightning_gpuprof.heap import ANALYSED, give_back_free_memory, give_back_large_blocks
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 

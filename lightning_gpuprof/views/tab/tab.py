@@ -48,5 +48,5 @@ def find_view(name: str) -> View:
     'steps_view'
     """
     module, _, function = VIEWS[name].partition(":")
-    view: View = getattr(import_module(f"lightning_gpuprof.views.tab.tab.{module}"), function)
+    view: View = getattr(import_module(f"lightning_gpuprof.views.tab.{module}"), function)
     return view
