@@ -13,10 +13,6 @@ class RecordError(GpuProfError):
     """A run directory or record file that cannot be read, or is not one of ours."""
 
 
-class SchemaError(RecordError):
-    """A record written by a newer schema than this version reads."""
-
-
 class TraceError(GpuProfError):
     """A trace file that is of no known kind, or holds nothing that can be read."""
 

@@ -1,6 +1,5 @@
 """The only Python that formats a number for people; everything else passes ints and fractions."""
 
-GIB = 2**30
 _TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _BYTE_STEPS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -17,10 +16,10 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def plain(text: str) -> str:
+def ascii_only(text: str) -> str:
     """Return text for a terminal that shows ASCII alone.
 
-    >>> plain("12 µs é ok")
+    >>> ascii_only("12 µs é ok")
     '12 us ? ok'
     """
     return text.replace("µ", "u").encode("ascii", "replace").decode()

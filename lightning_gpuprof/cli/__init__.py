@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, cast
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
-from lightning_gpuprof.units import plain
+from lightning_gpuprof.units import ascii_only
 
 
 class CommandModule(Protocol):
@@ -82,7 +82,7 @@ def _print_anywhere() -> None:
 
     def replaced(error: UnicodeError) -> tuple[str, int]:
         assert isinstance(error, UnicodeEncodeError)
-        return plain(error.object[error.start : error.end]), error.end
+        return ascii_only(error.object[error.start : error.end]), error.end
 
     codecs.register_error("gpuprof-plain", replaced)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":

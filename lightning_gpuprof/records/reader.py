@@ -104,8 +104,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
 def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
     """Parse one record file's content; lines that cannot be read are skipped and said.
 
-    Raises:
-        SchemaError: Not raised: a session of a newer schema is left out with a warning.
+    A session of a newer schema is left out, with a warning.
     """
     sessions: list[Session] = []
     warnings: list[str] = []

@@ -6,7 +6,6 @@ or function could run code, so it is refused.
 
 import io
 import pickle
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,25 +96,6 @@ class MemorySnapshot:
     def allocated_bytes(self, device: int) -> int:
         """Bytes of blocks that are in use."""
         return sum(b.num_bytes for b in self._blocks(device) if b.state == _ALLOCATED)
-
-    def largest_free_bytes(self, device: int) -> int:
-        """Largest inactive block: a larger request needs new memory, however much is free."""
-        free = (b.num_bytes for b in self._blocks(device) if b.state == "inactive")
-        return max(free, default=0)
-
-    def allocated_by_line(self, device: int) -> list[tuple[Frame | None, int, int]]:
-        """Return bytes in use and their blocks by the Python line that asked, largest first.
-
-        The line is the innermost Python frame outside torch; None where no stack was recorded.
-        """
-        found: dict[Frame | None, list[int]] = defaultdict(lambda: [0, 0])
-        for block in self._blocks(device):
-            if block.state == _ALLOCATED:
-                entry = found[user_frame(block.frames)]
-                entry[0] += block.num_bytes
-                entry[1] += 1
-        rows = [(frame, size, count) for frame, (size, count) in found.items()]
-        return sorted(rows, key=lambda row: -row[1])
 
     def _blocks(self, device: int) -> Iterable[Block]:
         return (b for s in self.segments if s.device == device for b in s.blocks)

@@ -4,21 +4,18 @@ import pickle
 import pytest
 
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.memory_snapshot import Frame, matches, read_snapshot
+from lightning_gpuprof.traces.memory_snapshot import Frame, matches, read_snapshot, user_frame
 from lightning_gpuprof.traces.sniff import read_head
 
 
-def test_a_snapshot_gives_bytes_by_state_and_by_line(tiny_traces):
+def test_a_snapshot_gives_bytes_by_state_and_the_lines(tiny_traces):
     snapshot = read_snapshot(str(tiny_traces / "memory_snapshot.pickle"))
 
     assert snapshot.devices == [0]
     assert snapshot.reserved_bytes(0) == 2048
     assert snapshot.allocated_bytes(0) == 1024
-    assert snapshot.largest_free_bytes(0) == 1024
-    assert snapshot.allocated_by_line(0) == [
-        (Frame("/home/me/model.py", 12, "forward"), 512, 1),
-        (None, 512, 1),
-    ]
+    first, second = (user_frame(block.frames) for block in snapshot.segments[0].blocks[:2])
+    assert (first, second) == (Frame("/home/me/model.py", 12, "forward"), None)
     assert [event.action for event in snapshot.events] == ["alloc", "oom"]
 
 
@@ -69,4 +66,3 @@ def test_real_snapshots_are_what_plain_sums_give(shared_traces, name):
         b["size"] for b in blocks if b["state"] == "active_allocated"
     )
     assert len(snapshot.events) == sum(map(len, raw["device_traces"]))
-    assert sum(size for _, size, _ in snapshot.allocated_by_line(0)) == snapshot.allocated_bytes(0)

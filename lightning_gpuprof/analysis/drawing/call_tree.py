@@ -41,7 +41,7 @@ class CallTree:
         return len(self.name)
 
 
-def call_tree(drawing: Drawing, *, max_nodes: int = MAX_NODES) -> CallTree:
+def call_tree(drawing: Drawing) -> CallTree:
     """Merge calls with the same names from the top down; the smallest nodes are left out."""
     node = np.full(len(drawing), -1, dtype=np.int64)
     found: list[tuple[Int64, Int64, Int64, Int64]] = []
@@ -66,7 +66,7 @@ def call_tree(drawing: Drawing, *, max_nodes: int = MAX_NODES) -> CallTree:
     parent, name, kind, host = (np.concatenate(column) for column in zip(*found, strict=True))
     calls = np.bincount(node[node >= 0], minlength=total).astype(np.int64)
     device = _device_time(drawing, node, parent)
-    return _largest(CallTree(name, kind, parent, calls, host, device), max_nodes)
+    return _largest(CallTree(name, kind, parent, calls, host, device), MAX_NODES)
 
 
 def _merged_names(drawing: Drawing) -> Int64:

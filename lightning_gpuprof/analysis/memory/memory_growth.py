@@ -46,8 +46,6 @@ class MemoryGrowth:
     """Between these with 95 % confidence."""
     first_step: int
     last_step: int
-    rise_bytes: int
-    """Over these steps, by the slope."""
     last_bytes: int
     windows: int
     steps_left: int | None
@@ -93,7 +91,6 @@ def _growth(
         high_bytes_per_step=high,
         first_step=series[0][0],
         last_step=series[-1][0],
-        rise_bytes=int(rise),
         last_bytes=series[-1][1],
         windows=len(series),
         steps_left=None if room_bytes is None else max(0, int(room_bytes / slope)),

@@ -26,16 +26,11 @@ class EpochStarts:
 
     count: int
     """Epochs begun."""
-    usual_wait_ns: int
-    """Median wait of the other steps."""
     excess_ns: int
-    """What the first steps of epochs waited above that, in total."""
-    between_ns: int
-    """Waits for data between epochs, before the first step, in total."""
-    per_step_ns: int
-    """Both, over all recorded steps."""
+    """What the first steps of epochs waited above the median of the others, in total."""
     again_ns: int
-    """Of both, what the epochs after the first cost: a first start there always is."""
+    """What the epochs after the first cost, with the wait between epochs: a first start there
+    always is."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
     slowed_ns: int
@@ -55,25 +50,16 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     excess = (wait - usual).clip(min=0) * first
     spans = [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]
     began_ns = int(session.columns["start_ns"][first][0])
-    between, later = (
-        sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in some)
-        for some in (spans, [span for span in spans if span.start_ns >= began_ns])
+    between = sum(
+        span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans if span.start_ns >= began_ns
     )
     return EpochStarts(
         count=int(first.sum()),
-        usual_wait_ns=usual,
         excess_ns=int(excess.sum()),
-        between_ns=between,
-        per_step_ns=round((int(excess.sum()) + between) / _steps(session)),
-        again_ns=int(excess[first][1:].sum()) + later,
+        again_ns=int(excess[first][1:].sum()) + between,
         steady_mean_ns=mean(excess[steady]),
         slowed_ns=_slowed(session, first),
     )
-
-
-def _steps(session: Session) -> int:
-    """Return how many steps there were, those that were not marked among them."""
-    return session.steps if session.end is None else max(session.steps, session.end.steps)
 
 
 def _slowed(session: Session, first: Mask) -> int:

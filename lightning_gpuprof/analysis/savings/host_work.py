@@ -67,7 +67,6 @@ class HostWork:
     read_ns: int
     worst: str | None
     """The thin operator called most."""
-    worst_calls: int
     recurrent_frac: float
     """Share of forward inside recurrent layers, whose loop is not the user's to batch; their
     backward is taken to have the same share."""
@@ -126,7 +125,6 @@ def host_work(run: RunResults) -> HostWork | None:
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
-        worst_calls=round(worst.calls) if worst else 0,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
 

@@ -74,14 +74,12 @@ class IdleReport(Struct, frozen=True):
     Args:
         causes: By cause, longest first.
         longest: The longest gaps.
-        gap_count: Number of gaps.
         before_thin_ns: Time in gaps that a kernel of less than 10 us ended: the most that fusing
             such kernels, or launching them as a graph, could save.
     """
 
     causes: tuple[IdleCause, ...]
     longest: tuple[Gap, ...]
-    gap_count: int
     before_thin_ns: int
 
 
@@ -100,7 +98,6 @@ def idle_causes(
     return IdleReport(
         causes=_totals(gaps.total_ns, gaps.count),
         longest=_longest(timeline, gaps, nesting, launches, places),
-        gap_count=len(between),
         before_thin_ns=int((between.end - between.start)[_thin(timeline, following)].sum()),
     )
 

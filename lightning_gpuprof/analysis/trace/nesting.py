@@ -30,21 +30,6 @@ class Nesting(Struct, frozen=True):
     depth: Int32
     end_ns: Int64
 
-    def children_sum(self, values: Int64) -> Int64:
-        """Sum a value over each event's direct children."""
-        has = self.parent >= 0
-        sums: Int64 = np.bincount(
-            self.parent[has], weights=values[has], minlength=len(self.parent)
-        ).astype(np.int64)
-        return sums
-
-    def subtree_sum(self, values: Int64) -> Int64:
-        """Sum a value over each event and all that lies inside it."""
-        total = values.astype(np.int64)
-        for rows in reversed(self.by_depth()[1:]):
-            np.add.at(total, self.parent[rows], total[rows])
-        return total
-
     def inherited(self, own: _Index) -> _Index:
         """Give each event its own value, or the nearest one around it where its own is -1."""
         result: _Index = own.copy()

@@ -42,19 +42,18 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._live: dict[int, int] = {}
         self._watch: dict[int, weakref.ref[Any]] = {}
 
-    def mark(self, tensors: Iterable[Any], kind: str, *, again: bool = False) -> None:
+    def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Say what kind of memory these tensors are; those not seen yet are taken up.
 
         Args:
             tensors: A nest of tensors; other leaves are passed over.
             kind: Name of the kind.
-            again: Also rename those that have a kind already.
         """
         for tensor in tree_leaves(tensors):
             if isinstance(tensor, torch.Tensor):
                 for storage in _storages(tensor):
                     block = self.blocks[self._take(storage)]
-                    if block.kind is None or again:
+                    if block.kind is None:
                         block.kind = kind
 
     def live(self) -> list[Block]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
-from lightning_gpuprof.units import duration, percent, plain, quantity, spread
+from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
 
@@ -45,7 +45,7 @@ def render(
         # Bare text is left to the terminal to wrap: a path or command stays one line to copy.
         console.print(part, soft_wrap=isinstance(part, Text))
     text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    return text if unicode else plain(text)
+    return text if unicode else ascii_only(text)
 
 
 def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:

@@ -48,7 +48,7 @@ def step_lines(results: RunResults) -> RenderableType:
     return text
 
 
-def phase_table(results: RunResults, *, bar: str, min_part: float = MIN_PART_FRAC) -> Table:
+def phase_table(results: RunResults, *, bar: str) -> Table:
     """Return the phases of a step with bars, and under each its named parts."""
     marks = results.device_time.phases if results.device_time else {}
     table = Table.grid(padding=(0, 2))
@@ -69,7 +69,7 @@ def phase_table(results: RunResults, *, bar: str, min_part: float = MIN_PART_FRA
             Text(bar * round(frac * BAR_WIDTH), style="blue"),
         )
         for part in results.parts_of(phase):
-            if part.per_step is not None and part.per_step.frac >= min_part:
+            if part.per_step is not None and part.per_step.frac >= MIN_PART_FRAC:
                 table.add_row(
                     Text(f"  {part.name}", style="dim"),
                     Text(duration(part.per_step.mean_ns), style="dim"),

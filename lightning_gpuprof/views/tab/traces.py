@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
@@ -83,12 +83,3 @@ def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
     beside = set(run.fs.listdir(run.folder))
     done = [name for name in names if name + suffix in beside]
     return (done or names)[-1]
-
-
-def trace_title(name: str) -> str:
-    """Return what to call a trace in another viewer.
-
-    >>> trace_title("rank0-cycle1.pt.trace.json.gz")
-    'rank0-cycle1'
-    """
-    return name.removesuffix(TRACE_SUFFIX)

@@ -39,16 +39,3 @@ def test_an_events_parent_is_the_innermost_one_still_open(rows):
     assert nesting.end_ns.tolist() == ends
     for row, parent in enumerate(parents):
         assert nesting.depth[row] == (nesting.depth[parent] + 1 if parent >= 0 else 0)
-
-
-@given(events)
-def test_own_times_of_a_thread_add_up_to_the_outermost_events(rows):
-    start, dur, _ = zip(*rows, strict=True)
-    host = make_table(HostEvents, start_ns=start, dur_ns=dur, thread=[0] * len(rows))
-    nesting = nest(host)
-    length = nesting.end_ns - host.start_ns
-
-    own = length - nesting.children_sum(length)
-
-    assert (own >= 0).all()
-    assert own.sum() == length[nesting.parent < 0].sum()
