@@ -13,6 +13,7 @@ from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.exchange_watch import ExchangeWatch
 from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
@@ -211,6 +212,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(GradientWatch())
+    parts.append(ExchangeWatch())
     parts.append(GcWatch())
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))

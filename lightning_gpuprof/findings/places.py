@@ -35,6 +35,8 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     if finding.id in LOOPS:
         phase = Phase.FORWARD
     lines = host_lines(run.notes)
+    if any(where.rank not in (None, run.start.rank) for where in finding.where):
+        lines = run.rank_waits.lines if run.rank_waits else None
     if phase is None or lines is None or any(where.file for where in finding.where):
         return finding
     whole = lines.by_phase.get(phase.value, 0)

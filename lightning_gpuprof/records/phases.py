@@ -25,6 +25,12 @@ SELF_LOG = "self.log"
 SAMPLER, WORKERS = "sampler", "workers"
 """Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
 With workers, the rest of the wait is taking over what they sent; without, making the batch."""
+EXCHANGE = "gradient exchange"
+"""Part of `backward` where there are several ranks: from when this rank has its own gradients until
+all have exchanged theirs. What this takes is communication, and waiting for ranks that are late."""
+STOP_CHECK = "stop check"
+"""Part of `other` where there are several ranks: between steps, Lightning (from 2.6 on) has rank 0
+tell all others whether it was told to stop by SIGTERM, so these wait for it."""
 
 CONSOLE_GROUPS: dict[str, tuple[Phase, ...]] = {
     "data": (Phase.DATA_WAIT,),

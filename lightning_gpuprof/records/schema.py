@@ -115,7 +115,7 @@ class RunStart(_Record, tag="run"):
 
     schema_version: int
     session: int
-    """0 for the first session in this file, then 1, 2, ..."""
+    """0 for the run's first session, then 1, 2, ...; a rank that joins later begins higher."""
     stage: str
     """fit, validate, test or predict."""
     started_unix_ns: int

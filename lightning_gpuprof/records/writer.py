@@ -84,7 +84,7 @@ class RecordWriter:
 
 
 def next_session(run: str | os.PathLike[str], *, rank: int) -> int:
-    """Return the number of sessions already in this rank's file: the next session's number."""
+    """Return the number of sessions already in a rank's file: the next session's number."""
     path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
     if not path.exists():
         return 0

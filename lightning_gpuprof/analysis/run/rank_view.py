@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import mean, median
-from lightning_gpuprof.analysis.run.steady import steady_mask, step_flags
+from lightning_gpuprof.analysis.run.rank_waits import EXCHANGED, RankWaits
+from lightning_gpuprof.analysis.run.steady import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
 
 @dataclass(frozen=True)
 class RankView:
-    """One rank in brief: its step and the mean of each phase per steady step."""
+    """One rank in brief: its step and the mean of each phase per steady step.
+
+    `exchange_ns` is the part of `backward` after its own gradients were there, `waited_ns` how long
+    it waits in each step for other ranks, there and elsewhere, and `last_frac` the share of steps
+    in which it waited least; None where not measured.
+    """
 
     rank: int
     host: str
@@ -20,23 +26,30 @@ class RankView:
     mean_ns: int | None
     phase_mean_ns: dict[Phase, int]
     status: str
+    error: str | None = None
+    exchange_ns: int | None = None
+    waited_ns: int | None = None
+    last_frac: float | None = None
 
 
-def rank_views(ranks: Mapping[int, Session]) -> tuple[RankView, ...]:
-    """Describe the same session of every rank."""
-    return tuple(_view(rank, session) for rank, session in ranks.items())
+def rank_views(
+    ranks: Mapping[int, Session], steady: Mapping[int, Mask], waits: RankWaits | None
+) -> tuple[RankView, ...]:
+    """Describe the same session of every rank, over the same steps where there are such."""
+    return tuple(_view(rank, session, steady.get(rank), waits) for rank, session in ranks.items())
 
 
-def _view(rank: int, session: Session) -> RankView:
-    median_ns = mean_ns = None
+def _view(rank: int, session: Session, steady: Mask | None, waits: RankWaits | None) -> RankView:
+    median_ns = mean_ns = exchange_ns = None
     means: dict[Phase, int] = {}
-    if session.steps:
-        steady, _ = steady_mask(step_flags(session))
+    if steady is not None:
         dur = session.columns["dur_ns"][steady]
         median_ns, mean_ns = median(dur), mean(dur)
         for phase in Phase:
             if (column := session.phase_ns(phase)) is not None:
                 means[phase] = mean(column[steady])
+        exchange = session.columns.get(EXCHANGED)
+        exchange_ns = None if exchange is None else mean(exchange[steady])
     return RankView(
         rank=rank,
         host=session.start.host,
@@ -45,4 +58,8 @@ def _view(rank: int, session: Session) -> RankView:
         mean_ns=mean_ns,
         phase_mean_ns=means,
         status="open" if session.end is None else session.end.status,
+        error=None if session.end is None else session.end.error,
+        exchange_ns=exchange_ns,
+        waited_ns=None if waits is None else waits.waited_ns.get(rank),
+        last_frac=None if waits is None else waits.last_frac.get(rank),
     )

@@ -14,7 +14,9 @@ from lightning_gpuprof.analysis.run.epoch_starts import epoch_starts
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
+from lightning_gpuprof.analysis.run.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.rank_view import rank_views
+from lightning_gpuprof.analysis.run.rank_waits import rank_waits
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
@@ -67,6 +69,8 @@ def analyze_run(
     steady = _steady(chosen)
     phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
     rates = size_rates(chosen, steady)
+    compared = common_steady(same)
+    waits = rank_waits(same, compared)
     memory_grown, memory_watched = memory_growth(chosen)
     return RunResults(
         start=chosen.start,
@@ -96,7 +100,8 @@ def analyze_run(
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
         flagged_steps=flagged_steps(chosen, steady),
-        ranks=rank_views(same),
+        ranks=rank_views(same, compared, waits),
+        rank_waits=waits,
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
         advice=rank_advice(same),

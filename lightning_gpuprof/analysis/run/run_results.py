@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
     from lightning_gpuprof.analysis.run.rank_view import RankView
+    from lightning_gpuprof.analysis.run.rank_waits import RankWaits
     from lightning_gpuprof.analysis.run.sessions import SessionView
     from lightning_gpuprof.analysis.run.slowest import SlowStep
     from lightning_gpuprof.analysis.run.special_steps import Compiling
@@ -86,6 +87,8 @@ class RunResults:
     flagged_steps: dict[str, int]
     """Steady steps that carry a flag, by its name in lower case."""
     ranks: tuple[RankView, ...]
+    rank_waits: RankWaits | None
+    """How long ranks wait for one another; None with one rank, or where it was not measured."""
     traces: tuple[TraceView, ...]
     sync_sites: tuple[SyncSite, ...]
     advice: Advice | None

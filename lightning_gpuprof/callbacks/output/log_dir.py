@@ -1,4 +1,4 @@
-"""Where a run's files go: one folder, agreed on by every rank."""
+"""Where a run's files go: one folder and one session number, agreed on by every rank."""
 
 import os
 import tempfile
@@ -7,22 +7,28 @@ from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
 from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.records.writer import next_session
 
 
-def resolve_log_dir(trainer: Trainer, override: str | os.PathLike[str] | None = None) -> str:
-    """Return the run's log dir, the same on every rank.
+def resolve_session(
+    trainer: Trainer, override: str | os.PathLike[str] | None = None
+) -> tuple[str, int]:
+    """Return the run's log dir and the number of the session that begins, the same on every rank.
 
-    In this order: the override; the first TensorBoardLogger's; any logger's `log_dir`; a
-    logger's `<save_dir>/<name>/<version>`; and with no logger at all a fresh
+    The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
+    a logger's `<save_dir>/<name>/<version>`; and with no logger at all a fresh
     `<default_root_dir>/lightning_logs/version_<n>`. Under `fast_dev_run`, which promises to
     leave nothing behind, a temporary folder. Rank 0 decides and broadcasts, since a logger's
-    version may differ between processes; so every rank must call this at the same point.
+    version may differ between processes, and a run that is resumed on more ranks has fewer sessions
+    in some ranks' files; so every rank must call this at the same point.
     """
-    chosen = ""
+    chosen = "", 0
     if trainer.is_global_zero:
         fallback = os.path.join(os.getcwd(), "lightning_logs")
-        chosen = attempt(lambda: _choose(trainer, override), fallback)
-    return str(trainer.strategy.broadcast(chosen))
+        folder = attempt(lambda: _choose(trainer, override), fallback)
+        chosen = folder, attempt(lambda: next_session(folder, rank=0), 0)
+    folder, session = trainer.strategy.broadcast(chosen)
+    return str(folder), int(session)
 
 
 def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:

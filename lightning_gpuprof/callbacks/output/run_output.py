@@ -10,13 +10,12 @@ from weakref import WeakKeyDictionary, ref
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Trainer
-from lightning_gpuprof.callbacks.guard import attempt
-from lightning_gpuprof.callbacks.output.log_dir import resolve_log_dir
+from lightning_gpuprof.callbacks.output.log_dir import resolve_session
 from lightning_gpuprof.callbacks.output.marker import write_marker
 from lightning_gpuprof.callbacks.output.run_facts import run_start, stage_of
 from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.records.schema import Record, RunEnd
-from lightning_gpuprof.records.writer import RecordWriter, next_session
+from lightning_gpuprof.records.writer import RecordWriter
 
 _MAX_FAILURES = 100
 """Flushes that may fail in a row before records are dropped: at one a window this bounds what is
@@ -33,7 +32,7 @@ class RunOutput:
     Attributes:
         run_dir: The run's log dir.
         rank: Global rank of this process.
-        session: Number of this session in the rank's file, from 0.
+        session: Number of this session, from 0, the same on every rank.
         step_flags: Flags (`StepFlag`) of the step now running, for other callbacks to add to;
             `PhaseTimer` takes them at its end.
         timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
@@ -42,10 +41,12 @@ class RunOutput:
         components: Makes the region of a named component; None without a `PhaseTimer`.
     """
 
-    def __init__(self, trainer: Trainer, run_dir: str, *, now: Callable[[], int]) -> None:
+    def __init__(
+        self, trainer: Trainer, run_dir: str, *, session: int, now: Callable[[], int]
+    ) -> None:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
-        self.session = attempt(lambda: next_session(run_dir, rank=self.rank), 0)
+        self.session = session
         self.stage = stage_of(trainer)
         self.step_flags = 0
         self.timer = ""
@@ -82,7 +83,8 @@ class RunOutput:
             return last
         if log_dir is None and last is not None and not trainer.loggers:
             log_dir = last.run_dir
-        output = cls(trainer, resolve_log_dir(trainer, log_dir), now=now)
+        run_dir, session = resolve_session(trainer, log_dir)
+        output = cls(trainer, run_dir, session=session, now=now)
         _OUTPUTS[trainer] = output
         if output.rank == 0:
             output._try(lambda: write_marker(output.run_dir))

@@ -16,7 +16,7 @@ from lightning_gpuprof.callbacks.tap.tap_regions import Context
 from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
-from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
+from lightning_gpuprof.records.phases import SAMPLER, STOP_CHECK, WORKERS, Phase
 
 EVALUATION_PHASES = (
     Phase.DATA_WAIT,
@@ -134,7 +134,11 @@ class Tapping:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         self._calls.add(fit_loop, "setup_data", startup)
         self._time_module_log()
-        self._calls.add(fit_loop.epoch_loop.val_loop, "run", self.tap.validation())
+        epoch_loop = fit_loop.epoch_loop
+        self._calls.add(epoch_loop.val_loop, "run", self.tap.validation())
+        if self._trainer.world_size > 1:
+            stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
+            self._calls.add(epoch_loop, "_broadcast_sigterm_tensor", stop_check)
         # Lightning 2.4 has no action for it; in others this region is around the action's own.
         self._calls.add(self._trainer, "save_checkpoint", self.tap.saving())
 

@@ -1,8 +1,10 @@
 """The device waits for other ranks: communication that nothing overlaps.
 
 ## What it measures
-`exposed_comm_ns`: from a trace, time per step in which communication kernels ran and nothing
-computed.
+`exposed_comm_ns`: time per step from the last rank's last gradient until all gradients have been
+exchanged, as the ranks timed it: to wait for a late rank is not among it (see straggler-rank).
+Where that was not timed on two ranks or more, from a trace: time in which communication kernels ran
+and nothing computed, waiting included.
 
 ## Why it matters
 Gradients can be exchanged while the backward pass still computes; what is exposed adds to every
@@ -11,11 +13,13 @@ step on every rank.
 ## What to do
 Exchange less often (`accumulate_grad_batches` skips the exchange in between), less
 (`bf16` gradients: `ddp_comm_hook`), in larger buckets (`bucket_cap_mb`), or with
-`gradient_as_bucket_view=True`; shard with FSDP where the model is large.
+`gradient_as_bucket_view=True`; shard with FSDP where the model is large. Of a model whose gradients
+fit DDP's one bucket (25 MB), buckets change nothing: accumulate.
 
 ## Thresholds
 `MIN_FRAC`: 5% of the step, the common warning level. `LOW_FRAC`: the last bucket cannot be hidden,
-so a quarter stays at least in the high bound, and three quarters in the low one. Severity: the
+so a quarter stays at least in the high bound, and three quarters in the low one; gradients
+accumulated over four batches are exchanged a quarter as often. Severity: the
 common scale (`findings/grade.py`).
 """
 
@@ -28,6 +32,8 @@ from lightning_gpuprof.units import duration, percent
 ID = "exposed-communication"
 EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
+BUCKET_BYTES = 25 * 2**20
+"""DDP's own `bucket_cap_mb`."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -36,29 +42,46 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     facts = trace_facts(run)
     cost = facts.per_step("gpu", "exposed_comm_ns") if facts else None
-    if run.step_ns is None or facts is None or cost is None:
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+    if run.rank_waits is not None and run.rank_waits.exchange_ns is not None:
+        cost = run.rank_waits.exchange_ns
+    if run.step_ns is None or cost is None:
+        return Abstained(
+            ID,
+            "it takes the time that two ranks or more wait for gradients, or an analysed trace "
+            "with kernels of a GPU, and there is neither",
+        )
     if cost < WARNING_FRAC * run.step_ns:
         return None
+    comm = facts.per_step("gpu", "comm_ns") if facts else None
     saving = Range(low=round(LOW_FRAC * cost), high=min(run.step_ns, round(HIGH_FRAC * cost)))
-    rows = [row for row in facts.rows("kernels") if row.get("category") == "communication"]
+    kernels = facts.rows("kernels") if facts else []
+    rows = [row for row in kernels if row.get("category") == "communication"]
+    advice = (
+        "Exchange gradients less often (accumulate_grad_batches), smaller (a bf16 hook), or in "
+        "other bucket sizes, so that the backward pass hides it."
+    )
+    change = "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
+    if 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
+        advice = (
+            "All gradients fit one of DDP's buckets, so no other bucket size hides the exchange: "
+            "accumulate gradients over several batches, which makes the batch larger."
+        )
+        change = "Trainer(accumulate_grad_batches=4)"
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
         title=f"{duration(cost)} of each step ({percent(cost / run.step_ns)}) is communication "
         f"that "
         "nothing overlaps",
-        advice="Exchange gradients less often (accumulate_grad_batches), smaller (a bf16 hook), or "
-        "in "
-        "other bucket sizes, so that the backward pass hides it.",
+        advice=advice,
         evidence={
             "exposed_comm_ns": round(cost),
             "exposed_comm_frac": cost / run.step_ns,
-            "comm_ns": round(facts.per_step("gpu", "comm_ns") or 0),
+            **({"comm_ns": round(comm)} if comm is not None else {}),
             "step_ns": run.step_ns,
         },
         saving_ns=saving,
         confidence=0.6,
         where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
-        change="DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)",
+        change=change,
     )

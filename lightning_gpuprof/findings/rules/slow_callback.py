@@ -31,7 +31,7 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rules.slow_logging import norm_hooks
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import STOP_CHECK, Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "slow-callback"
@@ -67,7 +67,7 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     parts = [
         part
         for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
-        if part.per_step is not None and part.name not in OWN and part not in to_log
+        if part.per_step is not None and part.name not in (*OWN, STOP_CHECK) and part not in to_log
     ]
     parts.sort(key=lambda part: -part.total_ns)
     return tuple(_finding(run, part, run.step_ns) for part in parts[:MOST])

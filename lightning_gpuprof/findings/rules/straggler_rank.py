@@ -1,85 +1,124 @@
-"""One rank is slower than the others, and all of them wait for it.
+"""Some rank is later than the others, and all of them wait for it.
 
 ## What it measures
-`own_ns`: each rank's mean time per steady step outside of the backward pass, in which gradients are
-exchanged and faster ranks wait; a rank whose own time lies above the median of all ranks.
+`late_ns`: how much earlier each step's gradients would be exchanged, were the late rank never the
+last. Each rank times, in every step, how long it waits at the end of backward from its own last
+gradient until all ranks' are there; the one that waits least came last. Steps are matched by
+number, so that hosts' clocks need not agree. `uneven_ns`: the mean wait of all ranks, where no rank
+is the late one and they take turns.
 
 ## Why it matters
 A synchronous step is as fast as its slowest rank.
 
 ## What to do
-Look at that rank's longest phase: uneven data (longer samples, a slower disk), a callback on rank 0
-alone, another process on its device or cores, a device that lowers its clock.
+Look at what that rank does longer: uneven data (longer samples, a slower disk), a callback on rank
+0 alone, another process on its device or cores, a device that lowers its clock. Where ranks take
+turns, batches differ: give each rank equal work, such as samples of like length.
 
 ## Thresholds
-`MIN_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks show.
-The others' backward must be longer by at least `WAITED` of the difference: otherwise nobody waited.
-Severity: the common scale (`findings/grade.py`).
+`MIN_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks show;
+`TURNS_FRAC`, 10%, for turns, which a busy machine shows as well. `CLEAR`: a rank is the late one
+where it costs this many times what another one's chance delays do. Severity: the common scale
+(`findings/grade.py`).
 """
 
-from statistics import median
+from collections.abc import Sequence
 
-from lightning_gpuprof.analysis.run.rank_view import RankView
+from lightning_gpuprof.analysis.run.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "straggler-rank"
 EFFORT = Effort(Horizon.MEDIUM, "the cause is to be found on that rank", "none")
-WAITED = 0.5
+TURNS_FRAC = 0.10
+CLEAR = 2
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
-    """Return a finding where one rank holds the others up."""
+    """Return a finding where ranks wait for one, for some, or by turns."""
     if run.start.world_size < 2:
         return None
-    ranks = [rank for rank in run.ranks if rank.mean_ns and rank.phase_mean_ns]
-    if len(ranks) < 2 or run.step_ns is None:
-        return Abstained(ID, "the records of only one rank are here")
-    own = {rank.rank: _own_ns(rank) for rank in ranks}
-    slowest = max(ranks, key=lambda rank: own[rank.rank])
-    others = [rank for rank in ranks if rank is not slowest]
-    usual = round(median(own[rank.rank] for rank in others))
-    late = own[slowest.rank] - usual
-    waited = median(_backward_ns(rank) for rank in others) - _backward_ns(slowest)
-    if late < WARNING_FRAC * run.step_ns or waited < WAITED * late:
-        return None
-    phase = _longest_above(slowest, others)
-    saving = Range(low=round(min(waited, late) * 0.8), high=late)
+    waits = run.rank_waits
+    if waits is None or run.step_ns is None:
+        return Abstained(ID, _lacking(run))
+    if waits.late_ns >= WARNING_FRAC * run.step_ns and waits.late_ns >= CLEAR * waits.usual_ns:
+        return _late(run, waits, run.step_ns)
+    if waits.uneven_ns >= TURNS_FRAC * run.step_ns:
+        return _turns(waits, run.step_ns)
+    return None
+
+
+def _lacking(run: RunResults) -> str:
+    if sum(rank.steps > 0 for rank in run.ranks) < 2:
+        return f"the records of only one of {run.start.world_size} ranks are here"
+    return "it takes the time that each rank's device waits for gradients, which was not measured"
+
+
+def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
+    saving = Range(low=max(0, waits.late_ns - waits.usual_ns), high=waits.late_ns)
+    one = len(waits.late) == 1
+    hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
+    phase = next(iter(waits.causes), None)
+    part = waits.part
+    what = f", most of it in {phase.value}{f' ({part})' if part else ''}" if phase else ""
     return Finding(
         id=ID,
-        severity=grade(saving, run.step_ns),
-        title=f"Rank {slowest.rank} takes {duration(late)} longer than the others in each step "
-        f"({percent(late / run.step_ns)}), most of it in {phase.value}",
-        advice=f"Look at {phase.value} on rank {slowest.rank} ({slowest.host}): uneven data, work "
-        f"that "
-        "only this rank does, or a busy machine.",
+        severity=grade(saving, step_ns),
+        title=f"{_names(waits.late)} keep{'s' if one else ''} the others waiting for "
+        f"{duration(waits.late_ns)} of each step ({percent(waits.late_ns / step_ns)}){what}",
+        advice=f"Look at {part or (phase.value if phase else 'what is special')} on "
+        f"{_names(waits.late).lower()} ({', '.join(hosts)}): uneven data, work that only "
+        f"{'this rank does' if one else 'these ranks do'}, or a busy machine.",
         evidence={
-            "own_ns": own[slowest.rank],
-            "others_own_ns": usual,
-            "waited_ns": round(waited),
-            "step_ns": run.step_ns,
+            "late_ns": waits.late_ns,
+            "last_frac": sum(waits.last_frac[rank] for rank in waits.late),
+            **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
+            "uneven_ns": waits.uneven_ns,
+            "step_ns": step_ns,
         },
         saving_ns=saving,
         confidence=0.8,
-        where=(Where(rank=slowest.rank, phase=phase.value),),
+        where=tuple(
+            Where(rank=rank, phase=phase.value if phase else None) for rank in waits.late[:4]
+        ),
     )
 
 
-def _own_ns(rank: RankView) -> int:
-    return sum(ns for phase, ns in rank.phase_mean_ns.items() if phase is not Phase.BACKWARD)
+def _turns(waits: RankWaits, step_ns: int) -> Finding:
+    saving = Range(low=0, high=waits.uneven_ns)
+    phase = next(iter(waits.causes), None)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Ranks wait {duration(waits.uneven_ns)} of each step "
+        f"({percent(waits.uneven_ns / step_ns)}) for one another, by turns"
+        f"{f', most of it for {phase.value}' if phase else ''}",
+        advice="Steps take unequally long from rank to rank: give each rank equal work (batches of "
+        "like length), and look for other work on these machines.",
+        evidence={
+            "uneven_ns": waits.uneven_ns,
+            "last_frac": max(waits.last_frac.values()),
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5,
+        where=(Where(phase=phase.value),) if phase else (),
+    )
 
 
-def _backward_ns(rank: RankView) -> int:
-    return rank.phase_mean_ns.get(Phase.BACKWARD, 0)
+def _names(ranks: Sequence[int]) -> str:
+    """Name ranks in a sentence.
 
-
-def _longest_above(slowest: RankView, others: list[RankView]) -> Phase:
-    def above(phase: Phase) -> float:
-        usual = median(rank.phase_mean_ns.get(phase, 0) for rank in others)
-        return slowest.phase_mean_ns[phase] - usual
-
-    phases = [phase for phase in slowest.phase_mean_ns if phase is not Phase.BACKWARD]
-    return max(phases, key=above)
+    >>> _names((2,)), _names((0, 1)), _names(tuple(range(8, 16)))
+    ('Rank 2', 'Ranks 0 and 1', 'Ranks 8 to 15')
+    """
+    if len(ranks) == 1:
+        return f"Rank {ranks[0]}"
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"Ranks {ranks[0]} to {ranks[-1]}"
+    shown = [str(rank) for rank in ranks[:6]]
+    if len(ranks) > 6:
+        return f"Ranks {', '.join(shown)} and {len(ranks) - 6} more"
+    return f"Ranks {', '.join(shown[:-1])} and {shown[-1]}"

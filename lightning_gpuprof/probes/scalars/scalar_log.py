@@ -108,8 +108,8 @@ class ScalarLog:
         # each function that is called costs about a microsecond.
         for name, column in self._columns.items():
             kept: Tensor | float | None = private.get(name)
-            if kept is None:
-                value = values.get(name)
+            if kept.__class__ is not Tensor:  # none, or of a subclass
+                value = values.get(name) if kept is None else kept
                 if value is not None:
                     kept = self._copied(name, value)
             column.append(kept)
@@ -123,9 +123,10 @@ class ScalarLog:
             kept.pop()
 
     def _copied(self, name: str, value: Scalar) -> Tensor | float | None:
-        if not isinstance(value, Tensor) or value.dim() or value.is_complex():
+        if value.__class__ is not Tensor or value.dim() or value.is_complex():
             try:
                 check_scalar(name, value)
+                value = _local(name, value)
             except (TypeError, ValueError) as error:
                 if self._refuse is None:
                     raise
@@ -185,6 +186,23 @@ def check_scalar(name: str, value: object) -> None:
             f"{name!r} has shape {tuple(value.shape)}: only one value can be kept per step. "
             "Reduce it first, for example with .mean()."
         )
+
+
+def _local(name: str, value: Any) -> Any:
+    """Return this rank's copy of a distributed tensor's value; what is none comes back as it is.
+
+    Raises:
+        ValueError: The ranks hold parts of it.
+    """
+    placements = getattr(value, "placements", None)
+    if placements is None:
+        return value
+    if all(one.is_replicate() for one in placements):
+        return value.detach().to_local()
+    raise ValueError(
+        f"{name!r} is a DTensor of which each rank holds a part {tuple(placements)}: its value "
+        "takes communication in every step. Return .full_tensor() where that is wanted."
+    )
 
 
 def exact_dtype(value: Tensor) -> torch.dtype:

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lightning_gpuprof.analysis.run.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where
@@ -14,6 +15,7 @@ from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.documents.report_payload import top_operators
 
 BAR_WIDTH = 40
+MOST_RANKS = 8
 MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
 _NAME_WIDTH = 52
@@ -120,11 +122,7 @@ def rest_table(results: RunResults) -> Table:
     table.add_row("wall time", clock)
     table.add_row("own cost", _own_cost(results))
     if len(results.ranks) > 1:
-        ranks = [
-            f"{rank.rank}: {duration(rank.median_ns) if rank.median_ns is not None else 'none'}"
-            for rank in results.ranks
-        ]
-        table.add_row("ranks", "median step of rank " + ", ".join(ranks))
+        table.add_row("ranks", _ranks(results.ranks))
     for failure in results.probe_failures:
         table.add_row(
             "probe off", f"{failure.probe} failed at step {failure.step}: {failure.error}"
@@ -169,6 +167,21 @@ def place(where: Where) -> str:
     if where.rank is not None:
         names.append(f"rank {where.rank}")
     return " ".join(names)
+
+
+def _ranks(ranks: Sequence[RankView]) -> str:
+    """Say what sets the ranks apart: of many, those that the others wait for."""
+    shown = sorted(ranks, key=lambda rank: (rank.waited_ns is None, rank.waited_ns))[:MOST_RANKS]
+    texts = []
+    for rank in sorted(shown, key=lambda rank: rank.rank) if len(ranks) <= MOST_RANKS else shown:
+        step = "no steps" if rank.median_ns is None else duration(rank.median_ns)
+        waits = "" if rank.waited_ns is None else f", waits {duration(rank.waited_ns)}"
+        texts.append(f"rank {rank.rank}: {step}{waits}")
+    hosts = len({rank.host for rank in ranks})
+    where = f" on {hosts} hosts" if hosts > 1 else ""
+    if len(ranks) <= MOST_RANKS:
+        return f"median step{where}: " + "; ".join(texts)
+    return f"{len(ranks)}{where}; median step of those that wait least: " + "; ".join(texts)
 
 
 def _memory(results: RunResults) -> str:

@@ -98,6 +98,7 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
         compiling=None,
         flagged_steps={},
         ranks=(),
+        rank_waits=None,
         traces=(TraceView(0, cycle, document),),
         sync_sites=(),
         advice=None,

@@ -5,7 +5,7 @@ import pytest
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
-from lightning_gpuprof.callbacks.output.log_dir import resolve_log_dir
+from lightning_gpuprof.callbacks.output.log_dir import resolve_session
 
 
 class Named(Logger):
@@ -26,6 +26,12 @@ class Named(Logger):
         return self._save_dir
 
 
+def log_dir(trainer, override=None):
+    folder, session = resolve_session(trainer, override)
+    assert session == 0
+    return folder
+
+
 @pytest.fixture
 def trainer(tmp_path):
     def make(*loggers, **options):
@@ -43,7 +49,7 @@ def trainer(tmp_path):
 
 
 def test_the_override_comes_first(trainer, tmp_path):
-    chosen = resolve_log_dir(trainer(CSVLogger(tmp_path)), tmp_path / "mine")
+    chosen = log_dir(trainer(CSVLogger(tmp_path)), tmp_path / "mine")
 
     assert chosen == str(tmp_path / "mine")
 
@@ -51,26 +57,26 @@ def test_the_override_comes_first(trainer, tmp_path):
 def test_a_tensorboard_logger_comes_before_others(trainer, tmp_path):
     csv, board = CSVLogger(tmp_path / "csv"), TensorBoardLogger(tmp_path / "board", version=3)
 
-    assert resolve_log_dir(trainer(csv, board)) == board.log_dir
+    assert log_dir(trainer(csv, board)) == board.log_dir
 
 
 def test_any_log_dir_will_do(trainer, tmp_path):
     csv = CSVLogger(tmp_path / "csv")
 
-    assert resolve_log_dir(trainer(Named("x"), csv)) == csv.log_dir
+    assert log_dir(trainer(Named("x"), csv)) == csv.log_dir
 
 
 @pytest.mark.parametrize(
     ("version", "folder"), [("a1b2", "a1b2"), (4, "version_4"), (None, "version_0")]
 )
 def test_a_logger_without_one_gives_its_name_and_version(trainer, tmp_path, version, folder):
-    chosen = resolve_log_dir(trainer(Named(version)))
+    chosen = log_dir(trainer(Named(version)))
 
     assert chosen == str(tmp_path / "project" / folder)
 
 
 def test_a_bucket_is_not_written_to(trainer, tmp_path):
-    chosen = resolve_log_dir(trainer(Named("v", save_dir="s3://bucket/logs")))
+    chosen = log_dir(trainer(Named("v", save_dir="s3://bucket/logs")))
 
     assert chosen == str(tmp_path / "project" / "v")
 
@@ -78,11 +84,11 @@ def test_a_bucket_is_not_written_to(trainer, tmp_path):
 def test_without_a_logger_each_run_has_a_fresh_folder(trainer, tmp_path):
     os.makedirs(tmp_path / "lightning_logs" / "version_0")
 
-    assert resolve_log_dir(trainer()) == str(tmp_path / "lightning_logs" / "version_1")
+    assert log_dir(trainer()) == str(tmp_path / "lightning_logs" / "version_1")
 
 
 def test_fast_dev_run_leaves_nothing_in_the_users_folders(trainer, tmp_path):
-    chosen = resolve_log_dir(trainer(fast_dev_run=1))
+    chosen = log_dir(trainer(fast_dev_run=1))
 
     assert os.path.isdir(chosen)
     assert not chosen.startswith(str(tmp_path))
@@ -95,9 +101,9 @@ def test_only_rank_zero_asks_its_loggers_and_all_take_part(trainer, tmp_path):
             raise AssertionError("asked on another rank")
 
     other = trainer(Untouchable("x"), is_global_zero=False)
-    other.strategy.broadcast = lambda value: "from rank 0"
+    other.strategy.broadcast = lambda value: ("from rank 0", 3)
 
-    assert resolve_log_dir(other) == "from rank 0"
+    assert resolve_session(other) == ("from rank 0", 3)
 
 
 def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path, monkeypatch):
@@ -108,5 +114,5 @@ def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path,
 
     broken = trainer(Broken("x"))
 
-    assert resolve_log_dir(broken) == str(tmp_path / "project" / "version_0")
+    assert log_dir(broken) == str(tmp_path / "project" / "version_0")
     assert len(broken.sent) == 1

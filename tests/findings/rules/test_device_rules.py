@@ -1,5 +1,6 @@
 """Rules about a GPU, several ranks, and the traces themselves."""
 
+import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.run import analyze_run
@@ -147,6 +148,20 @@ def test_exposed_communication_is_judged_only_with_several_ranks(judge):
     assert span(finding) == (500_000, 1_500_000)
 
 
+def test_communication_is_what_the_last_rank_still_waits_whatever_others_wait(
+    make_session, write_run
+):
+    for rank, waits in enumerate([2 * MS, 7 * MS]):
+        parts = {"backward/gradient exchange": waits}
+        session = make_session(
+            {"forward": 11 * MS - waits, "backward": waits}, parts=parts, rank=rank, world_size=2
+        )
+        run = write_run(session, rank=rank)
+    finding = load_rule("exposed-communication").evaluate(analyze_run(read_run(run), {}))
+    assert finding.evidence["exposed_comm_ns"] == 2 * MS
+    assert span(finding) == (500_000, 1_500_000)
+
+
 class TestStragglerRank:
     @pytest.fixture
     def judge_ranks(self, make_session, write_run):
@@ -162,7 +177,22 @@ class TestStragglerRank:
         slow = {"data_wait": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
         finding = judge_ranks(fast, fast, slow)
         assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
-        assert span(finding) == (3_200_000, 4 * MS)
+        assert span(finding) == (4 * MS, 4 * MS)
+
+    def test_ranks_that_wait_for_one_another_by_turns_have_no_straggler(self, judge_ranks):
+        mine = np.arange(100) % 2 == 0
+        one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 3 * MS, 9 * MS)
+        finding = judge_ranks(
+            {"forward": one, "backward": other}, {"forward": other, "backward": one}
+        )
+        assert "by turns, most of it for forward" in finding.title
+        assert [(where.rank, where.phase) for where in finding.where] == [(None, "forward")]
+        assert span(finding) == (0, 3 * MS)
+
+    def test_the_records_of_one_rank_alone_say_nothing_of_the_others(self, make_session, write_run):
+        run = write_run(make_session({"backward": MS}, world_size=4))
+        outcome = load_rule("straggler-rank").evaluate(analyze_run(read_run(run), {}))
+        assert outcome.reason == "the records of only one of 4 ranks are here"
 
     def test_ranks_that_nobody_waited_for_are_left_alone(self, judge_ranks):
         fast = {"data_wait": MS, "backward": 4 * MS}

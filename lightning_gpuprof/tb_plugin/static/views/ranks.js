@@ -21,6 +21,7 @@ export const ranks = {
   about: "One lane per rank: the mean steady step by phase, by each host's own clock; below it what its device did, by the device's.",
   async render(context) {
     const report = await context.get("report");
+    const traced = new Set(report.trace_files.map((/** @type {any} */ one) => one.rank));
     const lanes = report.ranks.filter((/** @type {any} */ one) => one.mean_ns);
     if (lanes.length < 2) {
       const world = context.header.world_size;
@@ -30,14 +31,18 @@ export const ranks = {
           : "This run has one rank: there is nothing to compare. Runs with several (DDP, FSDP) have a lane for each here.";
       return h("p.empty", { role: "note" }, why);
     }
-    const devices = await Promise.all(lanes.map((/** @type {any} */ one) => deviceOf(context, one.rank)));
+    const devices = await Promise.all(lanes.map((/** @type {any} */ one) => (traced.has(one.rank) ? deviceOf(context, one.rank) : null)));
     lanes.forEach((/** @type {any} */ one, /** @type {number} */ i) => (one.device = devices[i]));
     const waits = devices.some((one) => one);
+    const here = context.header.ranks.length;
     return card(
       "Ranks",
-      verdict(lanes),
+      verdict(lanes, report.findings),
+      here > report.ranks.length && h("p.muted", { role: "note" }, `${report.ranks.length} of ${count(here)} ranks: the first, and those that the others wait for most. report --json has all of them.`),
       chart(lanes),
       legend(shown(lanes)),
+      lanes.some((/** @type {any} */ one) => one.exchange_ns !== null) &&
+        h("ul.legend", { "aria-label": "Exchange" }, h("li", null, h("i.chip", { style: { background: kindColor("kernel_communication") } }), "Exchanging gradients, and waiting for ranks that are late: the last part of Backward")),
       waits && h("ul.legend", { "aria-label": "Lower bars" }, h("li", null, "Lower bars, by the device's clock:"), DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label))),
       numbers(context, lanes),
       waits && h("p.muted", null, "A rank that is early waits for the late ones inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
@@ -63,8 +68,14 @@ function shown(lanes) {
   return Object.keys(lanes[0].phase_mean_ns).filter((phase) => names.has(phase));
 }
 
-/** Who differs most, and in what. @param {any[]} lanes */
-function verdict(lanes) {
+/**
+ * Who is waited for, as the report says; else who differs most, and in what.
+ * @param {any[]} lanes
+ * @param {any[]} findings
+ */
+function verdict(lanes, findings) {
+  const late = findings.find((one) => one.id === "straggler-rank");
+  if (late) return `${late.title}.`;
   let [phase, slow, spread] = ["", lanes[0], 0];
   for (const name of shown(lanes)) {
     const sorted = lanes.filter((lane) => lane.phase_mean_ns[name] !== undefined).sort((a, b) => a.phase_mean_ns[name] - b.phase_mean_ns[name]);
@@ -91,24 +102,32 @@ function chart(lanes) {
         h(
           "div.strip",
           { style: { width: `${(lane.mean_ns / longest) * 100}%` } },
-          shown([lane]).map((phase) =>
-            h("div.strip-part", {
-              title: `${phaseLabel(phase)}: ${duration(lane.phase_mean_ns[phase])}`,
-              style: { flex: `${lane.phase_mean_ns[phase]} 0 0`, background: phaseColor(phase) },
-            }),
-          ),
+          shown([lane]).flatMap((phase) => {
+            const exchange = (phase === "backward" && lane.exchange_ns) || 0;
+            return [
+              part(phaseLabel(phase), lane.phase_mean_ns[phase] - exchange, phaseColor(phase)),
+              exchange > 0 && part("Exchanging gradients", exchange, kindColor("kernel_communication")),
+            ];
+          }),
         ),
         lane.device &&
           h(
             "div.strip.lower",
             { style: { width: `${(whole(lane) / longest) * 100}%` } },
-            DEVICE.filter(([key]) => lane.device[key] > 0).map(([key, label, color]) =>
-              h("div.strip-part", { title: `${label}: ${duration(lane.device[key])}`, style: { flex: `${lane.device[key]} 0 0`, background: color } }),
-            ),
+            DEVICE.filter(([key]) => lane.device[key] > 0).map(([key, label, color]) => part(label, lane.device[key], color)),
           ),
       ),
     ),
   );
+}
+
+/**
+ * @param {string} label
+ * @param {number} ns
+ * @param {string} color
+ */
+function part(label, ns, color) {
+  return h("div.strip-part", { title: `${label}: ${duration(ns)}`, style: { flex: `${ns} 0 0`, background: color } });
 }
 
 /**
@@ -117,6 +136,7 @@ function chart(lanes) {
  */
 function numbers(context, lanes) {
   const waits = lanes.some((lane) => lane.device);
+  const waited = lanes.some((lane) => lane.waited_ns !== null);
   const phases = shown(lanes).filter((phase) => lanes.some((lane) => (lane.phase_mean_ns[phase] ?? 0) > 0.005 * lane.mean_ns));
   return h(
     "div.scroll",
@@ -124,7 +144,7 @@ function numbers(context, lanes) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
+      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...(waited ? ["Waits for others", "Waits least"] : []), ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
       h(
         "tbody",
         null,
@@ -137,6 +157,7 @@ function numbers(context, lanes) {
             h("td.number", null, count(lane.steps)),
             h("td.number", null, duration(lane.median_ns)),
             h("td.number", null, duration(lane.mean_ns)),
+            waited && [h("td.number", null, lane.waited_ns === null ? "–" : duration(lane.waited_ns)), h("td.number", { title: "Share of steps in which it waits least: the others wait for it" }, lane.last_frac === null ? "–" : percent(lane.last_frac))],
             phases.map((phase) =>
               h("td.number", { title: percent((lane.phase_mean_ns[phase] ?? 0) / lane.mean_ns) }, phase in lane.phase_mean_ns ? duration(lane.phase_mean_ns[phase]) : "–"),
             ),

@@ -1,0 +1,103 @@
+"""The same steps of all ranks side by side, matched by their numbers.
+
+Clocks of different hosts are never compared: ranks that train together take each step together.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.analysis.run.distribution import Int64
+from lightning_gpuprof.analysis.run.steady import MIN_STEADY, Mask, steady_mask, step_flags
+from lightning_gpuprof.records.reader import Session
+
+MOST_CELLS = 1_000_000
+"""Ranks times steps that are looked at: the last steps that so many cells hold."""
+MIN_STEPS = 10
+"""Steps that all ranks recorded below which their means are compared instead."""
+
+Table = npt.NDArray[np.float64]
+"""A row per rank, a column per step."""
+
+
+def common_steady(ranks: Mapping[int, Session]) -> dict[int, Mask]:
+    """Return each rank's steady steps; where there are enough, those that are so on all ranks.
+
+    A rank that is being profiled holds all others up, and only its own record says why. Ranks
+    without steps are left out.
+    """
+    own = {r: steady_mask(step_flags(one))[0] for r, one in ranks.items() if one.steps}
+    numbers = {r: _numbers(ranks[r]) for r in own}
+    shared = _in_all([numbers[r][own[r][: len(numbers[r])]] for r in own])
+    if len(own) < 2 or len(shared) < MIN_STEADY:
+        return own
+    return {r: own[r] & np.isin(numbers[r], shared) for r in own}
+
+
+class RankSteps:
+    """The steps that all ranks have; of ranks with too few of these in common, their means.
+
+    Args:
+        sessions: The same session of each rank.
+        chosen: Which of its steps may be compared.
+
+    Attributes:
+        sessions: As given.
+    """
+
+    def __init__(self, sessions: Sequence[Session], chosen: Sequence[Mask]) -> None:
+        self.sessions = sessions
+        self._rows = [np.flatnonzero(mask) for mask in chosen]
+        numbers = [_numbers(one) for one in sessions]
+        shared = np.zeros(0, dtype=np.int64)
+        if all(map(len, numbers)):
+            shared = _in_all([one[at] for one, at in zip(numbers, self._rows, strict=True)])
+        self._means = len(shared) < MIN_STEPS
+        if not self._means:
+            shared = shared[-max(MIN_STEPS, MOST_CELLS // len(sessions)) :]
+            self._rows = [
+                at[np.isin(one[at], shared)] for one, at in zip(numbers, self._rows, strict=True)
+            ]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to compare."""
+        return len(self.sessions) > 1 and all(map(len, self._rows))
+
+    def named(self, name: str, *, before: bool = False) -> Table:
+        """Return a column of the records; see `table`."""
+        return self.table([one.columns.get(name) for one in self.sessions], before=before)
+
+    def table(self, columns: Sequence[Int64 | None], *, before: bool = False) -> Table:
+        """Return a value per rank and step, or one mean per rank; 0 where there is none.
+
+        Args:
+            columns: By rank, a value per step.
+            before: Take the step before each, where that was recorded.
+        """
+        rows = []
+        for column, at, one in zip(columns, self._rows, self.sessions, strict=True):
+            if before and not self._means:
+                at = _one_before(_numbers(one), at)
+            values = np.zeros(len(at)) if column is None else np.maximum(column[at], 0)
+            rows.append(np.array([values.mean()]) if self._means else values)
+        return np.array(rows, dtype=np.float64)
+
+
+def _numbers(session: Session) -> Int64:
+    return session.columns.get("step", np.zeros(0, dtype=np.int64))
+
+
+def _one_before(numbers: Int64, rows: Int64) -> Int64:
+    """Return the row of the step before each, where that was recorded, else the row itself."""
+    before = np.maximum(rows - 1, 0)
+    return np.where(numbers[rows] - numbers[before] == 1, before, rows)
+
+
+def _in_all(numbers: Sequence[Int64]) -> Int64:
+    """Return the numbers, each once in every array, that are in all of them, in order."""
+    highest = max((int(one.max()) for one in numbers if len(one)), default=0)
+    seen = np.zeros(highest + 1, dtype=np.int64)
+    for one in numbers:
+        seen[one] += 1
+    return np.flatnonzero(seen == len(numbers))

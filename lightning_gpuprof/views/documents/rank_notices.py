@@ -1,0 +1,70 @@
+"""What a reader should know of a run's ranks: whose records are missing, and who ended how."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from lightning_gpuprof.analysis.run.rank_view import RankView
+from lightning_gpuprof.analysis.run.run_results import RunResults
+
+_MOST = 6
+_LOST = re.compile(
+    r"[Cc]onnection (was )?(closed|reset|refused)|[Rr]emote (worker|process)|Broken pipe|"
+    r"NCCL|ncclRemoteError|DistBackendError|SIGTERMException"
+)
+"""What gloo, NCCL and Lightning say on ranks that go down because another one did."""
+
+
+def rank_notices(results: RunResults) -> Iterator[str]:
+    """Yield a sentence for each thing that sets this run's ranks apart from a whole run's."""
+    here, world = {rank.rank for rank in results.ranks}, results.start.world_size
+    missing = [rank for rank in range(world) if rank not in here]
+    if missing:
+        yield (
+            f"Records of {len(here)} of {world} ranks are here (missing: {rank_list(missing)}). "
+            "Each rank writes to its own machine's disk: where machines share none, copy the "
+            "others' plugins/gpuprof/rank*.jsonl beside these, and all are compared."
+        )
+    ends = {(rank.status, rank.error) for rank in results.ranks}
+    if len(ends) > 1 or (len(results.ranks) > 1 and results.status == "exception"):
+        text = "; ".join(_endings(results.ranks))
+        yield f"{text[0].upper()}{text[1:]}."
+
+
+def rank_list(ranks: Iterable[int]) -> str:
+    """Name ranks, runs of them by their ends.
+
+    >>> rank_list([0, 1, 2, 5, 8, 9])
+    '0 to 2, 5, 8, 9'
+    """
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][-1] + 1:
+            spans[-1].append(rank)
+        else:
+            spans.append([rank])
+    texts = []
+    for span in spans:
+        texts += [f"{span[0]} to {span[-1]}"] if len(span) > 2 else [str(one) for one in span]
+    more = len(texts) - _MOST
+    return ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _endings(ranks: Sequence[RankView]) -> Iterator[str]:
+    """Yield who ended how: those that failed by themselves before those that lost them."""
+    by_end: dict[tuple[int, str], list[int]] = {}
+    for rank in ranks:
+        by_end.setdefault(_end(rank), []).append(rank.rank)
+    for (_, how), those in sorted(by_end.items()):
+        yield f"{'rank' if len(those) == 1 else 'ranks'} {rank_list(those)} {how}"
+
+
+def _end(rank: RankView) -> tuple[int, str]:
+    """Return how a rank ended, after its place: what may be the cause before what follows."""
+    if rank.error and _LOST.search(rank.error):
+        return 2, "lost the connection to another rank"
+    if rank.status == "exception":
+        why = f" ({rank.error.splitlines()[0][:200]})" if rank.error else ""
+        return 0, f"ended by an exception{why}"
+    if rank.status == "open":
+        return 1, "left no closing record (killed, or still running)"
+    return 3, "was interrupted" if rank.status == "interrupted" else rank.status

@@ -1,0 +1,164 @@
+"""Ranks that take each step together, made of plain numbers: who waits for whom, and why."""
+
+import numpy as np
+import pytest
+
+from lightning_gpuprof.analysis.run.rank_steps import common_steady
+from lightning_gpuprof.analysis.run.rank_waits import rank_waits
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Device, StepFlag
+
+MS = 1_000_000
+EXCHANGE = "backward/gradient exchange"
+STEPS = 40
+
+
+@pytest.fixture
+def compare(make_session, write_run):
+    """Compare ranks, given as one dict each: phases, and `exchange`, in ns or a value per step."""
+
+    def compared(*ranks, **options):
+        for rank, phases in enumerate(ranks):
+            host = {name: ns for name, ns in phases.items() if name not in ("exchange", "parts")}
+            parts = {EXCHANGE: phases["exchange"], **phases.get("parts", {})}
+            session = make_session(
+                host, parts=parts, steps=STEPS, rank=rank, world_size=len(ranks), **options
+            )
+            path = write_run(session, rank=rank)
+        sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+        return rank_waits(sessions, common_steady(sessions))
+
+    return compared
+
+
+def test_what_the_last_rank_waits_is_communication_and_the_rest_is_waiting_for_it(compare):
+    late = {"data_wait": 5 * MS, "backward": 3 * MS, "exchange": MS}
+    early = {"data_wait": MS, "backward": 7 * MS, "exchange": 5 * MS}
+
+    found = compare(early, late, early)
+
+    assert found.exchange_ns == MS
+    assert found.waited_ns == {0: 4 * MS, 1: 0, 2: 4 * MS}
+    assert (found.late, found.late_ns, found.usual_ns) == ((1,), 4 * MS, 0)
+    assert found.last_frac == {0: 0.0, 1: 1.0, 2: 0.0}
+    assert next(iter(found.causes.items())) == (Phase.DATA_WAIT, 4 * MS)
+
+
+def test_a_slow_backward_is_told_from_waiting_in_it(compare):
+    found = compare(
+        {"backward": 10 * MS, "exchange": 7 * MS}, {"backward": 10 * MS, "exchange": MS}
+    )
+
+    assert (found.late, found.late_ns) == ((1,), 6 * MS)
+    assert next(iter(found.causes.items())) == (Phase.BACKWARD, 6 * MS)
+
+
+def test_ranks_that_are_late_together_are_named_together(compare):
+    early = {"data_wait": MS, "backward": 7 * MS, "exchange": 5 * MS}
+    late = {"data_wait": 5 * MS, "backward": 3 * MS, "exchange": MS}
+
+    found = compare(early, early, late, late)
+
+    assert (found.late, found.late_ns) == ((2, 3), 4 * MS)
+
+
+def test_ranks_that_take_turns_are_not_blamed(compare):
+    mine = np.arange(STEPS) % 2 == 0
+
+    def rank(is_slow):
+        waits = np.where(is_slow, MS, 5 * MS)
+        return {"forward": np.where(is_slow, 5 * MS, MS), "backward": waits, "exchange": waits}
+
+    found = compare(rank(mine), rank(~mine))
+
+    assert found.late_ns == found.usual_ns == found.uneven_ns == 2 * MS
+    assert next(iter(found.causes)) is Phase.FORWARD
+
+
+def test_a_wait_in_the_forward_pass_is_told_from_a_slow_one(compare):
+    early = {"forward": 6 * MS, "backward": MS, "exchange": MS, "data_wait": MS}
+    late = {"forward": MS, "backward": MS, "exchange": MS, "data_wait": 6 * MS}
+
+    found = compare(late, early)
+
+    assert (found.late, found.late_ns) == ((0,), 5 * MS)
+    assert next(iter(found.causes)) is Phase.DATA_WAIT
+
+
+@pytest.mark.parametrize("part", ["other/stop check", "logging/self.log"])
+def test_lightnings_own_meetings_are_waits_too(compare, part):
+    phase = part.split("/")[0]
+    slow = {"callbacks": 6 * MS, phase: MS, "exchange": MS, "backward": MS, "parts": {part: MS}}
+    waits = {"callbacks": MS, phase: 6 * MS, "exchange": MS, "backward": MS}
+
+    slow["parts"]["callbacks/Slow"] = 5 * MS
+    found = compare(slow, {**waits, "parts": {part: 6 * MS}})
+
+    assert (found.late, found.late_ns, found.part) == ((0,), 5 * MS, "Slow")
+
+
+def test_a_callback_makes_its_rank_late_in_the_next_step(compare):
+    slow = np.where(np.arange(STEPS) % 10 == 3, 8 * MS, MS)
+    waits = np.where(np.arange(STEPS) % 10 == 4, 8 * MS, MS)
+    one = {"callbacks": slow, "backward": MS, "exchange": MS}
+
+    found = compare(one, {"callbacks": MS, "backward": waits, "exchange": waits})
+
+    assert (found.late, found.late_ns) == ((0,), 700_000)
+    assert next(iter(found.causes.items())) == (Phase.CALLBACKS, 700_000)
+
+
+def test_steps_are_matched_by_number_and_profiled_ones_left_out_on_all_ranks(
+    make_session, write_run
+):
+    flags = np.where(np.arange(STEPS) < 4, int(StepFlag.PROFILED), 0)
+    waits = np.where(np.arange(STEPS) < 4, 900 * MS, 2 * MS)
+    steps = {"steps": STEPS, "world_size": 2}
+    one = make_session({"backward": MS}, parts={EXCHANGE: MS}, flags=flags, **steps)
+    other = make_session({"backward": waits}, parts={EXCHANGE: waits}, rank=1, **steps)
+    write_run(one)
+    path = write_run(other, rank=1)
+    sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+
+    steady = common_steady(sessions)
+
+    assert {rank: mask.tolist() for rank, mask in steady.items()} == {
+        rank: [False] * 4 + [True] * (STEPS - 4) for rank in (0, 1)
+    }
+    assert rank_waits(sessions, steady).waited_ns == {0: 0, 1: MS}
+
+
+def test_with_gpus_the_devices_clock_says_who_waits(make_session, write_run):
+    for rank, (own, waits) in enumerate([(3, 6), (8, 1)]):
+        columns = {
+            "device/backward": (own + waits) * MS,
+            "device/forward": MS,
+            f"device_part/{EXCHANGE}": waits * MS,
+        }
+        path = write_run(
+            make_session(
+                {"backward": MS, "forward": MS},
+                steps=STEPS,
+                columns=columns,
+                rank=rank,
+                world_size=2,
+                device=Device(type="cuda"),
+            ),
+            rank=rank,
+        )
+    sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+
+    found = rank_waits(sessions, common_steady(sessions))
+
+    assert (found.late, found.late_ns, found.exchange_ns) == ((1,), 5 * MS, MS)
+    assert next(iter(found.causes)) is Phase.BACKWARD
+
+
+def test_a_host_that_drives_a_gpu_does_not_wait_and_says_nothing(compare):
+    one = {"backward": 9 * MS, "exchange": 8 * MS}
+    assert compare(one, {**one, "exchange": MS}, device=Device(type="cuda")) is None
+
+
+def test_one_rank_waits_for_nobody(compare):
+    assert compare({"backward": MS, "exchange": MS}) is None
