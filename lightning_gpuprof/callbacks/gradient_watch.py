@@ -118,12 +118,17 @@ class GradientWatch(RecordingCallback):
         never = use.unreached() | (dropped - use.stepped)
         never = {i for i in never if id(self._parameters[i]) not in held}
         changed = {
-            i for i in never & self._before.keys() if self._before[i] != self._first_value(i)
+            i
+            for i in never & self._before.keys()
+            if not torch.equal(self._before[i], self._first_value(i))
         }
         return (dropped & use.stepped) | (never - changed)
 
     def _first_value(self, i: int) -> torch.Tensor:
-        return self._parameters[i].detach().flatten()[:1].clone()
+        """Return the first value of a parameter, or of this rank's share of it (FSDP)."""
+        value = self._parameters[i].detach()
+        own: torch.Tensor = getattr(value, "_local_tensor", value)
+        return own.flatten()[:1].clone()
 
     def _note(self, found: set[int], use: GradientUse) -> None:
         def is_dropped(at: int, i: int) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import OutsideSpan
 
@@ -45,6 +46,25 @@ def test_each_rank_writes_its_own_file_in_one_folder(root):
         assert session.steps == 8
         outside = sum(span.dur_ns for span in session.all(OutsideSpan))
         assert int(session.columns["dur_ns"].sum()) + outside == session.end.wall_ns
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_waiting_for_the_gradients_of_others_is_a_part_of_backward(root, rank):
+    (folder,) = (path.parent for path in root.rglob("rank0.jsonl"))
+    columns = read_run(str(folder))[rank].sessions[0].columns
+    exchange = columns["part/backward/gradient exchange"]
+
+    assert (exchange > 0).all()
+    assert (exchange < columns["phase/backward"]).all()
+
+
+def test_the_report_compares_what_ranks_waited(root):
+    (folder,) = (path.parent for path in root.rglob("rank0.jsonl"))
+    waits = analyze_run(read_run(str(folder)), {}).rank_waits
+
+    assert waits.exchange_ns > 0
+    assert sorted(waits.waited_ns) == [0, 1]
+    assert sum(waits.last_frac.values()) == 1
 
 
 @pytest.mark.parametrize("rank", [0, 1])
