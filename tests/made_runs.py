@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
     Advice,
@@ -423,6 +423,23 @@ def two_rank_run(folder: Path) -> Path:
     return gpu_run(folder, rank=1, world_size=2, slow_ms=9.0)
 
 
+def many_rank_run(folder: Path, *, ranks: int = 40, late: int = 27, steps: int = 60) -> Path:
+    """Eight ranks to a host, one of which waits for its data while all others wait for it."""
+    for rank in range(ranks):
+        waits_ms = 1.0 if rank == late else 13.0
+        phases = DEMO_PHASES_MS | {Phase.DATA_WAIT: 16.0 - waits_ms, Phase.BACKWARD: 9.0 + waits_ms}
+        start = run_start(
+            rank=rank,
+            world_size=ranks,
+            host=f"node{rank // 8}",
+            started_unix_ns=STARTED_UNIX_NS + rank // 8 * 10**9,
+        )
+        parts = {f"{Phase.BACKWARD.value}/{EXCHANGE}": waits_ms}
+        records = [start, *windows(steps, phases, seed=rank, parts=parts), run_end(steps)]
+        write_run(folder, records, rank=rank)
+    return folder
+
+
 def live_run(folder: Path) -> Path:
     """A run in progress: its process is this one, and its last line is not yet whole."""
     start = run_start(host=socket.gethostname(), pid=os.getpid())
@@ -496,6 +513,7 @@ def all_runs(root: Path) -> Path:
     demo_run(root / "char_lm" / "version_1", steps=5_000)
     gpu_run(root / "gpu")
     two_rank_run(root / "two_ranks")
+    many_rank_run(root / "many_ranks")
     traced_run(root / "traced")
     hostile_trace_run(root / "hostile_trace")
     live_run(root / "live")

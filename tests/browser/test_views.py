@@ -76,6 +76,14 @@ def test_each_rank_has_a_lane_and_the_slow_one_is_named(page):
     assert len(page.browser.run("return [...document.querySelectorAll('.rank-lane')]")) == 2
 
 
+def test_of_many_ranks_the_lanes_are_those_that_others_wait_for(page):
+    page.open("many_ranks", view="ranks")
+    said = page.wait_for(".card", "Rank 27 keeps the others waiting")
+    assert "32 of 40 ranks: the first, and those that the others wait for most" in said
+    assert len(page.browser.run("return [...document.querySelectorAll('.rank-lane')]")) == 32
+    assert "Waits for others" in said
+
+
 def test_two_runs_are_compared_with_an_interval(page):
     page.open("char_lm/version_0", view="compare", base="gpu")
     page.wait_for(".hero", "slower by 64%")

@@ -56,6 +56,7 @@ def test_every_run_below_the_log_dir_is_listed_with_its_state(client):
         "live": "live",
         "newer": "newer-schema",
         "traced": "finished",
+        "many_ranks": "finished",
         "two_ranks": "finished",
     }
 

@@ -49,6 +49,16 @@ def rank_list(ranks: Iterable[int]) -> str:
     return ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
+def first_few(texts: Sequence[str], most: int = _MOST) -> list[str]:
+    """Keep the first of many sentences and say how many there are: each rank may have one.
+
+    >>> first_few(["a", "b", "c"], 2)
+    ['a', 'b', 'And 1 more like these.']
+    """
+    more = len(texts) - most
+    return [*texts[:most], *([f"And {more} more like these."] if more > 0 else [])]
+
+
 def _endings(ranks: Sequence[RankView]) -> Iterator[str]:
     """Yield who ended how: those that failed by themselves before those that lost them."""
     by_end: dict[tuple[int, str], list[int]] = {}

@@ -14,7 +14,7 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, 
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.find_run import resolve_run
-from lightning_gpuprof.views.documents.rank_notices import rank_notices
+from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
 
 
@@ -73,8 +73,8 @@ def load_report(
             *found.notices,
             *_of_warm_up(results),
             *rank_notices(results),
-            *results.warnings,
-            *unreadable,
+            *first_few(results.warnings),
+            *first_few(unreadable),
         ),
     )
 

@@ -12,6 +12,7 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.views.documents.rank_notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.tab.query import Query, QueryError
@@ -89,7 +90,7 @@ class LoadedRun:
             raise QueryError(f"{self.name} holds no session that this version can read.")
         rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
         if rank not in ranks:
-            known = ", ".join(map(str, ranks))
+            known = rank_list(sorted(ranks))
             raise QueryError(f"{self.name} has no rank {rank}; its ranks are {known}.")
         try:
             return choose_session(ranks[rank], self.session_number(query))

@@ -7,6 +7,7 @@ import msgspec
 from lightning_gpuprof.analysis.run.run import OF_STEPS
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory, Note, ProbeDisabled, Scalars
+from lightning_gpuprof.views.documents.rank_notices import first_few
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 
@@ -26,7 +27,9 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
             {"rank": rank, "sessions": [_session(one) for one in records.sessions]}
             for rank, records in run.ranks.items()
         ],
-        "warnings": [text for records in run.ranks.values() for text in records.warnings],
+        "warnings": first_few(
+            [text for records in run.ranks.values() for text in records.warnings]
+        ),
         "rank": start.rank,
         "session": start.session,
         "stage": start.stage,

@@ -61,6 +61,16 @@ def test_every_rank_of_a_run_can_be_looked_at(made_runs, tmp_path):
     assert answers["memory&rank=1"]["points"]
 
 
+def test_of_many_ranks_those_that_others_wait_for_can_be_looked_at(made_runs, tmp_path):
+    answers = data(render_html(str(made_runs.many_rank_run(tmp_path))))
+    kept = [int(key.removeprefix("steps&rank=")) for key in answers if "steps&rank=" in key]
+    assert len(kept) == html.MAX_RANKS
+    assert {0, 27} < set(kept)
+    assert [one["rank"] for one in answers["run"]["ranks"]] == kept
+    assert 27 in [row["rank"] for row in answers["report"]["ranks"]]
+    assert len(answers["report"]["ranks"]) == 32
+
+
 def test_no_name_ends_its_script_or_starts_an_element(hostile, made_runs):
     assert hostile.count("<script") == 3
     assert "<img" not in hostile
