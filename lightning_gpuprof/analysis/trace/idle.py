@@ -94,7 +94,7 @@ def idle_causes(
     gaps = _Gaps(timeline, spans, nesting, launches)
     between, following = gaps.between, gaps.following
     if not len(between):
-        return IdleReport((), (), 0, 0)
+        return IdleReport((), (), 0)
     return IdleReport(
         causes=_totals(gaps.total_ns, gaps.count),
         longest=_longest(timeline, gaps, nesting, launches, places),
