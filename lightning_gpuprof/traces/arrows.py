@@ -2,7 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any
+
+from msgspec import Struct
 
 from lightning_gpuprof.traces.files import scaled
 
@@ -13,16 +15,23 @@ Place = tuple[str, str, str]
 _BEFORE_END_NS, _ROUNDED_NS = 2_000, 5
 
 
-class Event(Protocol):
-    """What is used of an event; times are us."""
+class Event(Struct):
+    """An event of such a trace; times are us."""
 
-    ph: str
-    name: str
-    pid: int | str
-    tid: int | str
-    ts: int | float | str
-    dur: int | float | str
-    id: int | str
+    ph: str = ""
+    name: str = ""
+    pid: int | str = ""
+    tid: int | str = ""
+    ts: int | float | str = ""
+    dur: int | float | str = ""
+    id: int | str = ""
+    args: dict[str, Any] = {}
+
+
+class Trace(Struct):
+    """The file."""
+
+    traceEvents: list[Event] = []
 
 
 def place_of(event: Event) -> Place:

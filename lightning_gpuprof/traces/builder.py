@@ -45,6 +45,10 @@ class TimelineBuilder:
     An event without an end, that ends before it starts, or at a time that no clock shows, is left
     out and counted in a warning.
 
+    Args:
+        source: Name of the kind of file.
+        vendor: Whose devices such files are of, for those that the file does not describe.
+
     >>> builder = TimelineBuilder("nsys")
     >>> builder.host(5, 9, builder.name("cudaLaunchKernel"), "cuda_runtime", builder.thread(1, 1))
     >>> timeline = builder.build()
@@ -52,9 +56,9 @@ class TimelineBuilder:
     (5, [4])
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, vendor: str | None = None) -> None:
         self.warnings: list[str] = []
-        self._source = source
+        self._source, self._vendor = source, vendor
         self._names: dict[str, int] = {}
         self._threads: dict[tuple[int | str, int | str], int] = {}
         self._thread_names: dict[int, str] = {}
@@ -199,7 +203,7 @@ class TimelineBuilder:
             memory=make_table(MemoryEvents),
             flows=make_table(Flows),
             threads=threads,
-            devices=_all_devices(devices, device),
+            devices=_all_devices(devices, device, self._vendor),
             metadata=metadata or {},
             warnings=tuple(self._warnings()),
         )
@@ -242,7 +246,10 @@ def _columns(
     }
 
 
-def _all_devices(described: Sequence[DeviceInfo], events: DeviceEvents) -> list[DeviceInfo]:
+def _all_devices(
+    described: Sequence[DeviceInfo], events: DeviceEvents, vendor: str | None
+) -> list[DeviceInfo]:
     known = {device.id for device in described}
     seen = [int(i) for i in np.unique(events.device) if i not in known and i != MISSING]
-    return sorted([*described, *(DeviceInfo(i, None) for i in seen)], key=lambda device: device.id)
+    others = (DeviceInfo(i, None, vendor) for i in seen)
+    return sorted([*described, *others], key=lambda device: device.id)

@@ -84,7 +84,10 @@ class OpArguments:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A device as the file describes it; `properties` holds the file's own keys."""
+    """A device as the file describes it; `properties` holds the file's own keys.
+
+    `vendor` is in lower case: amd, nvidia.
+    """
 
     id: int
     name: str | None

@@ -56,6 +56,14 @@ def test_kernels_copies_and_calls_keep_their_distances_and_correlations(tiny_tra
     assert launches == [-10_000, 60_000, 81_000]
 
 
+@pytest.mark.parametrize("name", [*WHOLE, *KERNELS_ONLY, *WITH_COPY])
+def test_a_devices_vendor_has_one_spelling(tiny_traces, name):
+    (device,) = open_timeline(str(tiny_traces / name)).devices
+
+    wrote = {"nsys": "nvidia", "roc": "amd", "rpd": "amd", "run.rpd": "amd"}  # JAX's do not say
+    assert device.vendor == next((v for k, v in wrote.items() if name.startswith(k)), None)
+
+
 @pytest.mark.parametrize(
     "name", ["nsys.sqlite", "rocpd.db", "run.rpd", "jax.xplane.pb", "jax.trace.json.gz"]
 )

@@ -30,7 +30,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, memory copies and host regions (API calls and markers)."""
-    builder = TimelineBuilder("rocpd")
+    builder = TimelineBuilder("rocpd", vendor="amd")
     with Database(path, builder.warnings) as database:
         for view in ("kernels", "memory_copies", "regions"):
             if not database.has(view, "start", "end"):
@@ -110,7 +110,7 @@ def _of_process(builder: TimelineBuilder, stack: int | None, pid: int | None) ->
 
 def _devices(database: Database) -> list[DeviceInfo]:
     return [
-        DeviceInfo(index, product or model or name, "AMD" if vendor == "AMD" else vendor)
+        DeviceInfo(index, product or model or name, vendor.lower() if vendor else None)
         for kind, index, name, model, product, vendor in database.rows(
             "rocpd_info_agent",
             "type",

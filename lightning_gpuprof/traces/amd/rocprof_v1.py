@@ -10,9 +10,7 @@ follow ROCm's own writer (`tblextr.py`).
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from lightning_gpuprof.traces.arrows import Arrows
+from lightning_gpuprof.traces.arrows import Arrows, Event, Trace
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.counters_csv import warn_of_counters
 from lightning_gpuprof.traces.files import csv_header, decode_json, integer, read_csv, read_file
@@ -32,21 +30,6 @@ DIRECTIONS = {
 }
 
 
-class _Event(msgspec.Struct):
-    ph: str = ""
-    name: str = ""
-    pid: int | str = 0
-    tid: int | str = 0
-    ts: int | float | str = ""
-    dur: int | float | str = ""
-    id: int | str = ""
-    args: dict[str, Any] = {}
-
-
-class _Trace(msgspec.Struct):
-    traceEvents: list[_Event] = []
-
-
 def matches(head: Head) -> bool:
     """Tell any of the three by `BeginNs`, which no other profiler writes."""
     if head.data.startswith(MAGIC):
@@ -60,7 +43,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, and API calls and copies where they were traced."""
-    builder = TimelineBuilder("rocprof")
+    builder = TimelineBuilder("rocprof", vendor="amd")
     with open(path, "rb") as file:
         start = file.read(len(MAGIC))
     if start == MAGIC:
@@ -127,7 +110,7 @@ def _activity(builder: TimelineBuilder, name: str, *values: object) -> None:
 
 
 def _read_json(data: bytes, path: str, builder: TimelineBuilder) -> None:
-    events = decode_json(data, _Trace, path, builder.warnings).traceEvents
+    events = decode_json(data, Trace, path, builder.warnings).traceEvents
     lanes = {
         event.pid: str(event.args.get("name", ""))
         for event in events
@@ -151,6 +134,6 @@ def _read_json(data: bytes, path: str, builder: TimelineBuilder) -> None:
             builder.host(*times, builder.name(event.name), category, thread, call)
 
 
-def _is_work(event: _Event, lanes: Mapping[int | str, str]) -> bool:
+def _is_work(event: Event, lanes: Mapping[int | str, str]) -> bool:
     lane = lanes.get(event.pid, "")
     return "GPU" in lane or "COPY" in lane.upper() or "dev-id" in event.args

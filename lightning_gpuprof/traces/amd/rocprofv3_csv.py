@@ -40,7 +40,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read one CSV file; files of one run have to be read one by one."""
-    builder = TimelineBuilder("rocprofv3-csv")
+    builder = TimelineBuilder("rocprofv3-csv", vendor="amd")
     row: Mapping[str, str] = {}
     for row in read_csv(path, builder.warnings):
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])

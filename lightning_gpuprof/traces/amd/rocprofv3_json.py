@@ -128,7 +128,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, copies and API calls of every process in the file."""
-    builder = TimelineBuilder("rocprofv3-json")
+    builder = TimelineBuilder("rocprofv3-json", vendor="amd")
     content = decode_json(read_file(path, builder.warnings), _File, path, builder.warnings)
     devices: dict[int, DeviceInfo] = {}
     for tool in content.tools:
@@ -140,7 +140,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
             if agent.type == _GPU:
                 name = agent.product_name or agent.name
                 devices[agent.node_id] = DeviceInfo(
-                    agent.node_id, name, "AMD", {"numSms": agent.cu_count}
+                    agent.node_id, name, "amd", {"numSms": agent.cu_count}
                 )
     return builder.build(devices=list(devices.values()))
 

@@ -10,12 +10,9 @@ queued. Both follow the profiler's own schema and writer, and published JSON fil
 """
 
 import re
-from typing import Any
-
-import msgspec
 
 from lightning_gpuprof.traces.amd.rocprof_v1 import DIRECTIONS
-from lightning_gpuprof.traces.arrows import Arrows
+from lightning_gpuprof.traces.arrows import Arrows, Event, Trace
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import decode_json, integer, read_file, scaled
 from lightning_gpuprof.traces.options import ReadOptions
@@ -39,21 +36,6 @@ _API = ("id", "start", "end", "pid", "tid", "apiName_id", "args_id")
 _FIRST = re.compile(rb'\s*(?:\{\s*"traceEvents":\s*)?\[\s*\{\}')
 
 
-class _Event(msgspec.Struct):
-    ph: str = ""
-    name: str = ""
-    pid: int | str = ""
-    tid: int | str = ""
-    ts: int | float | str = ""
-    dur: int | float | str = ""
-    id: int | str = ""
-    args: dict[str, Any] = {}
-
-
-class _Trace(msgspec.Struct):
-    traceEvents: list[_Event] = []
-
-
 def matches(head: Head) -> bool:
     """Tell the database by its table of operations, the JSON by its first lines."""
     if head.data.startswith(MAGIC):
@@ -64,7 +46,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read device operations and host calls."""
-    builder = TimelineBuilder("rpd")
+    builder = TimelineBuilder("rpd", vendor="amd")
     with open(path, "rb") as file:
         is_database = file.read(len(MAGIC)) == MAGIC
     if is_database:
@@ -72,9 +54,9 @@ def read(path: str, options: ReadOptions) -> Timeline:
     else:
         data = read_file(path, builder.warnings)
         if data.lstrip().startswith(b"{"):
-            events = decode_json(data, _Trace, path, builder.warnings).traceEvents
+            events = decode_json(data, Trace, path, builder.warnings).traceEvents
         else:
-            events = decode_json(data, list[_Event], path, builder.warnings)
+            events = decode_json(data, list[Event], path, builder.warnings)
         _read_json(events, builder)
     return builder.build()
 
@@ -107,7 +89,7 @@ def _read_database(path: str, builder: TimelineBuilder) -> None:
             builder.host(start, end, builder.name(name), category, thread, call)
 
 
-def _read_json(events: list[_Event], builder: TimelineBuilder) -> None:
+def _read_json(events: list[Event], builder: TimelineBuilder) -> None:
     named = [event for event in events if event.ph == "M" and event.name == "process_name"]
     devices = {
         event.pid: int(found[1])

@@ -169,7 +169,7 @@ def _device_info(plane: Any, names: _Names, number: int) -> DeviceInfo:
     values = names.values(plane)
     known = {"totalGlobalMem": values.get("memory_size"), "numSms": values.get("core_count")}
     properties = {key: value for key, value in known.items() if value is not None}
-    vendor = str(values.get("device_vendor", "")).upper() or None
+    vendor = str(values.get("device_vendor", "")).lower() or None
     return DeviceInfo(number, values.get("device_name"), vendor, properties)
 
 

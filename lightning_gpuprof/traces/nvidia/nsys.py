@@ -49,7 +49,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, copies, fills, API calls, NVTX ranges and synchronizations."""
-    builder = TimelineBuilder("nsys")
+    builder = TimelineBuilder("nsys", vendor="nvidia")
     with Database(path, builder.warnings) as database:
         strings = dict(database.rows("StringIds", "id", "value"))
         _kernels(database, builder, strings)
@@ -207,7 +207,7 @@ def _devices(database: Database) -> list[DeviceInfo]:
         known = {"totalGlobalMem": memory, "numSms": units}
         properties = {key: value for key, value in known.items() if value is not None}
         number = numbers.get(gpu, gpu)
-        found[number] = DeviceInfo(number, name, "NVIDIA", properties)
+        found[number] = DeviceInfo(number, name, "nvidia", properties)
     return [found[number] for number in sorted(found)]
 
 

@@ -46,7 +46,7 @@ def matches(head: Head) -> bool:
 
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read the first report of each kind that has times."""
-    builder = TimelineBuilder("nsys-trace-csv")
+    builder = TimelineBuilder("nsys-trace-csv", vendor="nvidia")
     found: dict[str, list[str]] = {}
     left_out = 0
     for block in reports(read_text(path, builder.warnings)):
@@ -73,7 +73,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
             f"{left_out} more reports in the file are left out: they are sums, or repeat what is "
             "read."
         )
-    devices = [DeviceInfo(number, name, "NVIDIA") for number, name in sorted(names.items())]
+    devices = [DeviceInfo(number, name, "nvidia") for number, name in sorted(names.items())]
     return builder.build(devices=devices)
 
 

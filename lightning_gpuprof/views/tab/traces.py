@@ -1,4 +1,4 @@
-"""The profiler cycles of a run: their trace files, and the operator table of each."""
+"""The profiler cycles of a run: their trace files, and what the analysis of each says."""
 
 import os
 from typing import Any
@@ -9,6 +9,18 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 
 MAX_ROWS = 2_000
 """Tables are sorted and searched in the page; a row is about 150 bytes."""
+MAX_DEVICE_ROWS, MAX_ROOFLINE_ROWS = 100, 500
+_DEVICE_LISTS = ("idle", "gaps", "categories", "copies", "syncs", "steps", "warnings")
+_DEVICE_VALUES = (
+    "device",
+    "gpu",
+    "launches",
+    "sync_count",
+    "sync_ns",
+    "gemm_frac",
+    "tensor_core_frac",
+    "thin_kernels",
+)
 
 
 def traces_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -32,26 +44,55 @@ def traces_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the operators and kernels of one cycle, as its analysis has them.
+    """Return the operators and kernels of one cycle.
 
     Raises:
         QueryError: The run has no such cycle.
     """
-    wanted = pick_cycle(run, query, ANALYSIS_SUFFIX)
-    if wanted is None:
-        return {"trace": None, "state": "no-cycle", "operators": [], "kernels": []}
-    analysis = run.analysis(wanted)
+    found, analysis = _analysed(run, query)
     if analysis is None:
-        return {"trace": wanted, "state": "not-analysed", "operators": [], "kernels": []}
+        return {**found, "operators": [], "kernels": []}
+    tables = ("operators", "kernels", "modules", "lines")
+    rows = {name: analysis.get(name, [])[:MAX_ROWS] for name in tables}
+    return {**found, **rows, "warnings": analysis.get("warnings", [])}
+
+
+def device_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return one cycle's time split, idle time by cause, syncs and copies.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    found, analysis = _analysed(run, query)
+    if analysis is None:
+        return found
+    lists = {name: (analysis.get(name) or [])[:MAX_DEVICE_ROWS] for name in _DEVICE_LISTS}
+    return {**found, **lists, **{name: analysis.get(name) for name in _DEVICE_VALUES}}
+
+
+def roofline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return one cycle's operators against its device's roofs; `rows` is empty where none could be.
+
+    Raises:
+        QueryError: The run has no such cycle.
+    """
+    found, analysis = _analysed(run, query)
+    if analysis is None:
+        return found
     return {
-        "trace": wanted,
-        "state": "analysed",
-        "operators": analysis.get("operators", [])[:MAX_ROWS],
-        "kernels": analysis.get("kernels", [])[:MAX_ROWS],
-        "modules": analysis.get("modules", [])[:MAX_ROWS],
-        "lines": analysis.get("lines", [])[:MAX_ROWS],
-        "warnings": analysis.get("warnings", []),
+        **found,
+        "device": analysis.get("device"),
+        "rows": (analysis.get("roofline") or [])[:MAX_ROOFLINE_ROWS],
+        "roofs": analysis.get("roofs"),
     }
+
+
+def _analysed(run: LoadedRun, query: Query) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return how a view of a cycle begins, and what the analysis kept beside its trace says."""
+    wanted = pick_cycle(run, query, ANALYSIS_SUFFIX)
+    analysis = None if wanted is None else run.analysis(wanted)
+    state = "no-cycle" if wanted is None else "not-analysed" if analysis is None else "analysed"
+    return {"trace": wanted, "state": state}, analysis
 
 
 def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
