@@ -35,7 +35,7 @@ if __name__ == "__main__":
         callbacks=[
             DeferredLoss(("rank", "odd"), window=3, sync_dist=True),
             DeferredLoss(("own",), window=3, epoch_mean=False),
-            ProfilerSchedule(wait=1, warmup=1, active=2, ranks=None),
+            ProfilerSchedule(wait=1, warmup=1, active=2, ranks=None, finish_timeout_s=150),
         ],
     )
     trainer.fit(Model())
