@@ -1,41 +1,86 @@
 """Measures what profilers and callbacks add to a training step.
 
-    python benchmarks/overhead.py [--quick] [--traceml VENV] [--memory-steps 100000]
+    python benchmarks/overhead.py [--quick] [--step tiny] [--only NAME ...] [--traceml VENV]
 
-Variants take turns (A B A B ...), each fit in a process of its own, forked from one that has
-trained a little already. `added` is the median over rounds of the difference to the bare Trainer
-of the same round, with its range: once of a fit's mean time per step, which holds all that was
-done, and once of its median over blocks of steps, which leaves out what happens once in many. A
-second bare Trainer among the variants shows how much of a difference is noise.
+Two ways. *Within a fit* (`overhead_toggle.py`): blocks of steps with and without a variant take
+turns, and each is compared with its neighbour; the mean of the differences with its standard error.
+It says what a step costs, records and losses being written included. *Whole fits*: each variant in
+a process of its own, in turns (A B A B ...), forked from one that has trained a little already; the
+difference to the bare Trainer of the same round, median and range, of means, of medians over
+blocks, and of processor time. It holds all there is, threads too, and far more noise: a bare
+Trainer once more among the variants shows how much.
 
-TraceML runs in its own virtual environment (`pip install traceml-ai torch lightning`) as its
-documentation says, `traceml run SCRIPT`, beside the same script without it.
+With `--raw FILE` the figures of single blocks and fits are kept there, and those of an earlier run
+with the same file are added to. TraceML runs in its own virtual environment (`pip install
+traceml-ai torch lightning`) as its documentation says, `traceml run SCRIPT`, beside the same script
+without it.
 """
 
 import json
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from _harness import RESULTS, Children, Spread, forked, keep_memory, one_thread, write_results
 from overhead_dispatch import dispatch_ns
-from overhead_memory import memory_growth
-from overhead_variants import AGAIN, BARE, KINDS, LEFT_OUT, VARIANTS, step_time
+from overhead_toggle import toggled
+from overhead_variants import AGAIN, BARE, INSIDE, KINDS, LEFT_OUT, LINES, VARIANTS, fit, step_time
 
 WORKER = Path(__file__).with_name("overhead_variants.py")
-STEPS = {"tiny": 800, "30 ms": 60}
-QUICK_STEPS = {"tiny": 500, "30 ms": 20}
 TRACEML, TRACEML_BARE = "TraceML (traceml run)", "bare Trainer (TraceML's environment)"
-FIGURES = ("mean_ns", "median_ns")
+FIGURES = ("mean_ns", "median_ns", "cpu_ns")
+NOT_TOGGLED = (BARE, INSIDE)
+"""A torch.profiler at work is the whole process's."""
 Times = dict[str, dict[str, float]]
+Pairs = list[dict[str, float]]
 
 
-def one_round(names: list[str], kind: str, steps: int, accelerator: str) -> Times:
+def toggle_fits(kind: str, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Pairs]:
+    """Toggle each variant in fits of its own, in forks of this process once it is warm."""
+    step_time(BARE, kind, 3 * KINDS[kind].block)
+    found: dict[str, Pairs] = {name: [] for name in names}
+    for seed in seeds:
+        for name in names:
+            found[name] += forked(toggled, name, kind, seed)
+    return found
+
+
+def toggle_row(pairs: Pairs, settled: int) -> dict[str, Any]:
+    """Return what a variant adds to a step, in ns: in its first steps and later."""
+    parts = {
+        "first": [one for one in pairs if one["step"] < settled],
+        "later": [one for one in pairs if one["step"] >= settled],
+    }
+    row: dict[str, Any] = {"bare_ns": statistics.median(one["bare_ns"] for one in pairs)}
+    for part, some in parts.items():
+        for figure in ("added_ns", "outside_ns"):
+            row[f"{part}_{figure}"] = estimate([one[figure] for one in some])
+    return row
+
+
+def estimate(values: Sequence[float]) -> dict[str, float] | None:
+    """Return the mean with its standard error, and the median; None of fewer than two values."""
+    if len(values) < 2:
+        return None
+    return {
+        "mean": statistics.fmean(values),
+        "standard_error": statistics.stdev(values) / len(values) ** 0.5,
+        "median": statistics.median(values),
+        "count": len(values),
+    }
+
+
+def one_round(names: list[str], kind: str, accelerator: str) -> Times:
     """Fit each variant once, in this order, in forks of this process once it is warm."""
+    steps = KINDS[kind].steps
     if accelerator == "cpu":
         step_time(BARE, kind, steps // 4, accelerator=accelerator)
         return {name: forked(step_time, name, kind, steps) for name in names}
@@ -48,69 +93,78 @@ def _on(accelerator: str, name: str, kind: str, steps: int) -> dict[str, float]:
     return step_time(name, kind, steps, accelerator=accelerator)
 
 
-def step_table(children: Children, kind: str, args: Namespace) -> dict[str, Any]:
+def fit_rows(rounds: list[Times]) -> dict[str, Any]:
     """Return each variant's time per step and what it adds, in ns."""
-    names = [
-        name
-        for name in VARIANTS
-        if name not in LEFT_OUT and (not args.only or name in (*args.only, BARE, AGAIN))
-    ]
-    rounds: list[Times] = []
-    for number in range(args.rounds):
-        turn = names if number % 2 == 0 else names[::-1]
-        steps = args.steps[kind]
-        rounds.append(children.call(one_round, turn, kind, steps, args.accelerator))
-        if args.traceml is not None and number < args.traceml_rounds:
-            for name in (TRACEML_BARE, TRACEML):
-                rounds[-1][name] = _elsewhere(args.traceml, name, kind, steps)
-        _say(f"{kind}: round {number + 1} of {args.rounds}")
-    if args.traceml is not None:
-        names += [TRACEML_BARE, TRACEML]
+    names = dict.fromkeys(name for one in rounds for name in one)
     return {name: _row(name, rounds) for name in names}
 
 
 def _row(name: str, rounds: list[Times]) -> dict[str, Any]:
     base = TRACEML_BARE if name == TRACEML else BARE
-    having = [one for one in rounds if name in one]
+    having = [one for one in rounds if name in one and (base in one or name == TRACEML_BARE)]
     row: dict[str, Any] = {}
     for figure in FIGURES:
         row[f"step_{figure}"] = Spread.of(one[name][figure] for one in having).as_dict()
-        row[f"added_{figure}"] = Spread.of(
-            one[name][figure] - one[base][figure] for one in having
-        ).as_dict()
+        if name not in (BARE, TRACEML_BARE):
+            row[f"added_{figure}"] = Spread.of(
+                one[name][figure] - one[base][figure] for one in having
+            ).as_dict()
     return row
 
 
-def markdown(tables: dict[str, dict[str, Any]], rounds: int) -> str:
-    """Return one table: microseconds added per step, of means and of medians."""
-    lines = [
-        f"| us per step, median of {rounds} rounds (range) "
-        + "".join(f"| {kind} step, means | {kind} step, medians " for kind in tables)
-        + "|"
-    ]
-    lines.append("|---" * (1 + 2 * len(tables)) + "|")
-    for name in next(iter(tables.values())):
-        cells = [
-            _cell(table[name], name, figure) for table in tables.values() for figure in FIGURES
+def markdown(kind: str, toggles: dict[str, Any], fits: dict[str, Any]) -> str:
+    """Return the tables of one kind of step, in microseconds."""
+    text = [f"## {kind} step\n"]
+    if toggles:
+        bare = statistics.median(row["bare_ns"] for row in toggles.values())
+        text += [
+            f"Within a fit; a step without takes {bare / 1e3:,.0f} us. Mean difference of "
+            "neighbouring blocks with its standard error, us per step.\n",
+            f"| | from step {KINDS[kind].settled} on | outside forward, backward and optimizer "
+            f"| the same before step {KINDS[kind].settled} | share of a step |",
+            "|---|---|---|---|---|",
         ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+        text += [_toggle_line(name, row, bare) for name, row in toggles.items()]
+    if fits:
+        rounds = max(row["step_mean_ns"]["count"] for row in fits.values())
+        text += [
+            "\nWhole fits: difference to the bare Trainer of the same round, us per step, median "
+            f"of up to {rounds} rounds (range).\n",
+            "| | means | medians over blocks | processor time |",
+            "|---|---|---|---|",
+        ]
+        text += [_fit_line(name, row) for name, row in fits.items()]
+    return "\n".join([*text, ""])
 
 
-def _cell(row: dict[str, Any], name: str, figure: str) -> str:
-    step_ns = row[f"step_{figure}"]["median"]
-    if name in (BARE, TRACEML_BARE):
-        return f"(takes {step_ns / 1e3:.0f})"
-    median, low, high = (row[f"added_{figure}"][key] for key in ("median", "low", "high"))
-    share = median / (step_ns - median)
-    return f"{median / 1e3:+.1f} ({low / 1e3:+.0f} to {high / 1e3:+.0f}), {share:+.2%}"
+def _toggle_line(name: str, row: dict[str, Any], bare_ns: float) -> str:
+    cells = [_told(row[f"{key}_ns"]) for key in ("later_added", "later_outside", "first_outside")]
+    later = row["later_added_ns"]
+    share = f"{later['mean'] / bare_ns:+.2%}" if later else "-"
+    return f"| {name} | {' | '.join([*cells, share])} |"
 
 
-def _elsewhere(venv: Path, name: str, kind: str, steps: int) -> dict[str, float]:
+def _told(found: dict[str, float] | None) -> str:
+    return f"{found['mean'] / 1e3:+.1f} ± {found['standard_error'] / 1e3:.1f}" if found else "-"
+
+
+def _fit_line(name: str, row: dict[str, Any]) -> str:
+    cells = []
+    for figure in FIGURES:
+        added = row.get(f"added_{figure}")
+        if added is None:
+            cells.append(f"(takes {row[f'step_{figure}']['median'] / 1e3:,.0f})")
+        else:
+            median, low, high = (added[key] / 1e3 for key in ("median", "low", "high"))
+            cells.append(f"{median:+,.1f} ({low:+,.0f} to {high:+,.0f})")
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def elsewhere(venv: Path, name: str, kind: str) -> dict[str, float]:
     """Fit in another environment, under TraceML's launcher or without it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        script = [str(WORKER), BARE, kind, str(steps), "--out", str(out)]
+        script = [str(WORKER), BARE, kind, str(KINDS[kind].steps), "--out", str(out)]
         if name == TRACEML:
             launcher = [str(venv / "bin" / "traceml"), "run", script[0], "--mode", "summary"]
             launcher += ["--logs-dir", str(Path(folder) / "logs"), "--run-name", "run"]
@@ -126,6 +180,60 @@ def _elsewhere(venv: Path, name: str, kind: str, steps: int) -> dict[str, float]
         return figures
 
 
+def memory_growth(steps: int) -> dict[str, float]:
+    """Return what Python's allocator holds for this package, early and late in a long fit.
+
+    Only allocations of the package's own lines are traced, numpy's among them.
+    """
+    block = KINDS["tiny"].block
+    looks = {(steps * share // 100) // block * block for share in range(5, 100, 5)}
+    held: dict[int, int] = {}
+    rss: dict[int, int] = {}
+    ours = tracemalloc.Filter(True, "*lightning_gpuprof*")
+
+    def look(model: Any) -> None:
+        if model.count in looks:
+            found = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")
+            held[model.count] = sum(one.size for one in found)
+            rss[model.count] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    tracemalloc.start()
+    fit("GpuProfCallback outside its window", "tiny", steps, at_block=look)
+    tracemalloc.stop()
+    seen = sorted(held)
+    first, last = seen[0], seen[-1]
+    return {
+        "steps": last - first,
+        "most_held_bytes": max(held.values()),
+        "held_growth_bytes": held[last] - held[first],
+        "peak_rss_growth_bytes": rss[last] - rss[first],
+    }
+
+
+def measure(kind: str, children: Children, args: Namespace, known: dict[str, Any]) -> None:
+    """Add to what is known of a kind of step."""
+    names = [name for name in VARIANTS if name not in LEFT_OUT and name in (args.only or VARIANTS)]
+    pairs: dict[str, Pairs] = known.setdefault("pairs", {})
+    to_toggle = [name for name in names if name not in NOT_TOGGLED and LINES not in name]
+    for name in to_toggle:
+        pairs.setdefault(name, [])
+    seeds = range(args.seed, args.seed + (KINDS[kind].fits if args.fits is None else args.fits))
+    if to_toggle and args.accelerator == "cpu":
+        found = children.call(toggle_fits, kind, to_toggle, seeds, timeout_s=3_600.0)
+        for name, some in found.items():
+            pairs[name] += some
+        _say(f"{kind}: toggled")
+    rounds: list[Times] = known.setdefault("rounds", [])
+    for number in range(args.rounds):
+        turn = [BARE, AGAIN, *(name for name in names if name not in (BARE, AGAIN))]
+        turn = turn if number % 2 == 0 else turn[::-1]
+        rounds.append(children.call(one_round, turn, kind, args.accelerator, timeout_s=3_600.0))
+        if args.traceml is not None:
+            for name in (TRACEML_BARE, TRACEML):
+                rounds[-1][name] = elsewhere(args.traceml, name, kind)
+        _say(f"{kind}: round {number + 1} of {args.rounds}")
+
+
 def main() -> None:
     """Run everything and write the results."""
     args = _arguments()
@@ -134,26 +242,38 @@ def main() -> None:
     begin = time.monotonic()
     with tempfile.NamedTemporaryFile(suffix=".log", delete=False) as log:
         children = Children("torch", "lightning.pytorch", log=Path(log.name))
-    tables = {kind: step_table(children, kind, args) for kind in args.step}
-    payload: dict[str, Any] = {
-        "quick": args.quick,
-        "rounds": args.rounds,
-        "accelerator": args.accelerator,
-        "left_out": LEFT_OUT,
-        "steps": tables,
+    measured: dict[str, Any] = {}
+    if args.raw is not None and args.raw.exists():
+        measured = json.loads(args.raw.read_text(encoding="utf-8"))
+    for kind in args.step:
+        measure(kind, children, args, measured.setdefault(kind, {}))
+    if args.raw is not None:
+        args.raw.write_text(json.dumps(measured), encoding="utf-8")
+    tables = {
+        kind: {
+            "toggled": {
+                name: toggle_row(some, KINDS[kind].settled)
+                for name, some in known["pairs"].items()
+                if some
+            },
+            "whole_fits": fit_rows(known["rounds"]),
+        }
+        for kind, known in measured.items()
     }
-    if not args.only:
+    payload = {"accelerator": args.accelerator, "left_out": LEFT_OUT, "steps": tables}
+    if args.dispatch:
         payload["dispatch_ns_per_step"] = children.call(dispatch_ns)
     if args.memory_steps:
         _say(f"memory over {args.memory_steps} steps")
         payload["memory"] = children.call(memory_growth, args.memory_steps, timeout_s=1_800.0)
-    text = markdown(tables, args.rounds)
+    text = "\n".join(
+        markdown(kind, table["toggled"], table["whole_fits"]) for kind, table in tables.items()
+    )
     text += "".join(f"\n{name}: {why}.\n" for name, why in LEFT_OUT.items())
     print(text)
     for key in ("dispatch_ns_per_step", "memory"):
         print(key, json.dumps(payload.get(key), indent=1))
-    one = args.step[0].replace(" ", "-") if len(args.step) == 1 else None
-    path = write_results(f"overhead-{one}" if one else "overhead", payload, folder=args.results)
+    path = write_results("overhead", payload, folder=args.results)
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     _say(f"{path} after {time.monotonic() - begin:.0f} s")
 
@@ -164,24 +284,23 @@ def _say(text: str) -> None:
 
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the overhead per step of profilers.")
-    parser.add_argument("--quick", action="store_true", help="about three minutes, coarse figures")
+    parser.add_argument("--quick", action="store_true", help="some minutes, coarse figures")
     parser.add_argument("--step", nargs="+", default=list(KINDS), choices=list(KINDS))
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--tiny-steps", type=int, help="steps per fit of the short step")
-    parser.add_argument("--memory-steps", type=int, help="0 leaves the memory out")
-    parser.add_argument("--traceml", type=Path, help="a virtual environment with traceml-ai")
-    parser.add_argument("--traceml-rounds", type=int)
     parser.add_argument("--only", nargs="+", default=[], choices=list(VARIANTS))
-    parser.add_argument("--accelerator", default="cpu")
+    parser.add_argument("--fits", type=int, help="fits per variant that is toggled")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of blocks")
+    parser.add_argument("--rounds", type=int, help="rounds of whole fits")
+    parser.add_argument("--memory-steps", type=int, help="0 leaves the memory out")
+    parser.add_argument("--no-dispatch", dest="dispatch", action="store_false")
+    parser.add_argument("--traceml", type=Path, help="a virtual environment with traceml-ai")
+    parser.add_argument("--accelerator", default="cpu", help="another has whole fits alone")
+    parser.add_argument("--raw", type=Path, help="add to what this file holds")
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
-    args.steps = dict(QUICK_STEPS if args.quick else STEPS)
-    if args.tiny_steps is not None:
-        args.steps["tiny"] = args.tiny_steps
+    if args.quick and args.fits is None:
+        args.fits = 1
     if args.rounds is None:
-        args.rounds = 3 if args.quick else 15
-    if args.traceml_rounds is None:  # a launch of it takes ten seconds, whatever it measures
-        args.traceml_rounds = 1 if args.quick else 4
+        args.rounds = 1 if args.quick else 7
     if args.memory_steps is None:
         args.memory_steps = 3_000 if args.quick else 100_000
     return args

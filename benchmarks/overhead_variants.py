@@ -21,27 +21,44 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StepKind:
-    """A model and how its steps are timed: in blocks, of which the first few are left out."""
+    """A model, and how its steps are timed.
+
+    Attributes:
+        block: Steps that are timed together.
+        settled: Steps with a variant before its cost is steady: by then a timer has found out
+            what it costs, and marks fewer of them where that is much.
+        blocks: Blocks of a fit with the variant after those, where it is toggled; each has one
+            without it beside it.
+        fits: Fits per variant, where it is toggled.
+        steps: Steps of a fit after those, where fits are compared.
+    """
 
     width: int
     layers: int
     batch: int
     block: int
-    skipped: int
+    settled: int
+    blocks: int
+    fits: int
+    steps: int
 
 
 KINDS = {
-    "tiny": StepKind(width=32, layers=1, batch=4, block=50, skipped=600),
-    "30 ms": StepKind(width=1_024, layers=3, batch=128, block=10, skipped=10),
+    "tiny": StepKind(
+        width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4, steps=800
+    ),
+    "30 ms": StepKind(
+        width=1_024, layers=3, batch=128, block=10, settled=10, blocks=15, fits=2, steps=60
+    ),
 }
-"""About 0.45 and 30 ms on one thread of a processor. Of tiny steps the first third of a second is
-left out, in which a timer finds out what it costs and marks fewer of them."""
+"""About 0.45 and 30 ms on one thread of a processor."""
 
 BARE = "bare Trainer"
 AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
-NO_LINES = "lines=False"
-"""As after the first twenty seconds, when the line sampler has ended."""
+LINES = "with line samples, as in its first twenty seconds"
+ITEM, SELF_LOG = "loss.item()", 'self.log("loss", loss)'
+INSIDE = "PyTorchProfiler inside its window"
 VARIANTS = (
     BARE,
     AGAIN,
@@ -49,15 +66,15 @@ VARIANTS = (
     "PhaseTimer",
     f"PhaseTimer, {EVERY_STEP}",
     "GpuProfCallback outside its window",
-    f"GpuProfCallback outside its window, {NO_LINES}",
+    f"GpuProfCallback outside its window, {LINES}",
     f"GpuProfCallback outside its window, {EVERY_STEP}",
     "DeferredLoss",
-    "loss.item()",
-    'self.log("loss", loss)',
+    ITEM,
+    SELF_LOG,
     "SimpleProfiler",
     "AdvancedProfiler",
     "PyTorchProfiler outside its window",
-    "PyTorchProfiler inside its window",
+    INSIDE,
     "DeviceStatsMonitor",
     "ThroughputMonitor",
 )
@@ -70,23 +87,32 @@ if importlib.util.find_spec("psutil") is None:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Nanoseconds per step of one fit.
+    """Nanoseconds per step of one fit, and of processor time of all its threads.
 
     The median is over blocks of steps, so that it leaves out what happens once in many of them: a
-    write of records, a full garbage collection, a neighbour's burst. The mean holds them all.
+    write of records, a full garbage collection, a neighbour's burst. The means hold them all.
     """
 
     mean_ns: float
     median_ns: float
+    cpu_ns: float
 
 
 def step_time(variant: str, kind: str, steps: int, *, accelerator: str = "cpu") -> dict[str, float]:
-    """Fit a model with a variant for some steps beside those skipped; returns a `StepTime`."""
+    """Fit a model with a variant for some steps beside those before; returns a `StepTime`."""
     shape = KINDS[kind]
-    times = fit(variant, kind, shape.skipped + steps + shape.block, accelerator=accelerator)
-    times = times[shape.skipped // shape.block :]
+    times: list[int] = []
+    cpu_times: list[int] = []
+
+    def note(model: Any) -> None:
+        if model.count >= shape.settled:
+            times.append(time.perf_counter_ns())
+            cpu_times.append(time.process_time_ns())
+
+    fit(variant, kind, shape.settled + steps + 1, accelerator=accelerator, at_block=note)
     blocks = [(end - begin) / shape.block for begin, end in pairwise(times)]
-    return asdict(StepTime(statistics.fmean(blocks), statistics.median(blocks)))
+    cpu_ns = (cpu_times[-1] - cpu_times[0]) / (shape.block * len(blocks))
+    return asdict(StepTime(statistics.fmean(blocks), statistics.median(blocks), cpu_ns))
 
 
 def fit(
@@ -95,9 +121,21 @@ def fit(
     steps: int,
     *,
     accelerator: str = "cpu",
-    at_block: Callable[[int], None] | None = None,
-) -> list[int]:
-    """Fit, and return the time at which each block of steps begins."""
+    at_block: Callable[[Any], None],
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> None:
+    """Fit a model.
+
+    Args:
+        variant: What with.
+        kind: Which model.
+        steps: Steps at most.
+        accelerator: Lightning's name of a device.
+        at_block: Called with the model where a block begins, as a batch is fetched. It has
+            `count`, the batches so far; `computing_ns`, what forward, backward and optimizer took
+            of them; and `logs`, which says what it does with its loss.
+        clock: For the variants of ours.
+    """
     import gc
 
     import torch
@@ -108,7 +146,7 @@ def fit(
     torch.set_num_threads(1)
     shape = KINDS[kind]
     batch = torch.randn(shape.batch, shape.width)
-    times: list[int] = []
+    now = time.perf_counter_ns
 
     class Model(LightningModule):
         def __init__(self) -> None:
@@ -117,29 +155,44 @@ def fit(
             self.layers = torch.nn.Sequential(
                 *[torch.nn.Linear(width, width) for _ in range(shape.layers)]
             )
-            self.count = 0
+            self.count = self.computing_ns = 0
+            self.logs = variant if variant in (ITEM, SELF_LOG) else None
 
         def training_step(self, batch: Any, batch_idx: int) -> Any:
-            if self.count % shape.block == 0:
-                times.append(time.perf_counter_ns())
-                if at_block is not None:
-                    at_block(self.count)
-            self.count += 1
+            begun = now()
             loss = self.layers(batch).sum()
-            if variant == 'self.log("loss", loss)':
+            self.computing_ns += now() - begun
+            if self.logs == SELF_LOG:
                 self.log("loss", loss)
-            elif variant == "loss.item()":
+            elif self.logs == ITEM:
                 loss.item()
             return loss
 
+        def backward(self, loss: Any) -> None:
+            begun = now()
+            loss.backward()
+            self.computing_ns += now() - begun
+
         def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=1e-6)
+            return Sgd(self.parameters(), lr=1e-6)
+
+    class Sgd(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            loss = closure()
+            begun = now()
+            super().step()
+            model.computing_ns += now() - begun
+            return loss
 
     class Endless(torch.utils.data.IterableDataset):
         def __iter__(self) -> Any:
             while True:
+                if model.count % shape.block == 0:
+                    at_block(model)
+                model.count += 1
                 yield batch
 
+    model = Model()
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             **{
@@ -151,23 +204,22 @@ def fit(
                 "enable_checkpointing": False,
                 "enable_model_summary": False,
                 "default_root_dir": folder,
-                **_options(variant, steps, folder),
+                **_options(variant, steps, folder, clock),
             }
         )
         gc.collect()  # what was imported or forked is gone through once, before the steps
-        trainer.fit(Model(), torch.utils.data.DataLoader(Endless(), batch_size=None))
-    return times
+        trainer.fit(model, torch.utils.data.DataLoader(Endless(), batch_size=None))
 
 
-def _options(variant: str, steps: int, folder: str) -> dict[str, Any]:
+def _options(variant: str, steps: int, folder: str, clock: Callable[[], int]) -> dict[str, Any]:
     import torch
     from lightning.pytorch import Callback, profilers
     from lightning.pytorch import callbacks as theirs
     from lightning.pytorch.loggers import CSVLogger
 
     if variant.startswith(("PhaseTimer", "GpuProf", "DeferredLoss")):
-        return _ours(variant, steps)
-    inside = variant.startswith("PyTorchProfiler inside")
+        return _ours(variant, steps, clock)
+    inside = variant == INSIDE
     # Its window comes at the end: one that never comes ends in an AssertionError of torch's.
     wait = 10 if inside else steps - 3
     schedule = torch.profiler.schedule(wait=wait, warmup=1, active=steps if inside else 1)
@@ -186,25 +238,30 @@ def _options(variant: str, steps: int, folder: str) -> dict[str, Any]:
             "callbacks": [theirs.ThroughputMonitor(batch_size_fn=len)],
             "logger": CSVLogger(folder),
         },
-        'self.log("loss", loss)': lambda: {"logger": CSVLogger(folder)},
+        SELF_LOG: lambda: {"logger": CSVLogger(folder)},
     }
     name = variant.split(" outside")[0].split(" inside")[0]
     return made[name]() if name in made else {}
 
 
-def _ours(variant: str, steps: int) -> dict[str, Any]:
+def _ours(variant: str, steps: int, clock: Callable[[], int]) -> dict[str, Any]:
     from lightning_gpuprof import DeferredLoss, GpuProfCallback, PhaseTimer
+    from lightning_gpuprof.callbacks.output.run_output import RunOutput
+
+    class Deferred(DeferredLoss):
+        def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+            RunOutput.of(trainer, now=clock)
+            super().setup(trainer, pl_module, stage)
 
     if variant == "DeferredLoss":
-        return {"callbacks": [DeferredLoss()]}
-    budget = {"overhead_budget": 1.0} if variant.endswith(EVERY_STEP) else {}
+        return {"callbacks": [Deferred()]}
+    options: dict[str, Any] = {"overhead_budget": 1.0} if variant.endswith(EVERY_STEP) else {}
     if variant.startswith("PhaseTimer"):
-        return {"callbacks": [PhaseTimer(**budget)]}
+        return {"callbacks": [PhaseTimer(clock=clock, **options)]}
     # As above, its window comes after the last step that is timed.
-    options = {"wait": steps, "warmup": 1, "active": 1, "report": False, **budget}
-    if variant.endswith(NO_LINES):
-        options["lines"] = False
-    return {"callbacks": [GpuProfCallback(**options)], "max_steps": steps + 2}
+    options |= {"wait": steps, "warmup": 1, "active": 1, "report": False}
+    options["lines"] = variant.endswith(LINES)
+    return {"callbacks": [GpuProfCallback(clock=clock, **options)], "max_steps": steps + 2}
 
 
 def main() -> None:

@@ -40,6 +40,9 @@ from lightning_gpuprof.probes.memory.memory_kinds import kind_bytes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 
+DENSE, SHORT_NS, SPARSER = 20, 50_000_000, 10
+"""So many notes of the process's memory come one a window, enough to see a leak; where windows are
+shorter than this, later ones come so many times as seldom: each takes some 50 us."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )
@@ -101,6 +104,7 @@ class BatchSizeAdvisor(RecordingCallback):
     def _begin(self, probe: MemoryProbe | None) -> None:
         self._probe = probe
         self._process: ProcessMemory | None = None
+        self._every, self._begun_ns = self.window, 0
         self._now = MemoryWindow(probe) if probe is not None else None
         self._compiles = self._make_compiles()
         self._kinds: dict[str, int] = {}
@@ -129,8 +133,8 @@ class BatchSizeAdvisor(RecordingCallback):
             self._output.write(note)
             self._say(NOT_MEASURED)
             self._process = ProcessMemory()
-            note_memory = self._note_process_memory
-            add_hook(self._host, "on_train_batch_end", note_memory, every=self.window)
+            self._begun_ns = self._output.now()
+            self._note_memory_every(self.window)
 
     @guarded
     def _batch_ended(
@@ -203,12 +207,23 @@ class BatchSizeAdvisor(RecordingCallback):
             for hook, method in self._hooks.items():
                 drop_hook(self._host, hook, method)
 
+    def _note_memory_every(self, batches: int) -> None:
+        self._every = batches
+        if self._host is not None:
+            drop_hook(self._host, "on_train_batch_end", self._note_process_memory)
+            add_hook(self._host, "on_train_batch_end", self._note_process_memory, every=batches)
+
     @guarded
     def _note_process_memory(self, *_: Any) -> None:
-        self._batch += self.window
+        self._batch += self._every
         used = self._process.read() if self._process is not None else None
-        if used is not None and self._output is not None:
-            self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
+        if used is None or self._output is None:
+            return
+        self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
+        if self._batch == DENSE * self.window:
+            mean_ns = (self._output.now() - self._begun_ns) / DENSE
+            if mean_ns < SHORT_NS:
+                self._note_memory_every(SPARSER * self.window)
 
     @override
     def _release(self) -> None:

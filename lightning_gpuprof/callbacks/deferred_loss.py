@@ -25,6 +25,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
 from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
+from lightning_gpuprof.probes.scalars.transfer import with_room
 
 _AT_END = "on_train_batch_end"
 EVERY_NS = 250_000_000
@@ -106,7 +107,14 @@ class DeferredLoss(RecordingCallback):
             return
         self._release()
         self._trainer = ref(trainer)
-        self._log = ScalarLog(self.metrics, window=None, send=self._send, refuse=self._refuse)
+        room = MOST_WAITING * self.window * len(self.metrics)
+        self._log = ScalarLog(
+            self.metrics,
+            window=None,
+            transfer=with_room(room, trainer.strategy.root_device),
+            send=self._send,
+            refuse=self._refuse,
+        )
         self._sink = ScalarSink(
             self._output,
             self._means,
@@ -137,7 +145,7 @@ class DeferredLoss(RecordingCallback):
         if log is None or loop is None:
             return
         batch = loop.batch_progress.total.ready
-        if batch == self._batch and len(log):
+        if batch == self._batch and log.steps:
             log.take_back()
         self._batch = batch
         # The step that `self.log` would write now, if this batch steps.

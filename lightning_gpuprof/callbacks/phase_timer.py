@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import silence_unused
+from lightning_gpuprof.callbacks.dispatch import BatchCalls, called_by_trainer, silence_unused
 from lightning_gpuprof.callbacks.guard import guarded, guarded_call
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.timing.timing_run import TimingRun
@@ -90,6 +90,7 @@ class PhaseTimer(Callback):
             scalars=self.scalars,
             overhead_budget=self.overhead_budget,
             shield=partial(guarded_call, self),
+            calls=BatchCalls.counted_by(called_by_trainer(trainer, self)),
             events=self._events(trainer),
         )
         # A hook that is not there costs nothing; the tap tells as much for less.

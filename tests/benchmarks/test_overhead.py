@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture
 def rounds():
     def times(mean_ns):
-        return {"mean_ns": mean_ns, "median_ns": mean_ns / 2}
+        return {"mean_ns": mean_ns, "median_ns": mean_ns / 2, "cpu_ns": mean_ns}
 
     return [
         {"bare Trainer": times(100_000.0), "PhaseTimer": times(103_000.0)},
@@ -15,22 +15,78 @@ def rounds():
     ]
 
 
-def test_what_is_added_is_taken_within_each_round(fault_suite, rounds):
-    from overhead import _row
+def test_what_a_whole_fit_adds_is_taken_within_each_round(fault_suite, rounds):
+    from overhead import fit_rows
 
-    added = _row("PhaseTimer", rounds)["added_mean_ns"]
+    added = fit_rows(rounds)["PhaseTimer"]["added_mean_ns"]
 
     assert (added["low"], added["median"], added["high"]) == (1_000.0, 3_000.0, 10_000.0)
 
 
-def test_the_table_holds_means_and_medians_and_the_share_of_a_step(fault_suite, rounds):
-    from overhead import _row, markdown
+def test_the_peers_figure_is_beside_its_own_environments(fault_suite, rounds):
+    from overhead import TRACEML, TRACEML_BARE, fit_rows
 
-    table = {name: _row(name, rounds) for name in rounds[0]}
-    text = markdown({"tiny": table}, 3)
+    rounds[0][TRACEML_BARE] = {"mean_ns": 500.0, "median_ns": 500.0, "cpu_ns": 1.0}
+    rounds[0][TRACEML] = {"mean_ns": 700.0, "median_ns": 600.0, "cpu_ns": 1.0}
 
-    assert "| bare Trainer | (takes 100) | (takes 50) |" in text
-    assert "| PhaseTimer | +3.0 (+1 to +10)" in text
+    row = fit_rows(rounds)[TRACEML]
+
+    assert row["added_mean_ns"]["median"] == 200.0
+    assert row["added_median_ns"]["count"] == 1
+
+
+def test_the_first_steps_are_told_apart_from_later_ones(fault_suite):
+    from overhead import toggle_row
+
+    pairs = [
+        {"step": step, "bare_ns": 100.0, "added_ns": added, "outside_ns": added / 2}
+        for step, added in ((0, 9.0), (50, 11.0), (600, 1.0), (650, 3.0))
+    ]
+
+    row = toggle_row(pairs, settled=600)
+
+    assert row["first_added_ns"]["mean"] == 10.0
+    assert row["later_added_ns"] == {
+        "mean": 2.0, "standard_error": 1.0, "median": 2.0, "count": 2,
+    }  # fmt: skip
+    assert row["later_outside_ns"]["mean"] == 1.0
+
+
+def test_the_tables_hold_both_ways_of_measuring(fault_suite, rounds):
+    from overhead import fit_rows, markdown, toggle_row
+
+    pair = {"bare_ns": 100_000.0, "added_ns": 2_000.0, "outside_ns": 1_500.0}
+    row = toggle_row([{"step": 600, **pair}, {"step": 650, **pair}], settled=600)
+
+    text = markdown("tiny", {"PhaseTimer": row}, fit_rows(rounds))
+
+    assert "| PhaseTimer | +2.0 ± 0.0 | +1.5 ± 0.0 | - | +2.00% |" in text
+    assert "| bare Trainer | (takes 100) | (takes 50) | (takes 100) |" in text
+    assert "| PhaseTimer | +3.0 (+1 to +10) |" in text
+
+
+def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monkeypatch):
+    import overhead_toggle
+    from overhead_variants import KINDS, StepKind
+
+    monkeypatch.chdir(tmp_path)
+    small = StepKind(width=4, layers=1, batch=2, block=7, settled=0, blocks=4, fits=1, steps=1)
+    monkeypatch.setitem(KINDS, "tiny", small)
+    seen = []
+    turn = overhead_toggle.Switch.turn
+
+    def spying(self, *, on):
+        turn(self, on=on)
+        trainer = self._bare[0][0]
+        seen.append((on, [type(one).__name__ for one in trainer.callbacks]))
+
+    monkeypatch.setattr(overhead_toggle.Switch, "turn", spying)
+
+    pairs = overhead_toggle.toggled("GpuProfCallback outside its window", "tiny", 0)
+
+    assert [pair["step"] for pair in pairs] == [14, 21, 28, 35]
+    assert sorted(on for on, _ in seen) == [False] * 4 + [True] * 5
+    assert all(names == (["GpuProfCallback"] if on else []) for on, names in seen)
 
 
 def test_a_fork_leaves_its_parent_as_it_was(fault_suite):
@@ -41,15 +97,3 @@ def test_a_fork_leaves_its_parent_as_it_was(fault_suite):
     assert seen == []
     with pytest.raises(ChildFailed, match="ZeroDivisionError"):
         forked(lambda: 1 / 0)
-
-
-def test_the_peers_figure_is_beside_its_own_environments(fault_suite, rounds):
-    from overhead import TRACEML, TRACEML_BARE, _row
-
-    rounds[0][TRACEML_BARE] = {"mean_ns": 500.0, "median_ns": 500.0}
-    rounds[0][TRACEML] = {"mean_ns": 700.0, "median_ns": 600.0}
-
-    row = _row(TRACEML, rounds)
-
-    assert row["added_mean_ns"]["median"] == 200.0
-    assert row["added_median_ns"]["count"] == 1

@@ -8,6 +8,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.advice_text import NOT_MEASURED
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
@@ -102,6 +103,14 @@ def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
     assert [note.name for note in notes] == ["vram-not-measured", *["rss_bytes"] * 3]
     assert [note.step for note in notes[1:]] == [3, 7, 11]
     assert all(note.value > 0 for note in notes[1:])
+
+
+def test_where_steps_are_short_the_process_memory_is_noted_less_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 1 << 62)
+    monkeypatch.setattr(batch_size_advisor, "DENSE", 2)
+    monkeypatch.setattr(batch_size_advisor, "SPARSER", 4)
+    session = fit(tmp_path, BatchSizeAdvisor(window=2))
+    assert [note.step for note in session.all(Note) if note.name == "rss_bytes"] == [1, 3, 11]
 
 
 def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, said):

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.callbacks.dispatch import add_hook, drop_hook
+from lightning_gpuprof.callbacks.dispatch import BatchCalls, add_hook, drop_hook
 
 HOOK = "on_train_batch_end"
 
@@ -80,3 +80,47 @@ def test_a_single_method_is_the_hook_itself(host):
     add_hook(host, HOOK, seen.append)
 
     assert getattr(host, HOOK) == seen.append
+
+
+def counted(host, calls, batches):
+    """Run batches that somebody else counts; return those that had a hook."""
+    with_hook = []
+    for number in range(1, batches + 1):
+        calls.left -= 1
+        if calls.left == 0:
+            calls.ring()
+        if getattr(host, HOOK, None) is not None:
+            with_hook.append(number)
+            getattr(host, HOOK)(number)
+    return with_hook
+
+
+def test_where_batches_are_counted_anyway_there_is_a_hook_for_those_that_are_due_alone(host):
+    calls, third, fifth = BatchCalls.counted_by(host), [], []
+    add_hook(host, HOOK, third.append, every=3)
+    add_hook(host, HOOK, fifth.append, every=5)
+
+    assert counted(host, calls, 11) == [3, 5, 6, 9, 10]
+    assert third == [3, 6, 9]
+    assert fifth == [5, 10]
+
+
+def test_what_is_dropped_is_not_called_where_batches_are_counted(host):
+    calls, third, fifth = BatchCalls.counted_by(host), [], []
+    add_hook(host, HOOK, third.append, every=3)
+    add_hook(host, HOOK, fifth.append, every=5)
+    counted(host, calls, 4)
+    drop_hook(host, HOOK, third.append)
+
+    assert counted(host, calls, 6) == [1, 6]
+
+
+def test_a_hook_counts_on_where_the_one_that_did_has_failed(host):
+    calls, seen = BatchCalls.counted_by(host), []
+    add_hook(host, HOOK, seen.append, every=3)
+    counted(host, calls, 4)
+    calls.hand_over()
+
+    call(host, 5)
+
+    assert seen == [3, 2, 5]

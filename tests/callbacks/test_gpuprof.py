@@ -272,6 +272,27 @@ def test_hooks_around_backward_are_called_for_the_batches_looked_at_alone(fit):
     assert callback.on_after_backward is None
 
 
+def test_most_batches_have_no_hook_of_it_at_all(fit):
+    callback = GpuProfCallback(trace=False, report=False, window=4)
+    with_hook = []
+
+    class Model(BoringModel):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            with_hook.append((batch_idx, called[-1]))
+
+        def optimizer_step(self, *args, **kwargs):
+            super().optimizer_step(*args, **kwargs)
+            called.append(
+                [hook for hook in PER_BATCH_HOOKS[:6] if callable(getattr(callback, hook))]
+            )
+
+    called = []
+    fit(callback, model=Model(), limit_val_batches=0)
+
+    # Before a batch's end is reached: those that follow gradients at the start.
+    assert [batch for batch, hooks in with_hook if hooks] == [0, 1, 2, 3]
+
+
 def test_public_names_exist():
     for name in lightning_gpuprof.__all__:
         assert getattr(lightning_gpuprof, name) is not None

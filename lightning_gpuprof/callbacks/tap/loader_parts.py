@@ -69,21 +69,31 @@ class LoaderParts:
             if type(iterator) in _KNOWN:
                 self._watch(iterator)
 
+    def mark(self, marked: bool) -> None:
+        """Time the sampler, or for now leave it alone; what waits for workers does so anyway."""
+        for iterator in self._timed:
+            self._time_sampler(iterator) if marked else self._leave_sampler(iterator)
+
     def restore(self) -> None:
         """Put everything back as it was."""
         for iterator in list(self._timed):
-            timed = iterator._sampler_iter
-            if isinstance(timed, TimedIterator):
-                iterator._sampler_iter = timed.inner
+            self._leave_sampler(iterator)
             poll = getattr(getattr(iterator, "_data_queue", None), "_poll", None)
             if isinstance(poll, TimedPoll):
                 iterator._data_queue._poll = poll.poll
         self._timed.clear()
 
-    def _watch(self, iterator: Any) -> None:
+    def _time_sampler(self, iterator: Any) -> None:
         indices = iterator._sampler_iter
         if indices is not None and not isinstance(indices, TimedIterator):
             iterator._sampler_iter = TimedIterator(indices, self._sampler)
+
+    def _leave_sampler(self, iterator: Any) -> None:
+        if isinstance(iterator._sampler_iter, TimedIterator):
+            iterator._sampler_iter = iterator._sampler_iter.inner
+
+    def _watch(self, iterator: Any) -> None:
+        self._time_sampler(iterator)
         # With pinned memory a thread takes the batches over: its queue has no such method.
         poll = getattr(getattr(iterator, "_data_queue", None), "_poll", None)
         if poll is not None and not isinstance(poll, TimedPoll):

@@ -60,7 +60,8 @@ class StepBorders:
                 self._loop._on_before_fetch = self._original
 
     def _before_fetch(self) -> None:
-        self._reach()
+        if self._loop.batch_progress.total.completed >= self._due:
+            self._reach()
         self._original()
 
     def _reach(self, *_: Any) -> None:

@@ -112,6 +112,11 @@ class Tapping:
         """Split the wait for data into its parts from now on; for each epoch anew."""
         self._loaders.watch(self._trainer)
 
+    def mark(self, marked: bool) -> None:
+        """Time what training steps consist of from here on, or all but a few things no more."""
+        self.tap.mark(marked)
+        self._loaders.mark(marked)
+
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
         self._loaders.restore()

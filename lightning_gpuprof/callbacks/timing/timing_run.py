@@ -8,6 +8,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Trainer
+from lightning_gpuprof.callbacks.dispatch import BatchCalls
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.region import ActiveComponents
 from lightning_gpuprof.callbacks.tap.tapping import EVALUATION_PHASES, Tapping, own_callback_names
@@ -45,12 +46,14 @@ class TimingRun:
         scalars: bool,
         overhead_budget: float,
         shield: Callable[[Callable[[], object]], Callable[[], None]],
+        calls: BatchCalls,
         events: DeviceEvents | None = None,
     ) -> None:
         self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
         self._output = output
         self._compiles = CompileWatch()
+        self._calls = calls
         self._left = window + 1  # the step whose batch ends has not ended itself
         self._epoch_loop: Any = trainer.fit_loop.epoch_loop
         self._batch_idx = -1
@@ -83,8 +86,8 @@ class TimingRun:
             )
             output.timer = "tap"
             if self.tapping.sees_batches:
-                tap = self.tapping.tap
-                self._writing.choice = StepChoice(self.timeline, use=tap.mark, insists=output)
+                use = self.tapping.mark
+                self._writing.choice = StepChoice(self.timeline, use=use, insists=output)
         except AttributeError:
             self.tapping = HookTiming(trainer, self.timeline)
             output.timer, phases = "hooks", HOOK_PHASES
@@ -147,6 +150,10 @@ class TimingRun:
         self._left -= 1
         if self._left <= 0:
             self._left = self._writing.fill()
+        calls = self._calls
+        calls.left -= 1
+        if calls.left == 0:
+            calls.ring()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
@@ -166,6 +173,7 @@ class TimingRun:
         """Put the Trainer back as it was."""
         self._output.components = None
         self._components.deactivate()
+        self._calls.hand_over()
         self.tapping.restore()
 
     @override

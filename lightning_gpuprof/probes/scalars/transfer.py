@@ -1,6 +1,7 @@
 """Copies tensors to the host without making the host wait for the device."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -43,10 +44,15 @@ class PinnedCopy:
 
     Only pinned memory lets a copy be asynchronous: into pageable memory CUDA and HIP make the
     host wait, whatever `non_blocking` says.
+
+    Args:
+        values: What is copied.
+        room: Numbers to allocate for, where there are fewer.
     """
 
-    def __init__(self, values: Tensor) -> None:
-        self._host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    def __init__(self, values: Tensor, *, room: int = 0) -> None:
+        count = values.numel()
+        self._host = pinned(max(room, count), values.dtype)[:count].view(values.shape)
         self._host.copy_(values, non_blocking=True)
         self._event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record(torch.cuda.current_stream(values.device))
@@ -61,15 +67,34 @@ class PinnedCopy:
         return self._host
 
 
-def to_host(values: Tensor) -> Pending:
+def pinned(count: int, dtype: torch.dtype) -> Tensor:
+    """Allocate pinned memory for so many numbers."""
+    return torch.empty(count, dtype=dtype, pin_memory=True)
+
+
+def with_room(count: int, device: torch.device) -> Transfer:
+    """Return `to_host` for float64, its memory for so many numbers at a time allocated already.
+
+    To allocate pinned memory may make the host wait for the device, so it has no place in a step.
+    What is freed torch keeps for the next of that size: hence one size for all copies, and two
+    pieces, as one is being filled while another is read.
+    """
+    if device.type == "cuda":
+        pieces = [pinned(count, torch.float64) for _ in range(2)]
+        del pieces
+    return partial(to_host, room=count)
+
+
+def to_host(values: Tensor, *, room: int = 0) -> Pending:
     """Queue a copy of the present values to the host, asynchronous where the device allows.
 
     Args:
         values: Any tensor; later writes to it do not show in the copy.
+        room: Numbers to allocate pinned memory for, where there are fewer.
 
     >>> to_host(torch.tensor([1.0, 2.0])).result().tolist()
     [1.0, 2.0]
     """
     if values.device.type == "cuda":  # HIP devices carry this name in torch too
-        return PinnedCopy(values)
+        return PinnedCopy(values, room=room)
     return Arrived(values.to("cpu", copy=True))

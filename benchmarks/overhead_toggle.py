@@ -1,0 +1,162 @@
+"""A variant taken out of a fit and put back, block by block: see benchmarks/overhead.py.
+
+Two fits of the same program differ by some percent, by where their memory happens to lie, and a
+machine changes from second to second. Within one fit neither matters: blocks of steps with and
+without a variant take turns, in random order, and each is compared with the one beside it.
+
+It is put in and out while a batch is fetched, where a step begins, and while it is out our own
+clock stands still: to it there are only the steps with it. So a window of records or of losses is
+full after so many of those, and its writing falls into a block with it. What a toggle cannot see is
+what runs in threads of its own (the line sampler) or is left for the end; whole fits hold that.
+"""
+
+import gc
+import random
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from overhead_variants import KINDS, fit
+
+WARM_UP = 2
+"""Blocks before the first that is timed."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a block of steps takes more with a variant than without it, in ns per step.
+
+    Attributes:
+        step: Steps with the variant before this block.
+        bare_ns: What a step without it takes.
+        added_ns: What is added to a step.
+        outside_ns: What is added outside forward, backward and optimizer: the Trainer's own time
+            and the variant's, without the noise of long computations.
+    """
+
+    step: int
+    bare_ns: float
+    added_ns: float
+    outside_ns: float
+
+
+class Switch:
+    """Takes out of a Trainer what a variant has put there, and puts it back.
+
+    Args:
+        model: In training.
+    """
+
+    def __init__(self, model: Any) -> None:
+        from lightning.pytorch.profilers import PassThroughProfiler
+
+        trainer = model.trainer
+        loop = trainer.fit_loop.epoch_loop
+        fetcher = trainer.fit_loop._data_fetcher
+        (iterator,) = fetcher.iterator._iterator.iterators
+        results = type(loop.automatic_optimization).output_result_cls
+        sampler = getattr(iterator._sampler_iter, "inner", iterator._sampler_iter)
+        self._bare: list[tuple[Any, str, Any]] = [
+            (trainer, "callbacks", []),
+            (trainer, "profiler", PassThroughProfiler()),
+            (trainer, "loggers", []),
+            (fetcher, "_start_profiler", type(loop)._on_before_fetch.__get__(loop)),
+            (iterator, "_sampler_iter", sampler),
+            (loop.automatic_optimization, "output_result_cls", results),
+            (gc, "callbacks", []),
+            (model, "logs", None),
+        ]
+        self._taken: list[Any] = []
+
+    def turn(self, *, on: bool) -> None:
+        """Put the variant in, or take it out as it is now."""
+        if on and self._taken:
+            for (owner, name, _), value in zip(self._bare, self._taken, strict=True):
+                _set(owner, name, value)
+            self._taken = []
+        elif not on and not self._taken:
+            for owner, name, value in self._bare:
+                self._taken.append(_get(owner, name))
+                _set(owner, name, value)
+
+
+def _get(owner: Any, name: str) -> Any:
+    value = getattr(owner, name)
+    return list(value) if owner is gc else value
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    if owner is gc:  # the interpreter looks at the list itself
+        gc.callbacks[:] = value
+    else:
+        setattr(owner, name, value)
+
+
+class Blocks:
+    """Follows a fit through its blocks, toggling.
+
+    Args:
+        pairs: Blocks with the variant.
+        size: Steps per block.
+        seed: Of the order.
+    """
+
+    def __init__(self, pairs: int, size: int, seed: int) -> None:
+        chance = random.Random(seed)
+        self._order = [on for _ in range(pairs) for on in chance.sample((True, False), 2)]
+        self._size = size
+        self._seen = -WARM_UP
+        self._switch: Switch | None = None
+        self._out_ns = 0
+        self._out_since: int | None = None
+        self._stamps: list[tuple[int, int]] = []
+
+    def clock(self) -> int:
+        """Return the time that the variant was in."""
+        return time.perf_counter_ns() - self._out_ns
+
+    def begin(self, model: Any) -> None:
+        """A block begins."""
+        at, self._seen = self._seen, self._seen + 1
+        if at < 0:
+            return
+        if self._switch is None:
+            self._switch = Switch(model)
+        self._stamps.append((time.perf_counter_ns(), model.computing_ns))
+        done = at >= len(self._order)
+        self._turn(on=done or self._order[at])
+        model.trainer.should_stop = done
+
+    def _turn(self, *, on: bool) -> None:
+        assert self._switch is not None
+        now = time.perf_counter_ns()
+        if on and self._out_since is not None:
+            self._out_ns += now - self._out_since
+            self._out_since = None
+        elif not on and self._out_since is None:
+            self._out_since = now
+        self._switch.turn(on=on)
+
+    def pairs(self) -> list[Pair]:
+        """Return what was measured."""
+        found = []
+        for at in range(0, len(self._order), 2):
+            blocks = {}
+            for place in (at, at + 1):
+                (begin, computed), (end, computed_then) = self._stamps[place : place + 2]
+                wall = (end - begin) / self._size
+                blocks[self._order[place]] = wall, wall - (computed_then - computed) / self._size
+            (wall, outside), (bare, bare_outside) = blocks[True], blocks[False]
+            step = (at // 2 + WARM_UP) * self._size
+            found.append(Pair(step, bare, wall - bare, outside - bare_outside))
+        return found
+
+
+def toggled(variant: str, kind: str, seed: int) -> list[dict[str, float]]:
+    """Fit once, toggling the variant; returns `Pair`s."""
+    shape = KINDS[kind]
+    count = shape.blocks + shape.settled // shape.block
+    blocks = Blocks(count, shape.block, seed)
+    steps = (2 * count + WARM_UP + 2) * shape.block
+    fit(variant, kind, steps, at_block=blocks.begin, clock=blocks.clock)
+    return [asdict(pair) for pair in blocks.pairs()]
