@@ -375,6 +375,16 @@ def test_a_loss_that_is_overwritten_later_keeps_its_value(tmp_path):
     assert recorded(trainer) == recorded(trainer, "kl") == dict(enumerate(model.items))
 
 
+def test_a_loss_of_one_value_may_have_a_shape(tmp_path):
+    class Shaped(Model):
+        def training_step(self, batch, batch_idx):
+            return super().training_step(batch, batch_idx)["loss"].reshape(1)
+
+    model = Shaped()
+    trainer = fit(tmp_path, model, DeferredLoss(window=3))
+    assert recorded(trainer) == logged(trainer) == dict(enumerate(model.items))
+
+
 def test_what_other_callbacks_do_to_the_loss_afterwards_is_not_recorded(tmp_path):
     class Scales(Callback):
         def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):

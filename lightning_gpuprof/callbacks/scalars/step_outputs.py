@@ -39,7 +39,7 @@ class StepOutputs:
             loss = getattr(result, "closure_loss", None)
         else:
             result, loss = self._make(output, normalize, **more), None
-        private = _NONE if loss is None else {"loss": loss.detach()}
+        private = _NONE if loss is None or loss.dim() else {"loss": loss.detach()}
         if output is None:
             self._keep(_NONE, _NONE)
         elif not isinstance(output, Tensor):

@@ -8,7 +8,7 @@ from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
-_MIN_STEPS = 200
+_MIN_STEPS = 100
 """Fewer steps hold one-time things that would pass for a steady cost."""
 MOST_APART = 20
 """One step in this many is marked, whatever the cost: what is left then is mostly other things."""

@@ -68,7 +68,7 @@ def test_steps_are_marked_as_often_as_the_budget_allows(hooks_ns, boundaries, ev
 
 
 def test_of_few_steps_nothing_is_concluded():
-    assert cost_of(hooks_ns=90_000, steps=199).spacing() is None
+    assert cost_of(hooks_ns=90_000, steps=99).spacing() is None
 
 
 def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
