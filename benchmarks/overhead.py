@@ -25,7 +25,7 @@ import tempfile
 import time
 import tracemalloc
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,10 @@ Times = dict[str, dict[str, float]]
 Pairs = list[dict[str, float]]
 
 
-def toggle_fits(kind: str, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Pairs]:
-    """Toggle each variant in fits of its own, in forks of this process once it is warm."""
+def toggle_fits(kind: str, names: Sequence[str], seed: int) -> dict[str, Pairs]:
+    """Toggle each variant in a fit of its own, in forks of this process once it is warm."""
     step_time(BARE, kind, 3 * KINDS[kind].block)
-    found: dict[str, Pairs] = {name: [] for name in names}
-    for seed in seeds:
-        for name in names:
-            found[name] += forked(toggled, name, kind, seed)
-    return found
+    return {name: forked(toggled, name, kind, seed) for name in names}
 
 
 def toggle_row(pairs: Pairs, settled: int) -> dict[str, Any]:
@@ -210,19 +206,22 @@ def memory_growth(steps: int) -> dict[str, float]:
     }
 
 
-def measure(kind: str, children: Children, args: Namespace, known: dict[str, Any]) -> None:
+def measure(
+    kind: str, children: Children, args: Namespace, known: dict[str, Any], save: Callable[[], None]
+) -> None:
     """Add to what is known of a kind of step."""
     names = [name for name in VARIANTS if name not in LEFT_OUT and name in (args.only or VARIANTS)]
     pairs: dict[str, Pairs] = known.setdefault("pairs", {})
     to_toggle = [name for name in names if name not in NOT_TOGGLED and LINES not in name]
     for name in to_toggle:
         pairs.setdefault(name, [])
-    seeds = range(args.seed, args.seed + (KINDS[kind].fits if args.fits is None else args.fits))
-    if to_toggle and args.accelerator == "cpu":
-        found = children.call(toggle_fits, kind, to_toggle, seeds, timeout_s=3_600.0)
+    fits = (KINDS[kind].fits if args.fits is None else args.fits) * (args.accelerator == "cpu")
+    for seed in range(args.seed, args.seed + fits):
+        found = children.call(toggle_fits, kind, to_toggle, seed, timeout_s=3_600.0)
         for name, some in found.items():
             pairs[name] += some
-        _say(f"{kind}: toggled")
+        save()
+        _say(f"{kind}: toggled, {seed - args.seed + 1} of {fits}")
     rounds: list[Times] = known.setdefault("rounds", [])
     for number in range(args.rounds):
         turn = [BARE, AGAIN, *(name for name in names if name not in (BARE, AGAIN))]
@@ -231,6 +230,7 @@ def measure(kind: str, children: Children, args: Namespace, known: dict[str, Any
         if args.traceml is not None:
             for name in (TRACEML_BARE, TRACEML):
                 rounds[-1][name] = elsewhere(args.traceml, name, kind)
+        save()
         _say(f"{kind}: round {number + 1} of {args.rounds}")
 
 
@@ -245,10 +245,13 @@ def main() -> None:
     measured: dict[str, Any] = {}
     if args.raw is not None and args.raw.exists():
         measured = json.loads(args.raw.read_text(encoding="utf-8"))
+
+    def save() -> None:
+        if args.raw is not None:
+            args.raw.write_text(json.dumps(measured), encoding="utf-8")
+
     for kind in args.step:
-        measure(kind, children, args, measured.setdefault(kind, {}))
-    if args.raw is not None:
-        args.raw.write_text(json.dumps(measured), encoding="utf-8")
+        measure(kind, children, args, measured.setdefault(kind, {}), save)
     tables = {
         kind: {
             "toggled": {
