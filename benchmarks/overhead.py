@@ -250,8 +250,15 @@ def main() -> None:
         if args.raw is not None:
             args.raw.write_text(json.dumps(measured), encoding="utf-8")
 
+    if args.dispatch:
+        measured["dispatch_ns_per_step"] = children.call(dispatch_ns)
+        save()
     for kind in args.step:
         measure(kind, children, args, measured.setdefault(kind, {}), save)
+    if args.memory_steps:
+        _say(f"memory over {args.memory_steps} steps")
+        measured["memory"] = children.call(memory_growth, args.memory_steps, timeout_s=1_800.0)
+        save()
     tables = {
         kind: {
             "toggled": {
@@ -262,20 +269,17 @@ def main() -> None:
             "whole_fits": fit_rows(known["rounds"]),
         }
         for kind, known in measured.items()
+        if kind in KINDS
     }
     payload = {"accelerator": args.accelerator, "left_out": LEFT_OUT, "steps": tables}
-    if args.dispatch:
-        payload["dispatch_ns_per_step"] = children.call(dispatch_ns)
-    if args.memory_steps:
-        _say(f"memory over {args.memory_steps} steps")
-        payload["memory"] = children.call(memory_growth, args.memory_steps, timeout_s=1_800.0)
+    payload |= {name: found for name, found in measured.items() if name not in KINDS}
     text = "\n".join(
         markdown(kind, table["toggled"], table["whole_fits"]) for kind, table in tables.items()
     )
     text += "".join(f"\n{name}: {why}.\n" for name, why in LEFT_OUT.items())
     print(text)
-    for key in ("dispatch_ns_per_step", "memory"):
-        print(key, json.dumps(payload.get(key), indent=1))
+    for name in ("dispatch_ns_per_step", "memory"):
+        print(name, json.dumps(measured.get(name), indent=1))
     path = write_results("overhead", payload, folder=args.results)
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     _say(f"{path} after {time.monotonic() - begin:.0f} s")

@@ -48,7 +48,7 @@ KINDS = {
         width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4, steps=800
     ),
     "30 ms": StepKind(
-        width=1_024, layers=3, batch=128, block=10, settled=10, blocks=15, fits=2, steps=60
+        width=1_024, layers=3, batch=128, block=10, settled=10, blocks=10, fits=3, steps=60
     ),
 }
 """About 0.45 and 30 ms on one thread of a processor."""
