@@ -32,13 +32,26 @@ from typing import Any
 from _harness import RESULTS, Children, Spread, forked, keep_memory, one_thread, write_results
 from overhead_dispatch import dispatch_ns
 from overhead_toggle import toggled
-from overhead_variants import AGAIN, BARE, INSIDE, KINDS, LEFT_OUT, LINES, VARIANTS, fit, step_time
+from overhead_variants import (
+    ADVANCED,
+    AGAIN,
+    BARE,
+    INSIDE,
+    KINDS,
+    LEFT_OUT,
+    LINES,
+    OUTSIDE,
+    VARIANTS,
+    fit,
+    step_time,
+)
 
 WORKER = Path(__file__).with_name("overhead_variants.py")
 TRACEML, TRACEML_BARE = "TraceML (traceml run)", "bare Trainer (TraceML's environment)"
 FIGURES = ("mean_ns", "median_ns", "cpu_ns")
-NOT_TOGGLED = (BARE, INSIDE)
-"""A torch.profiler at work is the whole process's."""
+NOT_TOGGLED = (BARE, ADVANCED, INSIDE, OUTSIDE)
+"""AdvancedProfiler goes on where it is taken out amid an action; a torch.profiler at work is the
+whole process's, and one that waits must come to its window."""
 Times = dict[str, dict[str, float]]
 Pairs = list[dict[str, float]]
 

@@ -58,7 +58,8 @@ AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
 LINES = "with line samples, as in its first twenty seconds"
 ITEM, SELF_LOG = "loss.item()", 'self.log("loss", loss)'
-INSIDE = "PyTorchProfiler inside its window"
+ADVANCED = "AdvancedProfiler"
+OUTSIDE, INSIDE = "PyTorchProfiler outside its window", "PyTorchProfiler inside its window"
 VARIANTS = (
     BARE,
     AGAIN,
@@ -72,8 +73,8 @@ VARIANTS = (
     ITEM,
     SELF_LOG,
     "SimpleProfiler",
-    "AdvancedProfiler",
-    "PyTorchProfiler outside its window",
+    ADVANCED,
+    OUTSIDE,
     INSIDE,
     "DeviceStatsMonitor",
     "ThroughputMonitor",
@@ -226,7 +227,7 @@ def _options(variant: str, steps: int, folder: str, clock: Callable[[], int]) ->
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "empty callback": lambda: {"callbacks": [Callback()]},
         "SimpleProfiler": lambda: {"profiler": profilers.SimpleProfiler(folder)},
-        "AdvancedProfiler": lambda: {"profiler": profilers.AdvancedProfiler(folder)},
+        ADVANCED: lambda: {"profiler": profilers.AdvancedProfiler(folder)},
         "PyTorchProfiler": lambda: {
             "profiler": profilers.PyTorchProfiler(folder, schedule=schedule, export_to_chrome=False)
         },

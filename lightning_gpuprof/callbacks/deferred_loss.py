@@ -162,8 +162,6 @@ class DeferredLoss(RecordingCallback):
         # Ranks that meet must do so in the same batch, whatever their clocks say.
         if self.sync_dist or waited_ns >= EVERY_NS or self._full >= MOST_WAITING * self.window:
             add_hook(host, _AT_END, self._end_window)
-        elif self._log is not None:
-            self._log.pack()
         self._full += self.window
 
     @guarded

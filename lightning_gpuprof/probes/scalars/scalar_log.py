@@ -80,8 +80,6 @@ class ScalarLog:
         self._refuse = refuse
         self.steps: list[Any] = []
         self._columns: dict[str, Column] = {name: [] for name in names}
-        self._packed: list[_Part] = []
-        self._packed_to = 0
         self._pending: deque[tuple[list[Any], Window]] = deque()
 
     def __len__(self) -> int:
@@ -124,19 +122,6 @@ class ScalarLog:
         for kept in (self.steps, *self._columns.values()):
             kept.pop()
 
-    def pack(self) -> None:
-        """Put the open window's tensors together, all but the last step's, which may be taken back.
-
-        A window may stay open for long. A tensor per step that is kept has the loop allocate new
-        memory in each, where it would have used again what is in the processor's caches.
-        """
-        begin, self._packed_to = self._packed_to, len(self.steps) - 1
-        for column in self._columns.values():
-            self._packed += _parts(column, begin, self._packed_to)
-            for place in range(begin, self._packed_to):
-                if isinstance(column[place], Tensor):
-                    column[place] = None
-
     def _copied(self, name: str, value: Scalar) -> Tensor | float | None:
         if value.__class__ is not Tensor or value.dim() or value.is_complex():
             try:
@@ -157,13 +142,8 @@ class ScalarLog:
         if not self.steps:
             return
         sent = self._send(self._columns) if self._send is not None else None
-        if sent is None:
-            parts = self._packed
-            for column in self._columns.values():
-                parts += _parts(column, self._packed_to, len(column))
-            sent = _HostCopy(self._columns, parts, self._transfer)
-        self._pending.append((self.steps, sent))
-        self.steps, self._packed, self._packed_to = [], [], 0
+        self._pending.append((self.steps, sent or _HostCopy(self._columns, self._transfer)))
+        self.steps = []
         self._columns = {name: [] for name in self._names}
 
     def arrived(self) -> list[ScalarBatch]:
@@ -235,13 +215,12 @@ def exact_dtype(value: Tensor) -> torch.dtype:
 class _HostCopy:
     """A window's values on their way to the host, with one copy per device."""
 
-    def __init__(
-        self, columns: dict[str, Column], found: "list[_Part]", transfer: Transfer
-    ) -> None:
+    def __init__(self, columns: dict[str, Column], transfer: Transfer) -> None:
         self._columns = columns
         parts: dict[tuple[torch.device, torch.dtype], list[_Part]] = {}
-        for part in found:
-            parts.setdefault((part.values.device, part.values.dtype), []).append(part)
+        for column in columns.values():
+            for part in _parts(column):
+                parts.setdefault((part.values.device, part.values.dtype), []).append(part)
         self._copies = [
             (
                 some,
@@ -270,32 +249,32 @@ class _Part(NamedTuple):
     """Values of one column that are of one kind, put together."""
 
     column: Column
-    places: slice | list[int]
-    """Where in the column they belong."""
+    places: list[int] | None
+    """Where in the column they belong; None for all of it."""
     values: Tensor
 
     def fill(self, numbers: list[float]) -> None:
         """Put the numbers in the values' places."""
-        if isinstance(self.places, slice):
-            self.column[self.places] = numbers
+        if self.places is None:
+            self.column[:] = numbers
             return
         for place, number in zip(self.places, numbers, strict=True):
             self.column[place] = number
 
 
-def _parts(column: Column, begin: int, end: int) -> list[_Part]:
-    """Put a column's tensors between two places together, those of each device and type."""
-    some: list[Any] = column[begin:end]
-    if {type(value) for value in some} == {Tensor}:
-        kinds = {(value.dtype, value.device) for value in some}
+def _parts(column: Column) -> list[_Part]:
+    """Put a column's tensors together, those of each device and type."""
+    whole: Any = column
+    if {type(value) for value in column} == {Tensor}:
+        kinds = {(value.dtype, value.device) for value in whole}
         if len(kinds) == 1:  # nearly always
-            return [_Part(column, slice(begin, end), _exact(some))]
+            return [_Part(column, None, _exact(whole))]
     by_kind: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for place, value in enumerate(some):
+    for place, value in enumerate(column):
         if isinstance(value, Tensor):
             by_kind.setdefault((value.dtype, value.device), []).append(place)
     return [
-        _Part(column, [begin + place for place in places], _exact([some[at] for at in places]))
+        _Part(column, places, _exact([whole[place] for place in places]))
         for places in by_kind.values()
     ]
 

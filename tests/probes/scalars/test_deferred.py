@@ -1,6 +1,5 @@
 import math
 import struct
-import weakref
 
 import pytest
 import torch
@@ -82,40 +81,6 @@ def test_a_window_costs_one_transfer_and_is_read_when_it_has_arrived():
     assert [batch.steps for batch in log.arrived()] == [[0, 1]]
     assert [batch.values["kl"] for batch in log.drain()] == [[20.0, 30.0]]
     assert log.drain() == []
-
-
-def test_a_long_window_that_is_packed_in_between_is_the_same_to_the_bit():
-    torch.manual_seed(0)
-    given = [torch.randn(()).to(DTYPES[step % len(DTYPES)]) for step in range(30)]
-    given[4], given[17] = None, 0.1
-    transfer = LateTransfer()
-    log = ScalarLog(["loss", "late"], window=None, transfer=transfer)
-    for step, value in enumerate(given):
-        log.add(step, {"loss": value, "late": value if step > 20 else None})
-        if step % 7 == 6:
-            log.pack()
-            log.take_back()  # such as that of a closure which runs again
-            log.add(step, {"loss": value, "late": value if step > 20 else None})
-
-    [batch] = log.drain()
-    expected = [None if value is None else float(value) for value in given]
-    assert len(transfer.copies) == 1
-    assert batch.steps == list(range(30))
-    assert batch.values == {"loss": expected, "late": [None] * 21 + expected[21:]}
-
-
-def test_a_packed_window_keeps_one_tensor_and_not_one_for_each_step():
-    log = ScalarLog(["loss"], window=None)
-    kept = []
-    for step in range(5):
-        log.add(step, {"loss": torch.tensor(float(step))})
-        kept.append(weakref.ref(log._columns["loss"][-1]))
-    log.pack()
-
-    assert [one() is None for one in kept] == [True] * 4 + [False]
-    assert log.drain() == [
-        ScalarBatch(steps=[*range(5)], values={"loss": [0.0, 1.0, 2.0, 3.0, 4.0]})
-    ]
 
 
 def test_later_windows_wait_behind_an_earlier_one():
