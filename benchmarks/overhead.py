@@ -3,12 +3,12 @@
     python benchmarks/overhead.py [--quick] [--step tiny] [--only NAME ...] [--traceml VENV]
 
 Two ways. *Within a fit* (`overhead_toggle.py`): blocks of steps with and without a variant take
-turns, and each is compared with its neighbour; the mean of the differences with its standard error.
-It says what a step costs, records and losses being written included. *Whole fits*: each variant in
-a process of its own, in turns (A B A B ...), forked from one that has trained a little already; the
-difference to the bare Trainer of the same round, median and range, of means, of medians over
-blocks, and of processor time. It holds all there is, threads too, and far more noise: a bare
-Trainer once more among the variants shows how much.
+turns, and each is compared with its neighbour; medians and means of the differences, the latter
+with records and losses being written, and with all that disturbs the machine. *Whole fits*: each
+variant in a process of its own, in turns (A B A B ...), forked from one that has trained a little
+already; the difference to the bare Trainer of the same round, median and range, of means, of
+medians over blocks, and of processor time. It holds all there is, threads too, and far more noise:
+a bare Trainer once more among the variants shows how much.
 
 With `--raw FILE` the figures of single blocks and fits are kept there, and those of an earlier run
 with the same file are added to. TraceML runs in its own virtual environment (`pip install
@@ -76,13 +76,19 @@ def toggle_row(pairs: Pairs, settled: int) -> dict[str, Any]:
 
 
 def estimate(values: Sequence[float]) -> dict[str, float] | None:
-    """Return the mean with its standard error, and the median; None of fewer than two values."""
+    """Return mean and median with their standard errors; None of fewer than two values.
+
+    The median's is that of values of a normal distribution whose width is taken from their median
+    distance to it: both pass over what happens to few blocks.
+    """
     if len(values) < 2:
         return None
+    median, root = statistics.median(values), len(values) ** 0.5
     return {
         "mean": statistics.fmean(values),
-        "standard_error": statistics.stdev(values) / len(values) ** 0.5,
-        "median": statistics.median(values),
+        "mean_error": statistics.stdev(values) / root,
+        "median": median,
+        "median_error": 1.2533 * 1.4826 * statistics.median(abs(v - median) for v in values) / root,
         "count": len(values),
     }
 
@@ -127,13 +133,14 @@ def markdown(kind: str, toggles: dict[str, Any], fits: dict[str, Any]) -> str:
     if toggles:
         bare = statistics.median(row["bare_ns"] for row in toggles.values())
         text += [
-            f"Within a fit; a step without takes {bare / 1e3:,.0f} us. Mean difference of "
-            "neighbouring blocks with its standard error, us per step.\n",
-            f"| | from step {KINDS[kind].settled} on | outside forward, backward and optimizer "
-            f"| the same before step {KINDS[kind].settled} | share of a step |",
-            "|---|---|---|---|---|",
+            f"Within a fit; a step without takes {bare / 1e3:,.0f} us. Difference of neighbouring "
+            f"blocks with its standard error, us per step, from step {KINDS[kind].settled} on. "
+            "Medians pass over what happens in few blocks: a write, a neighbour's burst.\n",
+            "| | medians | means | outside forward, backward and optimizer: medians | means "
+            f"| means before step {KINDS[kind].settled} |",
+            "|---|---|---|---|---|---|",
         ]
-        text += [_toggle_line(name, row, bare) for name, row in toggles.items()]
+        text += [_toggle_line(name, row) for name, row in toggles.items()]
     if fits:
         rounds = max(row["step_mean_ns"]["count"] for row in fits.values())
         text += [
@@ -146,15 +153,17 @@ def markdown(kind: str, toggles: dict[str, Any], fits: dict[str, Any]) -> str:
     return "\n".join([*text, ""])
 
 
-def _toggle_line(name: str, row: dict[str, Any], bare_ns: float) -> str:
-    cells = [_told(row[f"{key}_ns"]) for key in ("later_added", "later_outside", "first_outside")]
-    later = row["later_added_ns"]
-    share = f"{later['mean'] / bare_ns:+.2%}" if later else "-"
-    return f"| {name} | {' | '.join([*cells, share])} |"
+def _toggle_line(name: str, row: dict[str, Any]) -> str:
+    cells = [
+        _told(row[f"{key}_ns"], figure)
+        for key in ("later_added", "later_outside")
+        for figure in ("median", "mean")
+    ]
+    return f"| {name} | {' | '.join([*cells, _told(row['first_outside_ns'], 'mean')])} |"
 
 
-def _told(found: dict[str, float] | None) -> str:
-    return f"{found['mean'] / 1e3:+.1f} ± {found['standard_error'] / 1e3:.1f}" if found else "-"
+def _told(found: dict[str, float] | None, figure: str) -> str:
+    return f"{found[figure] / 1e3:+.1f} ± {found[f'{figure}_error'] / 1e3:.1f}" if found else "-"
 
 
 def _fit_line(name: str, row: dict[str, Any]) -> str:
