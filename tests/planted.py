@@ -247,18 +247,14 @@ def fit(callback, clock, tmp_path, *, model=None, call=Trainer.fit, call_options
 def make_trainer(callback, clock, tmp_path, *, callbacks=(), **options):
     checkpoint = ModelCheckpoint(tmp_path / "checkpoints", every_n_train_steps=3, save_top_k=-1)
     plain = options.get("barebones") or options.get("fast_dev_run")
-    defaults = {
-        "max_epochs": 1,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "accelerator": "cpu",
-        "default_root_dir": tmp_path,
-        "log_every_n_steps": 2,
-    }
+    defaults = {"max_epochs": 1, "default_root_dir": tmp_path}
     if not options.get("barebones"):
-        defaults |= {"logger": SlowLogger(clock), "plugins": [SlowDisk(clock)]}
-    else:
-        defaults = {"max_epochs": 1, "accelerator": "cpu", "default_root_dir": tmp_path}
+        defaults |= {
+            "log_every_n_steps": 2,
+            "logger": SlowLogger(clock),
+            "plugins": [SlowDisk(clock)],
+            "enable_checkpointing": not plain,
+        }
     extra = [] if plain else [checkpoint]
     everything = [SlowCallback(clock), callback, *callbacks, *extra]
     return Trainer(callbacks=everything, **(defaults | options))

@@ -122,10 +122,10 @@ class Timeline:
     names: Sequence[str]
     host: HostEvents
     device: DeviceEvents
-    device_annotations: DeviceEvents
-    syncs: SyncEvents
-    memory: MemoryEvents
-    flows: Flows
+    device_annotations: DeviceEvents = field(default_factory=lambda: make_table(DeviceEvents))
+    syncs: SyncEvents = field(default_factory=lambda: make_table(SyncEvents))
+    memory: MemoryEvents = field(default_factory=lambda: make_table(MemoryEvents))
+    flows: Flows = field(default_factory=lambda: make_table(Flows))
     threads: Sequence[Thread] = ()
     arguments: Sequence[OpArguments] = ()
     devices: Sequence[DeviceInfo] = ()

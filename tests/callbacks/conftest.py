@@ -6,6 +6,14 @@ import pytest
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
 
+@pytest.fixture(autouse=True)
+def plain_trainers(monkeypatch):
+    """Defaults of every Trainer here: Lightning takes what is not passed from the environment."""
+    for name in ("ENABLE_PROGRESS_BAR", "ENABLE_MODEL_SUMMARY", "ENABLE_CHECKPOINTING"):
+        monkeypatch.setenv(f"PL_TRAINER_{name}", "False")
+    monkeypatch.setenv("PL_TRAINER_ACCELERATOR", "cpu")
+
+
 @pytest.fixture(scope="session")
 def planted():
     """`tests/planted.py`: training runs on a fake clock with planted delays."""

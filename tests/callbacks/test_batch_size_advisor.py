@@ -76,10 +76,6 @@ def fit(tmp_path, callback, *, batch_size=8, **options):
         "max_epochs": 1,
         "limit_train_batches": 12,
         "limit_val_batches": 0,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "enable_checkpointing": False,
-        "accelerator": "cpu",
         **options,
     }
     trainer = Trainer(callbacks=[callback], logger=CSVLogger(tmp_path), **options)

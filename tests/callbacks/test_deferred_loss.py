@@ -53,10 +53,6 @@ def fit(tmp_path, model, *callbacks, ckpt_path=None, logger=None, **options):
         "max_epochs": 1,
         "limit_train_batches": 8,
         "limit_val_batches": 0,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "enable_checkpointing": False,
-        "accelerator": "cpu",
         **options,
     }
     trainer = Trainer(callbacks=list(callbacks), logger=logger or CSVLogger(tmp_path), **options)

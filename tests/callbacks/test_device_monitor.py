@@ -38,10 +38,6 @@ def records(tmp_path, callback, model=None):
         max_epochs=1,
         limit_train_batches=10,
         limit_val_batches=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        accelerator="cpu",
     )
     try:
         trainer.fit(model or BoringModel())

@@ -31,10 +31,6 @@ def fit(tmp_path, model):
         limit_val_batches=0,
         callbacks=[GpuProfCallback(console=False)],
         logger=CSVLogger(tmp_path),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        accelerator="cpu",
     )
     try:
         trainer.fit(model)

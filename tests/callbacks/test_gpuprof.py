@@ -25,9 +25,6 @@ def fit(tmp_path):
             "max_epochs": 1,
             "limit_train_batches": 12,
             "limit_val_batches": 2,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "accelerator": "cpu",
             "default_root_dir": tmp_path,
         }
         trainer = Trainer(callbacks=list(callbacks), **(defaults | options))
@@ -207,7 +204,7 @@ def test_a_run_too_short_for_the_schedule_is_refused_with_what_would_do(fit):
 
 
 def test_parts_keep_their_state_across_a_resume(fit, tmp_path):
-    trainer = fit(GpuProfCallback(trace=False))
+    trainer = fit(GpuProfCallback(trace=False), enable_checkpointing=True)
     checkpoint = trainer.checkpoint_callback.best_model_path
 
     again = Trainer(
@@ -216,7 +213,6 @@ def test_parts_keep_their_state_across_a_resume(fit, tmp_path):
         limit_val_batches=0,
         callbacks=[GpuProfCallback(trace=False, report=False)],
         default_root_dir=tmp_path,
-        enable_progress_bar=False,
     )
     again.fit(BoringModel(), ckpt_path=checkpoint)
 
@@ -306,9 +302,6 @@ def test_a_log_dir_that_cannot_be_made_is_said_plainly_and_training_goes_on(tmp_
         max_steps=20,
         limit_val_batches=0,
         logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
     )
     trainer.fit(BoringModel())
 

@@ -20,10 +20,6 @@ def look(tmp_path):
             max_epochs=1,
             limit_train_batches=batches,
             limit_val_batches=0,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            enable_checkpointing=False,
-            accelerator="cpu",
             **options,
         )
         trainer.fit(model)
@@ -192,10 +188,6 @@ def test_it_changes_no_weight(look):
         max_epochs=1,
         limit_train_batches=12,
         limit_val_batches=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        accelerator="cpu",
     ).fit(alone)
     for one, other in zip(watched.parameters(), alone.parameters(), strict=True):
         assert torch.equal(one, other)

@@ -17,10 +17,6 @@ def notes(tmp_path, model, *, every=1, **options):
         max_epochs=1,
         limit_train_batches=6,
         limit_val_batches=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        accelerator="cpu",
         **options,
     )
     trainer.fit(model)

@@ -51,10 +51,6 @@ def fit(tmp_path, callback, model, **options):
         limit_val_batches=0,
         callbacks=[callback],
         logger=CSVLogger(tmp_path),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        accelerator="cpu",
         **options,
     )
     trainer.fit(model)

@@ -54,10 +54,6 @@ def trained(tmp_path, callback, model=None, *, steps=8, fails=None):
         logger=CSVLogger(tmp_path),
         max_steps=steps,
         limit_val_batches=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        accelerator="cpu",
     )
     if fails is None:
         trainer.fit(model or BoringModel())

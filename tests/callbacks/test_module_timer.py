@@ -98,11 +98,7 @@ def fit(clock, tmp_path, fake_device):
         sync.on_train_batch_end = lambda *_: device.sync()
         defaults = {
             "max_epochs": 1,
-            "accelerator": "cpu",
             "logger": False,
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
             "default_root_dir": tmp_path,
         }
         callbacks = [timer, sync, *([callback] if callback else [])]
@@ -177,9 +173,7 @@ def test_a_timer_needs_a_clock(tmp_path, clock, fake_device):
     trainer = Trainer(
         callbacks=[ModuleTimer(["encoder"])],
         max_epochs=1,
-        accelerator="cpu",
         logger=False,
-        enable_checkpointing=False,
         default_root_dir=tmp_path,
     )
     with pytest.raises(ConfigError, match="no PhaseTimer"):
@@ -342,10 +336,7 @@ def test_the_callback_takes_names_of_modules(clock, tmp_path, fake_device):
     trainer = Trainer(
         callbacks=[callback],
         max_epochs=1,
-        accelerator="cpu",
         logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
         default_root_dir=tmp_path,
     )
     trainer.fit(Model(fake_device(clock)))

@@ -612,9 +612,6 @@ def test_the_other_lightning_package_is_served_alike(clock, timer, tmp_path):
         callbacks=[timer],
         default_root_dir=tmp_path,
         logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
     )
 
     trainer.fit(boring.BoringModel())

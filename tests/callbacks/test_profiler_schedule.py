@@ -49,10 +49,6 @@ def fit(tmp_path, *callbacks, model=None, train=None, **options):
         "max_epochs": 1,
         "limit_train_batches": 12,
         "limit_val_batches": 0,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "enable_checkpointing": False,
-        "accelerator": "cpu",
         "logger": CSVLogger(tmp_path),
         **options,
     }

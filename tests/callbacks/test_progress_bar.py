@@ -48,10 +48,8 @@ def fit(bar, *callbacks, model=None, **options):
             "max_epochs": 2,
             "limit_train_batches": 6,
             "limit_val_batches": 2,
-            "accelerator": "cpu",
             "logger": False,
-            "enable_checkpointing": False,
-            "enable_model_summary": False,
+            "enable_progress_bar": True,
             "callbacks": [bar, *callbacks],
         }
         | options

@@ -25,10 +25,7 @@ def fit(folder, model, *callbacks, batches=10, progress=False, **options):
             "max_epochs": 1,
             "limit_train_batches": batches,
             "limit_val_batches": 0,
-            "accelerator": "cpu",
             "enable_progress_bar": progress,
-            "enable_checkpointing": False,
-            "enable_model_summary": False,
             "logger": CSVLogger(folder),
             "callbacks": list(callbacks),
         }

@@ -11,9 +11,7 @@ from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, answers, w
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
-    Flows,
     HostEvents,
-    MemoryEvents,
     SyncEvents,
     Thread,
     Timeline,
@@ -46,22 +44,18 @@ def build(host, device, syncs=()):
         }
         return found | {key: [row[4 + i] for row in rows] for i, key in enumerate(keys)}
 
-    empty = make_table(DeviceEvents)
     return Timeline(
         source="made",
         origin_ns=0,
         names=names,
         host=make_table(HostEvents, **columns(host, "thread", "correlation")),
         device=make_table(DeviceEvents, **columns(device, "device", "stream", "correlation")),
-        device_annotations=empty,
         syncs=make_table(
             SyncEvents,
             **columns(
                 syncs, "device", "stream", "correlation", "wait_on_stream", "wait_on_correlation"
             ),
         ),
-        memory=make_table(MemoryEvents),
-        flows=make_table(Flows),
         threads=[Thread(1, 1), Thread(1, 2)],
     )
 

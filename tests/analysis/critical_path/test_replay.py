@@ -12,9 +12,7 @@ from lightning_gpuprof.analysis.trace.nesting import nest
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
-    Flows,
     HostEvents,
-    MemoryEvents,
     SyncEvents,
     Thread,
     Timeline,
@@ -73,7 +71,6 @@ def _timeline(host, device, told):
             category=[CATEGORY_ID["kernel"]] * len(device),
             device=[0] * len(device),
         ),
-        device_annotations=make_table(DeviceEvents),
         syncs=make_table(
             SyncEvents,
             start_ns=[0] * len(told),
@@ -85,8 +82,6 @@ def _timeline(host, device, told):
             wait_on_stream=waits[2],
             wait_on_correlation=waits[3],
         ),
-        memory=make_table(MemoryEvents),
-        flows=make_table(Flows),
         threads=[Thread(1, 1), Thread(1, 2)],
     )
 

@@ -5,15 +5,7 @@ from lightning_gpuprof.analysis.drawing.drawing import KINDS, make_drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
-from lightning_gpuprof.traces.timeline import DeviceEvents as Device
-from lightning_gpuprof.traces.timeline import (
-    Flows,
-    HostEvents,
-    MemoryEvents,
-    SyncEvents,
-    Timeline,
-    make_table,
-)
+from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents, Thread, Timeline, make_table
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +106,11 @@ def lane_of_short_events(count):
         category=np.zeros(count),
         thread=np.zeros(count),
     )
-    none = {
-        "device": make_table(Device),
-        "device_annotations": make_table(Device),
-        "syncs": make_table(SyncEvents),
-        "memory": make_table(MemoryEvents),
-        "flows": make_table(Flows),
-    }
-    thread = type("Thread", (), {"name": "main", "tid": 1})
-    return make_drawing(
-        Timeline(source="made", origin_ns=0, names=["op"], host=host, threads=[thread], **none)
+    device, thread = make_table(DeviceEvents), Thread(1, 1, "main")
+    timeline = Timeline(
+        source="made", origin_ns=0, names=["op"], host=host, device=device, threads=[thread]
     )
+    return make_drawing(timeline)
 
 
 def test_a_coarse_cut_takes_neighbours_shorter_than_a_pixel_together():

@@ -37,9 +37,6 @@ def fit(tmp_path):
             limit_val_batches=0,
             callbacks=list(callbacks),
             default_root_dir=tmp_path,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accelerator="cpu",
             **options,
         )
         trainer.fit_loop.max_epochs += 1

@@ -94,10 +94,6 @@ def test_a_fit_records_the_parts_of_the_wait(tmp_path):
         default_root_dir=tmp_path,
         max_epochs=2,
         limit_val_batches=0,
-        accelerator="cpu",
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
         callbacks=[PhaseTimer()],
     )
     trainer.fit(Model())

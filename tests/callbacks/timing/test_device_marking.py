@@ -83,11 +83,7 @@ def fit(clock, tmp_path):
         )
         defaults = {
             "max_epochs": 1,
-            "accelerator": "cpu",
             "logger": False,
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
             "default_root_dir": tmp_path,
         }
         trainer = Trainer(callbacks=[timer, *callbacks], **(defaults | options))
@@ -237,11 +233,7 @@ def test_marks_change_no_weight(clock, fake_device, tmp_path):
         model = Model(fake_device(clock))
         trainer = Trainer(
             max_epochs=2,
-            accelerator="cpu",
             logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
             default_root_dir=tmp_path,
             callbacks=[PhaseTimer(console=False, clock=clock, **options)],
         )
@@ -283,9 +275,7 @@ def test_an_evaluation_has_marks_too(clock, fake_device, tmp_path):
     model = Evaluated(fake_device(clock))
     timer = PhaseTimer(console=False, clock=clock, device_marks=model.simulated)
     trainer = Trainer(
-        accelerator="cpu",
         logger=False,
-        enable_progress_bar=False,
         default_root_dir=tmp_path,
         callbacks=[timer],
     )

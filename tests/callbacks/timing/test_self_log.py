@@ -26,10 +26,6 @@ def test_what_is_logged_in_validation_is_validations_own_time(tmp_path, model, i
         max_steps=4,
         val_check_interval=2,
         limit_val_batches=2,
-        accelerator="cpu",
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
         callbacks=[PhaseTimer()],
     )
     trainer.fit(model())
