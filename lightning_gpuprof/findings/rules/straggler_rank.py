@@ -17,9 +17,10 @@ turns, batches differ: give each rank equal work, such as samples of like length
 
 ## Thresholds
 `MIN_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks show;
-`TURNS_FRAC`, 10%, for turns, which a busy machine shows as well. `CLEAR`: a rank is the late one
-where it costs this many times what another one's chance delays do. Severity: the common scale
-(`findings/grade.py`).
+`TURNS_FRAC`, 10%, for turns. A busy machine shows these as well: on a CPU a saving is claimed only
+where what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is the
+late one where it costs this many times what another one's chance delays do. Severity: the common
+scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -28,12 +29,15 @@ from lightning_gpuprof.analysis.run.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "straggler-rank"
 EFFORT = Effort(Horizon.MEDIUM, "the cause is to be found on that rank", "none")
 TURNS_FRAC = 0.10
 CLEAR = 2
+EXPLAINED = 0.5
+BY_BATCH = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -46,7 +50,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if waits.late_ns >= WARNING_FRAC * run.step_ns and waits.late_ns >= CLEAR * waits.usual_ns:
         return _late(run, waits, run.step_ns)
     if waits.uneven_ns >= TURNS_FRAC * run.step_ns:
-        return _turns(waits, run.step_ns)
+        return _turns(run, waits, run.step_ns)
     return None
 
 
@@ -86,9 +90,12 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     )
 
 
-def _turns(waits: RankWaits, step_ns: int) -> Finding:
-    saving = Range(low=0, high=waits.uneven_ns)
+def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
+    """Return ranks' unequal work; a fact without a saving where it may be the machine's doing."""
     phase = next(iter(waits.causes), None)
+    others = 1 - 1 / len(waits.waited_ns)
+    explained = phase in BY_BATCH and waits.causes[phase] * others >= EXPLAINED * waits.uneven_ns
+    saving = Range(low=0, high=waits.uneven_ns if explained or run.on_gpu else 0)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -96,10 +103,11 @@ def _turns(waits: RankWaits, step_ns: int) -> Finding:
         f"({percent(waits.uneven_ns / step_ns)}) for one another, by turns"
         f"{f', most of it for {phase.value}' if phase else ''}",
         advice="Steps take unequally long from rank to rank: give each rank equal work (batches of "
-        "like length), and look for other work on these machines.",
+        "like length), or look for other work on these machines.",
         evidence={
             "uneven_ns": waits.uneven_ns,
             "last_frac": max(waits.last_frac.values()),
+            **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
             "step_ns": step_ns,
         },
         saving_ns=saving,

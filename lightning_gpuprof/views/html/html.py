@@ -61,7 +61,8 @@ def render_html(run: str, fs: FileSystem = LOCAL, *, session: int | None = None)
     found = resolve_run(run, fs)
     loaded = LoadedRun(found.run, fs=fs, root=run)
     # Fails here with a sentence, rather than as a page full of errors.
-    text = render(load_report(found.run, fs, session=session), verbose=True)
+    report = load_report(found.run, fs, session=session, ranks=loaded.ranks)
+    text = render(report, verbose=True)
     return _page(loaded.name, _data(loaded, fs, session), text)
 
 

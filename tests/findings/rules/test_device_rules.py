@@ -189,6 +189,14 @@ class TestStragglerRank:
         assert [(where.rank, where.phase) for where in finding.where] == [(None, "forward")]
         assert span(finding) == (0, 3 * MS)
 
+    def test_turns_that_no_batch_explains_may_be_the_machines_and_claim_no_time(self, judge_ranks):
+        mine = np.arange(100) % 2 == 0
+        one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 3 * MS, 9 * MS)
+        finding = judge_ranks(
+            {"optimizer_step": one, "backward": other}, {"optimizer_step": other, "backward": one}
+        )
+        assert (finding.severity, span(finding)) == (Severity.INFO, (0, 0))
+
     def test_the_records_of_one_rank_alone_say_nothing_of_the_others(self, make_session, write_run):
         run = write_run(make_session({"backward": MS}, world_size=4))
         outcome = load_rule("straggler-rank").evaluate(analyze_run(read_run(run), {}))
