@@ -254,6 +254,27 @@ def test_on_cuda_torchs_warnings_become_rows_with_the_time_they_took(tmp_path, o
     assert not any("synchronizing" in str(entry) for entry in warnings.filters)
 
 
+def test_a_wait_that_torch_warns_of_as_well_counts_once(tmp_path, on_cuda, monkeypatch):
+    _, new_watch = on_cuda
+
+    def synchronize(device=None):  # as one of a stream does
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+
+    monkeypatch.setattr(torch.cpu, "synchronize", synchronize)
+
+    class Waiting(BoringModel):
+        def training_step(self, batch, batch_idx):
+            torch.cpu.synchronize()
+            return super().training_step(batch, batch_idx)
+
+    found = []
+    detector = SyncDetector(
+        start=2, steps=3, new_watch=new_watch, on_sites=lambda sites, steps: found.extend(sites)
+    )
+    fit(tmp_path, Waiting(), detector)
+    assert [(site.operation, site.count) for site in found] == [("synchronize", 3)]
+
+
 def test_on_cuda_torchs_word_of_a_prototype_is_kept_from_the_user(on_cuda):
     _, new_watch = on_cuda
     watch = new_watch(None, lambda operation: None, None)

@@ -102,7 +102,9 @@ class CudaSyncWatch:
     def _hearing(self, original: Any) -> Any:
         def show_warning(message: Any, *args: Any, **kwargs: Any) -> None:
             ours = str(message).startswith(MESSAGE)
-            if ours and threading.get_ident() == self._thread:
+            # Of some explicit waits, of a stream's, torch warns too: they are seen already.
+            known = self._call == SYNCHRONIZE or threading.get_ident() != self._thread
+            if ours and not known:
                 self._see(self._call or "synchronizing operation")
             if not ours or self._before != _OFF:  # who asked for warnings sees them still
                 original(message, *args, **kwargs)
