@@ -16,7 +16,7 @@ from torch.optim.optimizer import (
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import TensorWeakRef
 
-from lightning_gpuprof.probes.transfer import Pending, Transfer, to_host
+from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 
 
 class _State(NamedTuple):
