@@ -182,7 +182,8 @@ def main(paths: Sequence[str]) -> int:
             test = f"{shown}::{name}"
             print(f"{test} ...", flush=True)  # named at once, should it hang or crash
             status, why = outcome(function, given, module, fixtures)
-            print(test, status, f"({why})" if status == "SKIPPED" and why else "", flush=True)
+            said = f" ({why})" if status == "SKIPPED" and why else ""
+            print(f"\n{test} {status}{said}", flush=True)  # below what was left of a progress bar
             if status == "FAILED":
                 failures[test] = why
     if failures:
