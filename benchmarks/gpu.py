@@ -80,6 +80,7 @@ def parts(work: Path) -> dict[str, Part]:
         "tests-timing": Part(tests_of("timing", work), 100),
         "tests-sync_detector": Part(tests_of("sync_detector", work), 50),
         "tests-promises": Part(tests_of("promises", work), 100),
+        "tests-assumptions": Part(tests_of("assumptions", work), 80),
         "tests-capture": Part(tests_of("capture", work), 70),
         "faults": measures("faults", 90, "--runs", str(work / "runs" / "faults")),
         "memory": measures("memory", 120),

@@ -151,7 +151,7 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
     snapshot = MemorySnapshot(steps=(10, 40), on_oom=False)
     run = trained(tmp_path, Leaking(), whole(window=10), snapshot)
     results = analyze_run(read_run(run), {})
-    assert "memory-growth" in [finding.id for finding in evaluate_rules(results).findings]
+    assert "memory-growth" in [finding.id for finding in evaluate_rules(results).found]
     [record] = read_run(run)[0].sessions[0].all(Snapshot)
     path = f"{run}/plugins/gpuprof/{record.file}"
     sites = snapshot_payload(path)["devices"][torch.cuda.current_device()]["peak"]["sites"]
@@ -161,8 +161,25 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
 
 def test_a_flat_run_says_nothing_of_growth(tmp_path):
     run = trained(tmp_path, Model(), whole(window=10))
-    found = evaluate_rules(analyze_run(read_run(run), {})).findings
+    found = evaluate_rules(analyze_run(read_run(run), {})).found
     assert "memory-growth" not in [finding.id for finding in found]
+
+
+def test_latency_is_the_devices_own(figure):
+    left, right = (torch.randn(4096, 4096, device="cuda") for _ in range(2))
+    found = benchmark_latency(torch.mm, left, right, warmup=5, iterations=20)
+    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+        for _ in range(20):
+            torch.mm(left, right)
+        torch.cuda.synchronize()
+    kernels = [event for event in recorded.events() if event.device_type.name == "CUDA"]
+    traced_ms = sum(event.time_range.elapsed_us() for event in kernels) / 20 / 1000
+    assert found.clock == "device events"
+    figure(
+        "latency: off what the trace says, as a share",
+        abs(found.median_ms / traced_ms - 1),
+        most=0.05,
+    )
 
 
 @pytest.mark.parametrize("strategy", ["fsdp", "ddp", "model_parallel"])
@@ -182,20 +199,3 @@ def test_one_sharded_rank_is_measured_as_a_plain_one(tmp_path, strategy):
     assert not session.all(ProbeDisabled)
     assert len(session.columns["step"]) == STEPS
     assert (session.columns["device_dur"] > 0).any()
-
-
-def test_latency_is_the_devices_own(figure):
-    left, right = (torch.randn(4096, 4096, device="cuda") for _ in range(2))
-    found = benchmark_latency(torch.mm, left, right, warmup=5, iterations=20)
-    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
-        for _ in range(20):
-            torch.mm(left, right)
-        torch.cuda.synchronize()
-    kernels = [event for event in recorded.events() if event.device_type.name == "CUDA"]
-    traced_ms = sum(event.time_range.elapsed_us() for event in kernels) / 20 / 1000
-    assert found.clock == "device events"
-    figure(
-        "latency: off what the trace says, as a share",
-        abs(found.median_ms / traced_ms - 1),
-        most=0.05,
-    )
