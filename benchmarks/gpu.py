@@ -6,8 +6,9 @@ folder that is dropped afterwards; stand-ins replace msgspec and pytest where th
 had. Each part runs in a process of its own, within its time; one that fails, hangs or cannot run
 does not stop the others, and the results hold what it said. After each part
 `benchmarks/results/gpu-<date>.json` is written anew, at the end `gpu-fixtures.tar.gz` (small real
-traces and records) beside it, and copies of both into the folder that the variable OUT names. The
-exit status is the number of parts that did not pass.
+traces, records and snapshots) beside it, and copies of both into the folder that the variable OUT
+names. What is promised of a GPU is printed as PASS or FAIL, each with its figure. The exit status
+is the number of parts that did not pass.
 """
 
 import importlib
@@ -28,18 +29,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from _figures import shown
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 WHEELS = ROOT / "wheels"
 STAND_IN = ROOT / "benchmarks" / "stand_in"
-WHOLE_S = 450
+WHOLE_S = 470
 """From the first moment on, so that eight minutes hold; a part may take what is left of it, at
 most its own limit."""
 FETCH_S = 40
 """For all that is fetched: where the network swallows what is sent, nobody says so."""
 FAILURES_CHARS = 20_000
 BEGUN = time.monotonic()
-SMALL_BYTES = 3 * 2**20
+SMALL_BYTES, ALL_BYTES = 2**20, 12 * 2**20
 
 NEEDED = {
     "torch": "torch",
@@ -65,33 +68,39 @@ class Part:
 
 
 def parts(work: Path) -> dict[str, Part]:
-    """By name, the most important first. Each file of tests has a process of its own: an error
-    that CUDA keeps, or a crash, ends that one alone."""
-    limits = {"timing": 110, "capture": 70, "sync_detector": 50, "memory": 80}
+    """By name, the most important first: what is right, then what it costs. Each file of tests has
+    a process of its own: an error that CUDA keeps, or a crash, ends that one alone."""
+
+    def measures(name: str, limit_s: int, *options: str) -> Part:
+        script, result = f"benchmarks/gpu_{name}.py", str(work / f"{name}.json")
+        seconds = str(limit_s - 20)
+        return Part((script, "--json", result, "--seconds", seconds, *options), limit_s)
+
     return {
-        **{f"tests-{name}": Part(tests_of(name), limit_s) for name, limit_s in limits.items()},
-        "marks": Part(
-            ("benchmarks/gpu_marks.py", "--json", str(work / "marks.json"), "--seconds", "75"), 95
-        ),
-        "memory": Part(
-            ("benchmarks/gpu_memory.py", "--json", str(work / "memory.json"), "--seconds", "100"),
-            130,
-        ),
+        "tests-timing": Part(tests_of("timing", work), 100),
+        "tests-sync_detector": Part(tests_of("sync_detector", work), 50),
+        "tests-promises": Part(tests_of("promises", work), 100),
+        "tests-assumptions": Part(tests_of("assumptions", work), 80),
+        "tests-capture": Part(tests_of("capture", work), 70),
+        "faults": measures("faults", 90, "--runs", str(work / "runs" / "faults")),
+        "memory": measures("memory", 120),
+        "marks": measures("marks", 90),
+        "tests-memory": Part(tests_of("memory", work), 70),
         "example": Part(
-            ("example_projects/char_lm/demo.py", "--runs", str(work / "runs")),
-            100,
+            ("example_projects/char_lm/demo.py", "--runs", str(work / "runs" / "example")),
+            80,
             ("tensorboard", "rich"),
         ),
     }
 
 
-def tests_of(name: str) -> tuple[str, ...]:
+def tests_of(name: str, work: Path) -> tuple[str, ...]:
     """Return the arguments that run one file of tests, with pytest or without."""
     file = f"tests/gpu/test_{name}_on_gpu.py"
     if absent(["pytest"]):
         return ("benchmarks/without_pytest.py", file)
-    options = ("-v", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
-    return ("-m", "pytest", file, *options, "--durations=5")
+    options = ("-v", "-rP", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
+    return ("-m", "pytest", file, *options, f"--basetemp={work / 'runs' / name}", "--durations=5")
 
 
 def main() -> int:
@@ -108,6 +117,8 @@ def main() -> int:
     fixtures = RESULTS / "gpu-fixtures.tar.gz"
     with tempfile.TemporaryDirectory(prefix="gpuprof-gpu-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
+        (work / "runs").mkdir()
+        os.environ["FIGURES"] = str(work / "figures.jsonl")
         fetch_missing(work / "site")
         result: dict[str, Any] = {"when": stamp.isoformat(timespec="seconds"), "machine": machine()}
         result["parts"] = outcome = {}
@@ -187,7 +198,7 @@ def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:
         print(f"\n== {name}: left out, since the parts before it took all {WHOLE_S} s.")
         return {"status": "left out: no time", "seconds": 0.0, "tail": []}
     print(f"\n== {name} ({seconds:.0f} s at most): {' '.join(part.arguments)}", flush=True)
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(ROOT), str(ROOT / "benchmarks"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     log = work / f"{name}.log"
     begin = time.monotonic()
@@ -222,10 +233,13 @@ def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:
 def figures(work: Path) -> dict[str, Any]:
     """Return what the parts have measured so far, by part."""
     found: dict[str, Any] = {}
-    for name in ("marks", "memory"):
+    for name in ("marks", "memory", "faults"):
         path = work / f"{name}.json"
         if path.exists():
             found[name] = json.loads(path.read_text())
+    kept = work / "figures.jsonl"
+    if kept.exists():
+        found["figures"] = [json.loads(line) for line in kept.read_text().splitlines()]
     # From the logs, which also hold the tests that ran before a part was stopped, and the one that
     # it was stopped in: its line has no outcome.
     lines = [
@@ -282,12 +296,15 @@ def said(command: list[str], *, seconds: float = 20) -> str | None:
 
 def pack(work: Path, target: Path) -> None:
     """Keep what is small enough to become a test's input: records, traces, their analyses."""
+    left = ALL_BYTES
     with tarfile.open(target, "w:gz") as archive:
-        for path in sorted((work / "runs").rglob("plugins/gpuprof/*")):
-            if path.is_file() and path.stat().st_size <= SMALL_BYTES:
-                archive.add(path, arcname=str(path.relative_to(work)))
         for path in sorted(work.glob("*.log")):
             archive.add(path, arcname=path.name)
+        found = (path for path in (work / "runs").rglob("plugins/gpuprof/*") if path.is_file())
+        for path in sorted(found, key=lambda path: (path.stat().st_size, path)):
+            if path.stat().st_size <= min(SMALL_BYTES, left):
+                left -= path.stat().st_size
+                archive.add(path, arcname=str(path.relative_to(work)))
 
 
 def hand_over(*written: Path) -> None:
@@ -306,8 +323,11 @@ def summarize(result: dict[str, Any], *written: Path) -> None:
     for name, value in result.get("marks", {}).items():
         print(f"  {name:24} {json.dumps(value)}")
     for name, row in result.get("memory", {}).get("models", {}).items():
-        shown = {key: value for key, value in row.items() if key != "failure"}
-        print(f"  {name:24} {json.dumps(shown)}")
+        brief = {key: value for key, value in row.items() if key != "failure"}
+        print(f"  {name:24} {json.dumps(brief)}")
+    print()
+    for row in result.get("figures", []):
+        print(f"  {shown(row)}")
     tests = result.get("tests", {})
     for name, status in tests.items():
         if status not in ("passed", "skipped"):

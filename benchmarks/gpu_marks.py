@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _figures import figure
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
@@ -30,7 +31,7 @@ from lightning_gpuprof.probes.clock.device_events import TorchEvents
 from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
 from lightning_gpuprof.probes.clock.device_rows import OUTSIDE
 
-ROUNDS, SKIPPED = 5, 50
+ROUNDS = 5
 LOSSES = ("loss.item()", 'self.log("loss", loss)', "DeferredLoss")
 
 
@@ -41,6 +42,7 @@ class Model(LightningModule):
         super().__init__()
         self.body = nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)])
         self.width, self.steps, self.reading = width, steps, reading
+        self.skipped = steps // 3  # by then the callback has settled which steps to mark
         self.begin = self.end = 0.0
 
     def train_dataloader(self) -> Any:
@@ -48,7 +50,7 @@ class Model(LightningModule):
         return DataLoader([batch] * self.steps, batch_size=None)
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
-        if batch_idx == SKIPPED:
+        if batch_idx == self.skipped:
             torch.cuda.synchronize()
             self.begin = time.perf_counter()
         loss = self.body(batch).square().mean()
@@ -78,9 +80,10 @@ def callbacks(variant: str, folder: str) -> list[Callback]:
                 log_dir=folder,
             )
         ]
-    if variant == "all":  # of GpuProfCallback, but for the windows in which it traces
+    if variant in ("all", "default"):  # but for the windows in which it traces
         options = {"trace": False, "sync_steps": 0, "report": False, "console": False}
-        return [GpuProfCallback(**options, overhead_budget=1.0, log_dir=folder)]
+        budget = {"overhead_budget": 1.0} if variant == "all" else {}
+        return [GpuProfCallback(**options, **budget, log_dir=folder)]
     return [DeferredLoss()] if variant == "DeferredLoss" else []
 
 
@@ -100,7 +103,7 @@ def us_per_step(variant: str, folder: str, *shape: int) -> float:
         callbacks=callbacks(variant, folder),
     )
     trainer.fit(model)
-    return (model.end - model.begin) / (model.steps - SKIPPED) * 1e6
+    return (model.end - model.begin) / (model.steps - model.skipped) * 1e6
 
 
 def compare(
@@ -110,6 +113,8 @@ def compare(
     measure: Callable[..., float] = us_per_step,
 ) -> dict[str, Any]:
     """Compare a bare Trainer with the timer on the host alone, with marks, with all there is.
+
+    "all" marks each step; "default" keeps to its budget, as users have it.
 
     Args:
         variants: By name.
@@ -171,11 +176,55 @@ def alone(count: int = 1000) -> dict[str, Any]:
         "harvest_us_per_mark": round((harvested - harvest) / left / 1000, 2),
         "calibrated": calibrated,
         "calibration_error_us": None if not calibrated else (marks.clock.error_ns or 0) / 1000,
+        **raw_calls(),
         "calibration_us": round((time.perf_counter_ns() - begin_calibration) / 1000, 1),
     }
 
 
-def main() -> None:
+def raw_calls(count: int = 1000) -> dict[str, float]:
+    """Time the calls of torch's that a mark is made of."""
+    first, event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    event.record()
+    torch.cuda.synchronize()
+    other: Any = torch.Event("cuda", enable_timing=True)
+    calls = {
+        "capturing": torch.cuda.is_current_stream_capturing,
+        "current_stream": torch.cuda.current_stream,
+        "query": event.query,
+        "elapsed_time": lambda: first.elapsed_time(event),
+        "record": event.record,
+        "record of torch.Event": other.record,
+        "nested memory stats": torch.cuda.memory_stats_as_nested_dict,
+        "memory stats": torch.cuda.memory_stats,
+        "memory info": torch.cuda.mem_get_info,
+    }
+    took = {}
+    for name, call in calls.items():
+        begin = time.perf_counter_ns()
+        for _ in range(count):
+            call()
+        took[f"{name} us"] = round((time.perf_counter_ns() - begin) / count / 1000, 2)
+        torch.cuda.synchronize()
+    return took
+
+
+def judge(figures: dict[str, Any]) -> int:
+    """Hold the costs against what is promised; returns how many are beyond it."""
+    tiny, long = figures["tiny_step"], figures["long_step"]
+    added = tiny["default added_us"]["median"]
+    deferred = tiny["DeferredLoss added_us"]["median"]
+    share = long["default added_us"]["median"] / long["bare_us"]["median"]
+    kept = [
+        figure("timing: µs that GpuProfCallback adds to a tiny step", added, most=40),
+        figure("syncs: µs that DeferredLoss adds to a tiny step", deferred, most=10),
+        figure("timing: share that GpuProfCallback adds to a long step", share, most=0.005),
+        figure("timing: µs of the long step", long["bare_us"]["median"], least=5e3, most=2e4),
+    ]
+    return kept.count(False)
+
+
+def main() -> int:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where the figures go as well")
     parser.add_argument("--seconds", type=float, default=120.0, help="time for all rounds")
@@ -183,18 +232,19 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     begun = time.monotonic()
     figures: dict[str, Any] = {}
+    half, whole = begun + 0.6 * chosen.seconds, begun + chosen.seconds
+    all_of_it = ("marks", "all", "default")
     for name, measure in (
         ("alone", alone),
-        ("tiny_step", lambda: compare(
-            ("host", "marks", "all", *LOSSES), 64, 2, 400, until=begun + 0.6 * chosen.seconds)),
-        ("long_step", lambda: compare(
-            ("host", "marks", "all"), 2048, 8, 120, until=begun + chosen.seconds)),
-    ):  # fmt: skip
+        ("tiny_step", lambda: compare(("host", *all_of_it, *LOSSES), 64, 2, 900, until=half)),
+        ("long_step", lambda: compare(all_of_it, 2048, 8, 120, until=whole)),
+    ):
         figures[name] = measure()
         print(f"{name}: {json.dumps(figures[name], indent=1)}", flush=True)
         if chosen.json:
             chosen.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return judge(figures)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

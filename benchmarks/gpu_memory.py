@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from _figures import figure
 from _harness import write_results
 from lightning.pytorch import Callback, Trainer
 from memory_models import MODELS
@@ -319,11 +320,15 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
             point.peak_allocated_bytes / longest.reading.peak_allocated_bytes - 1, 3
         ),
     }
-    row["passed"] = (
-        kept.reading.ooms == kept.reading.alloc_retries == 0
-        and abs(row["predicted_off_frac"]) <= WITHIN_FRAC
-        and abs(row["plan_peak_off_frac"]) <= PLAN_WITHIN_FRAC
-    )
+    failures, ahead = kept.reading.ooms + kept.reading.alloc_retries, f"memory: {name},"
+    kept_limits = [
+        figure(f"{ahead} OOMs and retries in {long_steps} steps", failures, most=0),
+        figure(f"{ahead} largest batch off the true one", abs(row["predicted_off_frac"]),
+               most=WITHIN_FRAC),
+        figure(f"{ahead} planned peak off the measured", abs(row["plan_peak_off_frac"]),
+               most=PLAN_WITHIN_FRAC),
+    ]  # fmt: skip
+    row["passed"] = all(kept_limits)
     return row
 
 

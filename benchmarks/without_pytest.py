@@ -1,8 +1,8 @@
 """Runs test files where pytest is not to be had: `python benchmarks/without_pytest.py FILE ...`.
 
 It knows what tests/gpu uses of pytest and no more: fixtures (of the file and of tests/conftest.py,
-made anew for each test), `parametrize`, `skipif`, `skip`, `importorskip`, `approx`. Its lines read
-like those of `pytest -v`. The exit status is 1 where a test did not pass.
+made anew for each test), `parametrize`, `skipif`, `skip`, `importorskip`, `raises`, `approx`. Its
+lines read like those of `pytest -v`. The exit status is 1 where a test did not pass.
 """
 
 import faulthandler
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -63,6 +63,15 @@ def importorskip(name: str) -> Any:
         raise Skipped(f"could not import {name!r}") from None
 
 
+@contextmanager
+def raises(kind: type[BaseException]) -> Iterator[None]:
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"did not raise {kind.__name__}")
+
+
 class approx:
     def __init__(self, expected: float, *, rel: float | None = None, abs: float | None = None):
         self.expected = expected
@@ -83,7 +92,7 @@ def stand_in() -> ModuleType:
     """Return what `import pytest` gives from here on."""
     module: Any = ModuleType("pytest")
     module.mark, module.fixture, module.approx = Marks(), fixture, approx
-    module.skip, module.importorskip = skip, importorskip
+    module.skip, module.importorskip, module.raises = skip, importorskip, raises
     return module
 
 
@@ -98,7 +107,7 @@ def load(path: Path) -> ModuleType:
 
 def tests_of(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     """Yield each test's name, function and parameters."""
-    for name, function in vars(module).items():
+    for name, function in list(vars(module).items()):  # compiling adds names to a module
         if name.startswith("test_") and inspect.isfunction(function):
             sets = [list(_cases(*args, **kwargs)) for mark, args, kwargs in _marks(function)
                     if mark == "parametrize"]  # fmt: skip
@@ -182,7 +191,8 @@ def main(paths: Sequence[str]) -> int:
             test = f"{shown}::{name}"
             print(f"{test} ...", flush=True)  # named at once, should it hang or crash
             status, why = outcome(function, given, module, fixtures)
-            print(test, status, f"({why})" if status == "SKIPPED" and why else "", flush=True)
+            said = f" ({why})" if status == "SKIPPED" and why else ""
+            print(f"\n{test} {status}{said}", flush=True)  # below what was left of a progress bar
             if status == "FAILED":
                 failures[test] = why
     if failures:

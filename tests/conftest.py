@@ -24,6 +24,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
 
+@pytest.fixture
+def figure():
+    """Note a figure for the results of the benchmarks; one beyond its limit fails the test."""
+    figures = load_helper("../benchmarks/_figures")
+
+    def note(name, value, **limits):
+        assert figures.figure(name, value, **limits), name
+
+    return note
+
+
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
     """The folder of real traces from public projects, kept outside this repository."""
@@ -234,7 +245,8 @@ def fake_device() -> type:
 
 def load_helper(name: str) -> ModuleType:
     """Import a module that lies beside this file: test folders are no packages."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    path = Path(__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-import torch
 from torch.nn import Parameter
 from typing_extensions import override
 
@@ -14,7 +13,12 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.probes.gradient_use import GradientTimes, GradientUse, shares
+from lightning_gpuprof.probes.gradient_use import (
+    GradientTimes,
+    GradientUse,
+    ValueChanges,
+    shares,
+)
 from lightning_gpuprof.records.schema import Note
 
 BATCHES = 3
@@ -41,7 +45,8 @@ class GradientWatch(RecordingCallback):
         self._times: GradientTimes | None = None
         self._names: list[str] = []
         self._parameters: list[Parameter] = []
-        self._before: dict[int, torch.Tensor] = {}
+        self._values: ValueChanges | None = None
+        self._found: tuple[set[int], set[int]] | None = None
         self._batches = self._left = 0
         self._complete = 0
 
@@ -75,60 +80,72 @@ class GradientWatch(RecordingCallback):
 
     @guarded
     def _before_backward(self, *_: Any) -> None:
-        if self._use is not None:
-            self._use.before_backward()
+        if self._use is None or self._found is not None:
+            return
+        self._use.before_backward()
         if self._times is not None:
             self._times.before_backward()
 
     @guarded
     def _after_backward(self, *_: Any) -> None:
-        if self._use is not None:
+        if self._use is not None and self._found is None:
             self._use.after_backward()
 
     @guarded
     def _batch_ends(self, trainer: Trainer, *_: Any) -> None:
         if self._use is None:
             return
+        if self._found is not None:
+            self._end(wait=False)
+            return
         self._left -= 1
         if self._left == 1:
             self._complete = self._use.passes
         if self._left:
             return
-        found = self._unused(trainer, self._use)
+        used, unheld = self._unused(trainer, self._use)
         self._use.stop()
-        if not found or self._before:
-            if found:
-                self._note(found, self._use)
+        if self._values is not None:
+            self._found = used, unheld
+            if self._times is not None:
+                self._times.stop()
+            self._values.compare()
+            self._end(wait=False)
+        elif used or unheld:
+            # Once more, with times, and with values that show whether somebody steps by hand.
+            self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
+            if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
+                self._times = GradientTimes(self._parameters, perf_counter_ns)
+                self._times.start()
+            self._look()
+        else:
             self._release()
-            return
-        # Once more, with times, and with values that show whether somebody steps by hand.
-        self._before = {i: self._first_value(i) for i in found}
-        if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
-            self._times = GradientTimes(self._parameters, perf_counter_ns)
-            self._times.start()
-        self._look()
 
-    def _unused(self, trainer: Trainer, use: GradientUse) -> set[int]:
-        """Return the parameters with gradients that nobody uses."""
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._end(wait=True)
+
+    def _end(self, *, wait: bool) -> None:
+        """Write the note once the values are on the host: on a GPU that is a batch or two later."""
+        use, values = self._use, self._values
+        if use is None or values is None or self._found is None or not (wait or values.ready()):
+            return
+        used, unheld = self._found
+        found = used | (unheld - values.changed())
+        if found:
+            self._note(found, use)
+        self._release()
+
+    def _unused(self, trainer: Trainer, use: GradientUse) -> tuple[set[int], set[int]]:
+        """Return the parameters with gradients that nobody uses: of optimizers, and of nobody."""
         dropped = {i for i, at in use.dropped.items() if len(at) >= LEAST_DROPPED}
         if use.steps < LEAST_DROPPED:
-            return dropped & use.stepped
+            return dropped & use.stepped, set()
         optimizers: list[Any] = trainer.optimizers
         held = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
         never = use.unreached() | (dropped - use.stepped)
-        never = {i for i in never if id(self._parameters[i]) not in held}
-        changed = {
-            i
-            for i in never & self._before.keys()
-            if not torch.equal(self._before[i], self._first_value(i))
-        }
-        return (dropped & use.stepped) | (never - changed)
-
-    def _first_value(self, i: int) -> torch.Tensor:
-        """Return the first value of a parameter, or of this rank's share of it (FSDP)."""
-        value = self._parameters[i].detach()
-        own: torch.Tensor = getattr(value, "_local_tensor", value)
-        return own.flatten()[:1].clone()
+        return dropped & use.stepped, {i for i in never if id(self._parameters[i]) not in held}
 
     def _note(self, found: set[int], use: GradientUse) -> None:
         def is_dropped(at: int, i: int) -> bool:
@@ -169,4 +186,5 @@ class GradientWatch(RecordingCallback):
         if host is not None:
             for hook, method in self._hooks():
                 drop_hook(host, hook, method)
-        self._before, self._parameters = {}, []
+        self._values = self._found = None
+        self._parameters = []

@@ -1,10 +1,11 @@
 """Tells which gradients are computed and then thrown away: no optimizer ever steps on them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -14,6 +15,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import TensorWeakRef
+
+from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 
 
 class _State(NamedTuple):
@@ -157,6 +160,60 @@ class GradientTimes:
                 self._last_ns = now
 
         return ready
+
+
+class ValueChanges:
+    """Tells which parameters have other values than before, by their first ones.
+
+    On a GPU they are compared there, and what comes of it is copied without a wait.
+
+    Args:
+        parameters: By number; of a sharded one this rank's share is looked at.
+        transfer: Queues a copy to the host; tests pass a fake.
+
+    >>> weight = Parameter(torch.zeros(3))
+    >>> values = ValueChanges({0: weight, 1: Parameter(torch.zeros(2))})
+    >>> weight.data += 1
+    >>> values.compare()
+    >>> values.ready(), values.changed()
+    (True, {0})
+    """
+
+    def __init__(self, parameters: Mapping[int, Parameter], transfer: Transfer = to_host) -> None:
+        self._parameters = parameters
+        self._transfer = transfer
+        self._before = {i: _first_value(p).clone() for i, p in parameters.items()}
+        self._pending: list[tuple[list[int], Pending]] = []
+
+    def compare(self) -> None:
+        """Queue the comparison with what the values are now."""
+        by_device: dict[torch.device, dict[int, Tensor]] = {}
+        for i, before in self._before.items():
+            differs = (before != _first_value(self._parameters[i])).any()
+            by_device.setdefault(differs.device, {})[i] = differs
+        self._pending = [
+            (list(some), self._transfer(torch.stack(list(some.values()))))
+            for some in by_device.values()
+        ]
+
+    def ready(self) -> bool:
+        """Tell whether the comparison has arrived; never waits."""
+        return all(pending.ready() for _, pending in self._pending)
+
+    def changed(self) -> set[int]:
+        """Return the numbers of those that have changed; waits for what has not arrived."""
+        return {
+            i
+            for numbers, pending in self._pending
+            for i, differs in zip(numbers, pending.result().tolist(), strict=True)
+            if differs
+        }
+
+
+def _first_value(parameter: Parameter) -> Tensor:
+    value = parameter.detach()
+    own: Tensor = getattr(value, "_local_tensor", value)  # of a sharded one (FSDP)
+    return own.flatten()[:1]
 
 
 @dataclass(frozen=True)

@@ -53,27 +53,29 @@ class HostTimer:
 
 
 class DeviceTimer:
-    """Puts a timing event before and behind a call on the current stream (CUDA and HIP).
+    """Puts a timing event before and behind a call on a device's current stream (CUDA and HIP).
 
     It waits for the second event, so calls do not overlap: each begins on an idle stream, and
     the time holds the device's work and whatever it waited for the host to queue. Other streams
     go on undisturbed; work that the call puts on them is not timed.
 
     Args:
-        new_event: Returns a timing event; tests pass a fake.
+        device: The device that does the work, which need not be the current one.
+        cuda: Stands in for `torch.cuda` in tests.
     """
 
     name = "device events"
 
-    def __init__(self, new_event: Callable[[], Any] | None = None) -> None:
-        make = new_event or (lambda: torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
-        self._before, self._behind = make(), make()
+    def __init__(self, device: torch.device, *, cuda: Any = torch.cuda) -> None:
+        self._device, self._cuda = device, cuda
+        self._before, self._behind = (cuda.Event(enable_timing=True) for _ in range(2))
 
     def time_ns(self, call: Callable[[], Any]) -> int:
         """Return the device's time between the two events."""
-        self._before.record()
+        stream = self._cuda.current_stream(self._device)
+        self._before.record(stream)
         call()
-        self._behind.record()
+        self._behind.record(stream)
         self._behind.synchronize()
         elapsed_ms: float = self._before.elapsed_time(self._behind)
         return round(elapsed_ms * _NS_PER_MS)
@@ -208,7 +210,7 @@ def summarize(
 def timer_for(device: torch.device | None, clock: Callable[[], int]) -> CallTimer:
     """Return the timer that fits a device; None is a device that torch does not know."""
     if device is not None and device.type == "cuda":  # HIP devices carry this name in torch too
-        return DeviceTimer()
+        return DeviceTimer(device)
     if device is not None and device.type == "mps":
         return HostTimer(clock, torch.mps.synchronize)
     return HostTimer(clock)

@@ -7,6 +7,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from lightning_gpuprof.analysis.run.gradient_use import unused_gradients
 from lightning_gpuprof.callbacks.gradient_watch import GradientWatch
+from lightning_gpuprof.probes import gradient_use
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
@@ -164,6 +165,28 @@ def test_gradients_that_are_added_up_are_not_noted(look, every):
     assert look(BoringModel(), batches=40, accumulate_grad_batches=every) is None
     found = look(Distills(frozen=False), batches=40, accumulate_grad_batches=every)
     assert found.modules == ("teacher",)
+
+
+@pytest.mark.parametrize("batches", [12, 8])
+def test_values_that_arrive_later_are_not_waited_for(look, monkeypatch, batches):
+    class Late:
+        """Arrives when it was asked for three times; with few batches, not before the end."""
+
+        def __init__(self, values):
+            self.values, self.asked = values, 0
+
+        def ready(self):
+            self.asked += 1
+            return self.asked > 3
+
+        def result(self):
+            waited.append(self.asked <= 3)
+            return self.values
+
+    waited = []
+    monkeypatch.setattr(gradient_use.ValueChanges.__init__, "__defaults__", (Late,))
+    assert look(Distills(frozen=False), batches=batches).tensors == 4
+    assert waited == [batches == 8]
 
 
 def test_a_run_too_short_to_tell_notes_nothing(look):

@@ -254,6 +254,27 @@ def test_on_cuda_torchs_warnings_become_rows_with_the_time_they_took(tmp_path, o
     assert not any("synchronizing" in str(entry) for entry in warnings.filters)
 
 
+def test_a_wait_that_torch_warns_of_as_well_counts_once(tmp_path, on_cuda, monkeypatch):
+    _, new_watch = on_cuda
+
+    def synchronize(device=None):  # as one of a stream does
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+
+    monkeypatch.setattr(torch.cpu, "synchronize", synchronize)
+
+    class Waiting(BoringModel):
+        def training_step(self, batch, batch_idx):
+            torch.cpu.synchronize()
+            return super().training_step(batch, batch_idx)
+
+    found = []
+    detector = SyncDetector(
+        start=2, steps=3, new_watch=new_watch, on_sites=lambda sites, steps: found.extend(sites)
+    )
+    fit(tmp_path, Waiting(), detector)
+    assert [(site.operation, site.count) for site in found] == [("synchronize", 3)]
+
+
 def test_on_cuda_torchs_word_of_a_prototype_is_kept_from_the_user(on_cuda):
     _, new_watch = on_cuda
     watch = new_watch(None, lambda operation: None, None)
@@ -325,3 +346,45 @@ def test_the_callback_for_all_leaves_a_loop_on_a_cpu_alone_unless_asked(tmp_path
     trainer = fit(tmp_path, BoringModel(), GpuProfCallback(console=False, report=False))
     flags = read_run(trainer.logger.log_dir)[0].sessions[0].columns["flags"]
     assert not any(flag & StepFlag.WATCHED for flag in flags)
+
+
+@pytest.fixture
+def watching(on_cuda):
+    """A watch on a device that never syncs, begun and ended by the test."""
+    _, new_watch = on_cuda
+    watch = new_watch(None, lambda operation: None, None)
+    yield watch
+    watch.stop()
+
+
+def test_while_watching_nothing_is_compiled_anew_and_no_graph_breaks(watching):
+    from torch._dynamo.utils import counters
+
+    def body(x):
+        y = torch.where(x > 0, x, 0.0).to(torch.float64) + torch.tensor([1.0, 2.0])
+        return x.masked_select(x > 0), y  # breaks the graph: its shape depends on values
+
+    x = torch.ones(2)
+    first = torch.compile(body, backend="eager")
+    first(x)
+    before = str(counters)
+    assert watching.start()
+    first(x)
+    assert str(counters) == before
+
+
+def test_a_tensors_own_class_is_told_torchs_own_functions(watching):
+    told = []
+
+    class Image(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append(func in known)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    known = {torch.Tensor.to, torch.Tensor.tolist}
+    image = torch.ones(2).as_subclass(Image)
+    assert watching.start()
+    image.to(torch.float64)
+    image.tolist()
+    assert told == [True, True]

@@ -140,7 +140,7 @@ def waits(events):
     return found
 
 
-def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_path):
+def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_path, figure):
     def counted(name, *callbacks):
         trace = Trace(tmp_path / f"{name}.json")
         fit(tmp_path, Model(256), *callbacks, trace)
@@ -149,28 +149,36 @@ def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_
     counted("warm-up")
     bare = counted("bare")
     modules = ModuleTimer(["encoder", "body"])
-    assert counted("with", timer(tmp_path), modules) == bare
+    timed = counted("with", timer(tmp_path), modules)
+    whole = counted("whole", callback(tmp_path / "whole"))
+    for name, found in (("timers", timed), ("GpuProfCallback", whole)):
+        different = sum((found - bare).values()) + sum((bare - found).values())
+        figure(f"timing: syncs and copies to the host, with {name} and without", different, most=0)
 
 
-def test_training_with_the_callback_passes_where_every_sync_is_an_error(tmp_path):
-    callback = GpuProfCallback(
-        window=5,
-        modules=("encoder",),
+def callback(folder, **options):
+    return GpuProfCallback(
         trace=False,
         report=False,
         sync_steps=0,
         console=False,
         overhead_budget=1.0,  # each step is marked
-        log_dir=str(tmp_path / "run"),
+        log_dir=str(folder),
+        **options,
     )
-    fit(tmp_path, Model(256), callback, Strict())
+
+
+def test_training_with_the_callback_passes_where_every_sync_is_an_error(tmp_path, figure):
+    strict = callback(tmp_path / "run", window=5, modules=("encoder",))
+    fit(tmp_path, Model(256), strict, Strict())
     found = columns(tmp_path)
+    figure("timing: steps trained where every sync is an error", len(found["step"]) - 10, least=30)
     assert len(found["step"]) == STEPS
     assert (found["device_dur"][5:30] != NOT_MEASURED).all()
     assert not read_run(str(tmp_path / "run"))[0].sessions[-1].all(ProbeDisabled)
 
 
-def test_device_phases_agree_with_a_trace_of_the_same_steps(tmp_path):
+def test_device_phases_agree_with_a_trace_of_the_same_steps(tmp_path, figure):
     trace = Trace(tmp_path / "trace.json")
     fit(tmp_path, Model(HEAVY), timer(tmp_path), trace)
     found = columns(tmp_path)
@@ -183,8 +191,9 @@ def test_device_phases_agree_with_a_trace_of_the_same_steps(tmp_path):
     # between a kernel and the next batch's copy lies what it takes to change the engine.
     change_ns = 20_000 * by_phase["steps"]
     for phase in ("forward", "backward", "optimizer_step"):
-        marked = int(found[f"device/{phase}"][steps].sum())
-        assert marked == pytest.approx(by_phase[phase], rel=0.03, abs=change_ns), phase
+        off_ns = abs(int(found[f"device/{phase}"][steps].sum()) - by_phase[phase])
+        share = max(0, off_ns - change_ns) / by_phase[phase]
+        figure(f"timing: device's {phase} off the trace, beyond 20 µs a step", share, most=0.03)
 
 
 def device_ns_of_trace(events):

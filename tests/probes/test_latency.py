@@ -93,43 +93,47 @@ def test_results_that_can_be_waited_for_are_waited_for_within_the_time():
     assert latency.clock == "host"
 
 
-class FakeStream:
-    """A device that takes a queue of work, with the events between."""
+class FakeCuda:
+    """Devices that each take a queue of work, with events between."""
 
     def __init__(self):
-        self.now_ms = 0.0
+        self.now_ms = {0: 0.0, 1: 0.0}
         self.waits = 0
 
-    def event(self):
+    def current_stream(self, device):
+        return device.index
+
+    def Event(self, *, enable_timing):
+        assert enable_timing
         return FakeEvent(self)
 
 
 class FakeEvent:
-    def __init__(self, stream):
-        self.stream = stream
+    def __init__(self, cuda):
+        self.cuda = cuda
 
-    def record(self):
-        self.at_ms = self.stream.now_ms
+    def record(self, stream):
+        self.at_ms = self.cuda.now_ms[stream]
 
     def synchronize(self):
-        self.stream.waits += 1
+        self.cuda.waits += 1
 
     def elapsed_time(self, later):
         return later.at_ms - self.at_ms
 
 
 def test_device_events_are_the_clock_where_there_is_a_device():
-    stream, host = FakeStream(), FakeClock()
+    cuda, host = FakeCuda(), FakeClock()
 
     def call():
-        stream.now_ms += 1.5  # the host takes no time: it only queues
+        cuda.now_ms[1] += 1.5  # the host takes no time: it only queues
 
-    timer = DeviceTimer(stream.event)
+    timer = DeviceTimer(torch.device("cuda", 1), cuda=cuda)
     latency = benchmark_latency(call, warmup=2, iterations=4, timer=timer, clock=host)
 
     assert latency.median_ms == 1.5
     assert latency.clock == "device events"
-    assert stream.waits == 5  # one wait per call behind the first
+    assert cuda.waits == 5  # one wait per call behind the first
 
 
 def test_calls_that_compile_are_counted(monkeypatch):

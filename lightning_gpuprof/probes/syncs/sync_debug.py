@@ -1,5 +1,6 @@
 """Sees host syncs on CUDA and HIP: torch warns of each, under its sync debug mode."""
 
+import sys
 import threading
 import time
 import warnings
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 
 from lightning_gpuprof.probes.syncs.sync_ops import NAMES, PAGEABLE_COPY, READS, SYNCHRONIZE
 from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, Seen, synchronize_calls
@@ -28,7 +30,9 @@ class CudaSyncWatch:
     since they do not hold the training thread up; those of autograd's threads torch hands to the
     thread that called `backward`. Explicit waits (`torch.cuda.synchronize`, of streams and
     events), which torch does not warn of, are replaced while watching. Methods that read
-    values are timed by the host's clock, which gives what a sync took.
+    values are timed by the host's clock, which gives what a sync took. Functions of torch's that
+    sync have their names told too, but not where torch.compile has been at work: what it compiled
+    depends on them, and would be compiled anew.
 
     Nothing is computed otherwise than without: results stay the same bit by bit.
 
@@ -96,13 +100,15 @@ class CudaSyncWatch:
             self._patches.put(owner, name, self._waiting)
         for name in sorted(_NAMED_METHODS):
             self._patches.put(torch.Tensor, name, self._timing(NAMES.get(name, name)))
-        for name in _NAMED_FUNCTIONS:
+        for name in () if _has_compiled() else _NAMED_FUNCTIONS:
             self._patches.put(torch, name, self._timing(name))
 
     def _hearing(self, original: Any) -> Any:
         def show_warning(message: Any, *args: Any, **kwargs: Any) -> None:
             ours = str(message).startswith(MESSAGE)
-            if ours and threading.get_ident() == self._thread:
+            # Of some explicit waits, of a stream's, torch warns too: they are seen already.
+            known = self._call == SYNCHRONIZE or threading.get_ident() != self._thread
+            if ours and not known:
                 self._see(self._call or "synchronizing operation")
             if not ours or self._before != _OFF:  # who asked for warnings sees them still
                 original(message, *args, **kwargs)
@@ -113,10 +119,10 @@ class CudaSyncWatch:
         def wrap(original: Any) -> Any:
             def timed(*args: Any, **kwargs: Any) -> Any:
                 if self._call is not None or threading.get_ident() != self._thread:
-                    return original(*args, **kwargs)
+                    return _as_called(original, args, kwargs)
                 return self._time(_shown(operation, args), original, args, kwargs)
 
-            return timed
+            return _not_compiled(timed)
 
         return wrap
 
@@ -128,7 +134,7 @@ class CudaSyncWatch:
             self._see(SYNCHRONIZE)
             return self._time(SYNCHRONIZE, original, args, kwargs)
 
-        return synchronize
+        return _not_compiled(synchronize)
 
     def _time(
         self, operation: str, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -136,7 +142,7 @@ class CudaSyncWatch:
         self._call = operation
         begun = self._clock()
         try:
-            return original(*args, **kwargs)
+            return _as_called(original, args, kwargs)
         finally:
             took, self._call = self._clock() - begun, None
             seen, self._seen = self._seen, []
@@ -149,9 +155,30 @@ class CudaSyncWatch:
             self._seen.append(seen)
 
 
+def _has_compiled() -> bool:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return bool(getattr(dynamo, "counters", None))
+
+
+def _not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that dynamo does not try to compile where compiled code calls it."""
+    disable: Any = torch.compiler.disable
+    kept: Callable[..., Any] = disable(function)
+    return kept
+
+
+def _as_called(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of torch's; an override of it is told the original, which it may know."""
+    if has_torch_function(args[:1]):
+        return handle_torch_function(original, args[:1], *args, **kwargs)
+    return original(*args, **kwargs)
+
+
 def _shown(operation: str, args: tuple[Any, ...]) -> str:
     """Return a call's name as the rows show it: a copy by its direction, as on a CPU."""
     if operation not in _COPIES:
         return operation
     source = args[0] if args else None
-    return "cpu" if isinstance(source, torch.Tensor) and source.is_cuda else PAGEABLE_COPY
+    with torch._C.DisableTorchFunctionSubclass():  # an override hears nothing of the question
+        on_device = isinstance(source, torch.Tensor) and source.is_cuda
+    return "cpu" if on_device else PAGEABLE_COPY

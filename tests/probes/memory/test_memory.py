@@ -10,7 +10,7 @@ class FakeCuda:
         self.resets = 0
         self.segments = [{"segment_pool_id": (0, 0)}, {}]
 
-    def memory_stats(self, device):
+    def memory_stats_as_nested_dict(self, device):
         return self.stats
 
     def mem_get_info(self, device):
@@ -32,11 +32,9 @@ class NewCuda(FakeCuda):
 
 
 STATS = {
-    "allocated_bytes.all.current": 1,
-    "allocated_bytes.all.peak": 2,
-    "reserved_bytes.all.current": 3,
-    "reserved_bytes.all.peak": 4,
-    "active_bytes.all.current": 5,
+    "allocated_bytes": {"all": {"current": 1, "peak": 2}},
+    "reserved_bytes": {"all": {"current": 3, "peak": 4}},
+    "active_bytes": {"all": {"current": 5}},
     "num_alloc_retries": 6,
     "num_ooms": 7,
 }

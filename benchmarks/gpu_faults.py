@@ -1,0 +1,213 @@
+"""Faults that only a GPU has: is the first finding right, and does the fix save what was said?
+
+    python benchmarks/gpu_faults.py [--json FILE] [--runs FOLDER] [--seconds S]
+
+Each fault is trained once under GpuProfCallback and asked about with `lightning-gpuprof report
+--json`; then faulty and fixed take turns without any profiler. The findings are asked of a process
+of its own, as a user would.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from _figures import figure
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof import GpuProfCallback
+
+STEPS, WARM, ROUNDS = 60, 20, 3
+WIDE = 2048
+
+
+class Model(LightningModule):
+    """Linear layers; what a fault needs beyond is in `extra`."""
+
+    def __init__(
+        self,
+        *,
+        width: int = WIDE,
+        layers: int = 4,
+        batch: int = WIDE,
+        pinned: bool = True,
+        precision: str = "high",
+        extra: Callable[[torch.Tensor], Any] = lambda out: None,
+    ) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)])
+        self.width, self.batch, self.pinned = width, batch, pinned
+        self.precision, self.extra = precision, extra
+        self.begin = self.end = 0.0
+
+    def train_dataloader(self) -> Any:
+        data = torch.randn(self.batch, self.width)
+        return DataLoader([data.pin_memory() if self.pinned else data] * STEPS, batch_size=None)
+
+    def on_train_start(self) -> None:
+        torch.set_float32_matmul_precision(self.precision)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == WARM:
+            torch.cuda.synchronize()
+            self.begin = time.perf_counter()
+        out = self.body(batch)
+        self.extra(out.detach())
+        return out.square().mean()
+
+    def on_train_epoch_end(self) -> None:
+        torch.cuda.synchronize()
+        self.end = time.perf_counter()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=1e-5)
+
+
+def many_small(out: torch.Tensor) -> None:
+    for row in range(300):
+        out[row % len(out), :16].add(1.0)
+
+
+def one_small(out: torch.Tensor) -> None:
+    out[:300, :16].add(1.0)
+
+
+def read_in_loop(out: torch.Tensor) -> float:
+    return sum(out[row].sum().item() for row in range(30))
+
+
+def read_not(out: torch.Tensor) -> torch.Tensor:
+    return out[:30].sum()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, its fix, and the findings that name it rightly.
+
+    Args:
+        samples: How many times the samples of a faulty step a fixed one takes.
+    """
+
+    findings: tuple[str, ...]
+    faulty: dict[str, Any]
+    fixed: dict[str, Any]
+    samples: int = 1
+
+
+FAULTS = {
+    "pageable copies": Fault(
+        ("slow-host-to-device-copy",),
+        {"batch": 8 * WIDE, "layers": 1, "pinned": False},
+        {"batch": 8 * WIDE, "layers": 1},
+    ),
+    "tiny kernels": Fault(
+        ("small-kernels", "host-bound"), {"batch": 512, "extra": many_small},
+        {"batch": 512, "extra": one_small},
+    ),
+    "fp32 products": Fault(("low-precision-unused",), {"precision": "highest"}, {}),
+    "small batch": Fault(
+        ("host-bound", "small-kernels", "unused-vram"),
+        {"batch": 8, "width": 512},
+        {"batch": 512, "width": 512},
+        samples=64,
+    ),
+    "reads in a loop": Fault(
+        ("host-sync",), {"extra": read_in_loop}, {"extra": read_not}
+    ),
+}  # fmt: skip
+
+
+def fit(options: dict[str, Any], folder: str, *callbacks: Any) -> float:
+    """Train and return the time per step in ns."""
+    torch.manual_seed(0)
+    model = Model(**options)
+    trainer = Trainer(
+        max_epochs=1,
+        accelerator="gpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+    )
+    trainer.fit(model)
+    return (model.end - model.begin) / (STEPS - WARM) * 1e9
+
+
+def said_of(options: dict[str, Any], run: str) -> list[dict[str, Any]]:
+    """Train under the callback and return the report's findings."""
+    callback = GpuProfCallback(
+        log_dir=run, wait=10, warmup=2, active=4, repeat=0, report=False, console=False
+    )
+    fit(options, run, callback)
+    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", run, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+def judged(name: str, fault: Fault, run: str) -> dict[str, Any]:
+    """Return what was said of a fault and what its fix saved."""
+    said = said_of(fault.faulty, run)
+    saved, faulty = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(ROUNDS):
+            faulty.append(fit(fault.faulty, folder))
+            saved.append(faulty[-1] - fit(fault.fixed, folder) / fault.samples)
+    named = next((one for one in said if one["id"] in fault.findings), None)
+    first = bool(said) and said[0]["id"] in fault.findings
+    figure(f"faults: {name} named first", float(first), least=1)
+    row = {
+        "said": [(one["id"], one["severity"], one["saving_ns"]) for one in said],
+        "first": first,
+        "step_ns": round(statistics.median(faulty)),
+        "saved_ns": round(statistics.median(saved)),
+        "predicted_ns": None if named is None else named["saving_ns"],
+    }
+    predicted = row["predicted_ns"]
+    if predicted and predicted["high"] and fault.samples == 1:
+        inside = predicted["low"] <= row["saved_ns"] <= predicted["high"]
+        figure(f"faults: {name}, saving within what was predicted", float(inside), least=1)
+    return row
+
+
+def main() -> int:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where the figures go as well")
+    parser.add_argument("--runs", type=Path, help="where the runs' folders stay")
+    parser.add_argument("--seconds", type=float, default=120.0, help="time for all faults")
+    chosen = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    runs = chosen.runs or Path(tempfile.mkdtemp(prefix="gpuprof-faults-"))
+    until, longest = time.monotonic() + chosen.seconds, 0.0
+    found: dict[str, Any] = {}
+    for name, fault in FAULTS.items():
+        begun = time.monotonic()
+        if begun + longest > until:
+            found[name] = {"first": False, "left out": "no time was left"}
+        else:
+            found[name] = judged(name, fault, str(runs / name.replace(" ", "-")))
+        longest = max(longest, time.monotonic() - begun)
+        print(f"{name:16} {json.dumps(found[name])}", flush=True)
+        if chosen.json:
+            chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return sum(not row["first"] for row in found.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""On a CUDA or ROCm device: what this package takes for granted of torch, one thing per test."""
+
+import pickle
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.analysis.run.gradient_use import unused_gradients
+from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
+from lightning_gpuprof.callbacks.tune import tune
+from lightning_gpuprof.probes.memory.memory import memory_probe
+from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
+from lightning_gpuprof.probes.scalars.transfer import to_host
+from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note, ProbeDisabled, Snapshot
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
+]
+BUSY_CYCLES = 200_000_000
+"""About a tenth of a second at any present GPU's clock."""
+
+
+@pytest.fixture
+def strict():
+    """From here on each sync is an error."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.fixture
+def watched():
+    """Return what is reported while a function runs: operation and the line on the stack."""
+
+    def report(operation):
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename != __file__:
+            frame = frame.f_back
+        seen.append((operation, frame.f_code.co_name))
+
+    def run(function):
+        watch = CudaSyncWatch(report)
+        assert watch.start()
+        try:
+            function()
+        finally:
+            watch.stop()
+        return seen
+
+    seen = []
+    return run
+
+
+def fit(tmp_path, model, *callbacks, **options):
+    trainer = Trainer(
+        max_epochs=1,
+        accelerator="gpu",
+        devices=1,
+        limit_train_batches=30,
+        limit_val_batches=2,
+        logger=CSVLogger(tmp_path),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=list(callbacks),
+        **options,
+    )
+    trainer.fit(model)
+    return trainer
+
+
+def session(trainer):
+    return read_run(trainer.logger.log_dir)[0].sessions[0]
+
+
+def whole(**options):
+    return GpuProfCallback(report=False, console=False, trace=False, **options)
+
+
+def test_torch_warns_of_a_sync_while_its_line_is_on_the_stack(watched):
+    value = torch.ones((), device="cuda")
+
+    def reads():
+        value.item()
+
+    assert watched(reads) == [("item", "reads")]
+
+
+def test_each_explicit_wait_is_seen_once(watched):
+    event = torch.cuda.Event()
+    event.record()
+
+    def waits():
+        torch.cuda.synchronize()
+        torch.cuda.current_stream().synchronize()
+        event.synchronize()
+
+    assert watched(waits) == [("synchronize", "waits")] * 3
+
+
+def test_a_copy_from_pageable_memory_is_seen_and_an_asynchronous_one_is_not(watched):
+    pageable, pinned = torch.ones(8), torch.ones(8).pin_memory()
+
+    def copies():
+        pageable.to("cuda")
+        pinned.to("cuda", non_blocking=True)
+        pageable.to("cuda", non_blocking=True)
+
+    assert watched(copies) == [("pageable copy", "copies")]
+
+
+def test_reading_the_memory_does_not_sync(strict):
+    probe = memory_probe(torch.device("cuda", 0))
+    kept = torch.ones(2**20, device="cuda")
+    reading = probe.read()
+    assert reading.allocated_bytes >= kept.nbytes
+    assert probe.peaks()[0] >= kept.nbytes
+    assert not probe.graph_pools()
+
+
+def test_a_copy_to_pinned_memory_does_not_wait_for_a_busy_device(strict):
+    values = torch.arange(4.0, device="cuda")
+    to_host(values).ready()  # the first one allocates
+    torch.cuda._sleep(BUSY_CYCLES)
+    begin = time.perf_counter_ns()
+    pending = to_host(values)
+    took_ns = time.perf_counter_ns() - begin
+    assert not pending.ready()
+    assert took_ns < 10_000_000
+    assert pending.result().tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_capture_is_seen_and_outlived_by_events_recorded_before_it():
+    before = torch.cuda.Event(enable_timing=True)
+    before.record()
+    static, graph = torch.ones(8, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert torch.cuda.is_current_stream_capturing()
+        static += 1
+    assert not torch.cuda.is_current_stream_capturing()
+    assert memory_probe(torch.device("cuda", 0)).graph_pools()
+    behind = torch.cuda.Event(enable_timing=True)
+    behind.record()
+    torch.cuda.synchronize()
+    assert before.query()
+    assert before.elapsed_time(behind) > 0
+
+
+def test_the_allocators_history_holds_notes_and_python_lines(tmp_path):
+    history = CudaMemoryHistory()
+    history.start(1000)
+    history.note("forward")
+    kept = torch.zeros(2**20, device="cuda")
+    path = tmp_path / "snapshot.pickle"
+    history.dump(str(path))
+    history.stop()
+    content = pickle.loads(path.read_bytes())
+    events = [event for trace in content["device_traces"] for event in trace]
+    [found] = [one for one in events if one["action"] == "alloc" and one["size"] >= kept.nbytes]
+    assert found["user_metadata"] == "forward"
+    assert any(frame["filename"] == __file__ for frame in found["frames"])
+
+
+def test_an_oom_leaves_a_snapshot_and_goes_on_as_it_is(tmp_path):
+    class Greedy(BoringModel):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 5:
+                torch.zeros(2**42, dtype=torch.uint8, device=self.device)
+            return super().training_step(batch, batch_idx)
+
+    with pytest.raises(torch.OutOfMemoryError):
+        fit(tmp_path, Greedy(), MemorySnapshot())
+    [run] = tmp_path.glob("lightning_logs/version_*")
+    [record] = read_run(str(run))[0].sessions[0].all(Snapshot)
+    assert (record.reason, record.step) == ("oom", 5)
+    assert record.oom["requested_bytes"] == 2**42
+
+
+def test_workers_forked_from_a_process_that_uses_the_device_touch_it_not(tmp_path):
+    class Loaded(BoringModel):
+        def train_dataloader(self):
+            data = RandomDataset(32, 240)
+            return DataLoader(data, batch_size=8, num_workers=2, pin_memory=True)
+
+    trainer = fit(tmp_path, Loaded(), whole(sync_steps=2))
+    assert not session(trainer).all(ProbeDisabled)
+    assert trainer.global_step == 30
+
+
+def test_a_validation_of_its_own_has_device_times(tmp_path):
+    trainer = fit(tmp_path, BoringModel(), whole())
+    trainer.limit_val_batches = 8
+    trainer.validate(BoringModel(), verbose=False)
+    found = read_run(trainer.logger.log_dir)[0].sessions
+    assert [one.start.stage for one in found] == ["fit", "validate"]
+    assert not found[1].all(ProbeDisabled)
+
+
+def test_gradients_that_nobody_uses_are_found_without_a_sync(tmp_path):
+    class Distills(BoringModel):
+        """Its teacher is in no optimizer; from the second batch on any sync is an error."""
+
+        def __init__(self):
+            super().__init__()
+            self.teacher = torch.nn.Linear(32, 2)
+
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 2:
+                torch.cuda.set_sync_debug_mode("error")
+            return (self.layer(batch) - self.teacher(batch)).square().mean()
+
+        def on_train_epoch_end(self):
+            torch.cuda.set_sync_debug_mode("default")
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.layer.parameters(), 0.01)
+
+    try:
+        found = session(fit(tmp_path, Distills(), whole(sync_steps=0)))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert not found.all(ProbeDisabled)
+    assert unused_gradients(found.all(Note)).tensors == 2
+
+
+def test_sizes_are_tuned_in_processes_of_their_own():
+    model = Path(__file__).parents[2] / "benchmarks" / "memory_models.py"
+    points = tune(f"{model}:mlp", (8, 16), steps=3, warmup=2).points
+    assert [point.batch_size for point in points] == [8, 16]
+    assert all(point.step_ns and point.peak_allocated_bytes for point in points)
+    assert points[0].device == torch.cuda.get_device_name(0)
