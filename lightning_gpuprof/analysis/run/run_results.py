@@ -7,7 +7,7 @@ of records is imported for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,60 +51,60 @@ class TraceView:
     analysis: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResults:
     """One session of a run, measured on its lowest rank; `ranks` compares them all.
 
     Absent means not measured: `steps` where none was recorded, `device_time` without device
-    marks, `memory` without a GPU.
+    marks, `memory` without a GPU. What is not given is absent: a trace alone gives little.
     """
 
     start: RunStart
-    end: RunEnd | None
-    sessions: tuple[SessionView, ...]
+    end: RunEnd | None = None
+    sessions: tuple[SessionView, ...] = ()
     wall: WallTime
-    steps: StepStats | None
-    phases: dict[Phase, PhaseStats]
-    parts: tuple[Part, ...]
-    outside: tuple[OutsideTime, ...]
-    epoch_starts: EpochStarts | None
+    steps: StepStats | None = None
+    phases: dict[Phase, PhaseStats] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    outside: tuple[OutsideTime, ...] = ()
+    epoch_starts: EpochStarts | None = None
     loader_wait: LoaderWait
-    slowest: tuple[SlowStep, ...]
-    device_time: DeviceTime | None
-    device_use: DeviceUse | None
-    memory: MemoryUse | None
-    growing: dict[Phase, Growth]
+    slowest: tuple[SlowStep, ...] = ()
+    device_time: DeviceTime | None = None
+    device_use: DeviceUse | None = None
+    memory: MemoryUse | None = None
+    growing: dict[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
-    memory_growth: MemoryGrowth | None
-    memory_watched: bool
+    memory_growth: MemoryGrowth | None = None
+    memory_watched: bool = False
     """Memory was recorded often enough to say whether it grows."""
-    step_noise_ns: int | None
+    step_noise_ns: int | None = None
     """What the mean step of two equal runs of this length differs by; None with too few steps."""
-    spikes: Spikes | None
-    compiling: Compiling | None
-    usual_save_ns: int | None
+    spikes: Spikes | None = None
+    compiling: Compiling | None = None
+    usual_save_ns: int | None = None
     """What a checkpoint takes at the median; None without one."""
-    flagged_steps: dict[str, int]
+    flagged_steps: dict[str, int] = field(default_factory=dict)
     """Steady steps that carry a flag, by its name in lower case."""
-    ranks: tuple[RankView, ...]
-    rank_waits: RankWaits | None
+    ranks: tuple[RankView, ...] = ()
+    rank_waits: RankWaits | None = None
     """How long ranks wait for one another; None with one rank, or where it was not measured."""
-    traces: tuple[TraceView, ...]
-    sync_sites: tuple[SyncSite, ...]
-    advice: Advice | None
+    traces: tuple[TraceView, ...] = ()
+    sync_sites: tuple[SyncSite, ...] = ()
+    advice: Advice | None = None
     """Of all ranks: the smallest."""
-    size_rates: tuple[SizeRate, ...]
+    size_rates: tuple[SizeRate, ...] = ()
     """Throughput of each batch size that was run."""
-    knee: Knee | None
+    knee: Knee | None = None
     """The batch size after which more memory buys little; None where one size was run."""
-    scalars: tuple[Scalars, ...]
+    scalars: tuple[Scalars, ...] = ()
     steady_dur_ns: Int64
     """Duration of each steady step, in step order."""
-    batch_size: float | None
+    batch_size: float | None = None
     """Mean samples per steady step, where every one of them said."""
-    notes: tuple[Note, ...]
-    probe_failures: tuple[ProbeDisabled, ...]
-    warnings: tuple[str, ...]
+    notes: tuple[Note, ...] = ()
+    probe_failures: tuple[ProbeDisabled, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
