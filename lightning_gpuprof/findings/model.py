@@ -87,6 +87,11 @@ class Finding:
     where: tuple[Where, ...] = ()
     change: str | None = None
 
+    @property
+    def worth_a_change(self) -> bool:
+        """Whether to propose the change by itself: what is small must be sure to save something."""
+        return self.severity is not Severity.INFO or self.saving_ns.low > 0
+
 
 @dataclass(frozen=True)
 class Abstained:

@@ -14,7 +14,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
-from lightning_gpuprof.views.console import console_plan, console_tables
+from lightning_gpuprof.views.console.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
 
 WIDTH = 100
@@ -149,17 +149,29 @@ def _label(key: str) -> str:
 
 
 def _next(report: Report) -> Iterator[RenderableType]:
-    first = next((f for f in report.findings if f.saving_ns.high > 0), None)
     step_ns = report.results.step_ns
-    if first is None or not step_ns:
+    if not step_ns:
+        return
+    first = next((f for f in report.findings if f.worth_a_change), None)
+    if first is None:
+        yield _heading("NOTHING HERE IS SURE TO BE WORTH A CHANGE")
+        yield _indented(Text(_instead(report)))
         return
     low, high = step_ns - first.saving_ns.high, step_ns - first.saving_ns.low
     table = _grid()
     table.add_row("change", Text(first.change or first.advice, style="green"))
-    table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
+    if first.saving_ns.high:
+        table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
     yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+
+
+def _instead(report: Report) -> str:
+    small = [finding.id for finding in report.findings if finding.saving_ns.high]
+    said = f"What is listed ({', '.join(small)}) may save nothing. " if small else ""
+    first = focus(run_checks(report.results))
+    return said + (f"Look next at {first.next}." if first else "")
 
 
 def _grid() -> Table:
