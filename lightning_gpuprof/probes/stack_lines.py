@@ -80,6 +80,25 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
+QUICK_S = 50e-6
+
+
+@contextmanager
+def quick_turns() -> Iterator[None]:
+    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
+
+    Python grants it after 5 ms, or when a call lets go of it: whoever looks at another thread then
+    finds it at such a call, hardly ever in the Python before it. The setting is the process's,
+    so it is put back at once.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, QUICK_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
 def where_is(frame: FrameType | None) -> At | None:
     """Return where in a training step a thread is, given its innermost frame; None outside.
 
