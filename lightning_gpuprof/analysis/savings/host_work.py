@@ -20,6 +20,9 @@ slices one by one, one operator over all of them does at once."""
 EVENT_NS = 2_000
 """Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
 300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
+CALL_NS = 1_000
+"""A call that computes something takes at least this from Python, a node's call too: 2.2 µs were
+measured in a loop of 878 moments, forward and backward (docs/adr/0031)."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
 UPDATES = 4
@@ -85,6 +88,12 @@ class HostWork:
     def repeated_least_ns(self) -> int:
         """The same by the least overhead."""
         return round(self._repeated_frac * max(0, self.compute_ns - self.heavy_most_ns))
+
+    @property
+    def dispatch_ns(self) -> int:
+        """What the calls above the usual number take at least, however long the others are."""
+        calls = self._repeated_frac * self.calls
+        return min(self.repeated_ns, round(calls * CALL_NS))
 
     @property
     def _repeated_frac(self) -> float:

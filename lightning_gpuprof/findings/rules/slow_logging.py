@@ -14,7 +14,9 @@ Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for
 the same condition, and keep values on the device until then (`DeferredLoss`).
 
 ## Thresholds
-`EVERY_N_STEPS`: Lightning's own default. A hook counts where norms were taken and, if its lines
+`EVERY_N_STEPS`: Lightning's own default. `USUAL_NS`: one call of `self.log` in each step is what
+every program has, and in a step of less than a few milliseconds its share is large because the step
+is short: up to there it is `info`. A hook counts where norms were taken and, if its lines
 were sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging
 less often; something is logged still. Severity: the common scale (`findings/grade.py`).
 """
@@ -25,13 +27,23 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
 from lightning_gpuprof.records.phases import SELF_LOG, Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "slow-logging"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 EVERY_N_STEPS = 50
+USUAL_NS = 350_000
+"""Of one `self.log` of a scalar: 50 to 350 µs, by its arguments (docs/adr/0030)."""
 LOW_FRAC = 0.8
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
@@ -63,12 +75,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         change = f"if self.global_step % {EVERY_N_STEPS} == 0:\n    self.log(...)  # as before"
     return Finding(
         id=ID,
-        severity=grade(saving, step_ns),
+        severity=Severity.INFO if cost_ns <= USUAL_NS else grade(saving, step_ns),
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
-        advice=f"Log one step in {EVERY_N_STEPS}, and compute what is only logged (norms, "
-        "histograms) in those steps alone.",
+        advice=_advice(cost_ns),
         evidence={
             "logging_ns": cost_ns,
             "logging_frac": cost_ns / step_ns,
@@ -80,6 +91,16 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
     )
+
+
+def _advice(cost_ns: int) -> str:
+    advice = (
+        f"Log one step in {EVERY_N_STEPS}, and compute what is only logged (norms, histograms) in "
+        "those steps alone."
+    )
+    if cost_ns > USUAL_NS:
+        return advice
+    return f"One self.log takes this long in Lightning: a larger batch has fewer of them. {advice}"
 
 
 def norm_hooks(run: RunResults) -> list[Part]:
