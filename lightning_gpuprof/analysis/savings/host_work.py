@@ -42,6 +42,7 @@ RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
 """A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
 TENSORS_PER_LAYER = 2
 """A recurrent layer holds that many or more, so more calls than layers mean a loop around one."""
+ENGINE = "autograd::engine::evaluate_function"
 _OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
 
 
@@ -57,6 +58,8 @@ class HostWork:
     """The same if they are slower by what recording each event takes."""
     operators_ns: int
     """Self time of all operators, thin ones too."""
+    forward_operators_ns: int
+    """The part of it outside the autograd graph's nodes."""
     calls: int
     """Calls per step that compute something."""
     thin_calls: int
@@ -127,6 +130,7 @@ def host_work(run: RunResults) -> HostWork | None:
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
+        forward_operators_ns=max(0, round(sum(op.self_ns for op in used) - nodes_ns(facts))),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
@@ -136,6 +140,12 @@ def host_work(run: RunResults) -> HostWork | None:
         worst=worst.name if worst else None,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def nodes_ns(facts: TraceFacts) -> float:
+    """Return the host time per step of the autograd graph's nodes and all that they call."""
+    nodes = [op for name, op in facts.operators.items() if name.startswith(ENGINE)]
+    return sum(op.total_ns for op in nodes)
 
 
 def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
