@@ -89,8 +89,8 @@ class Finding:
 
     @property
     def worth_a_change(self) -> bool:
-        """Whether to propose the change by itself: what is small must be sure to save something."""
-        return self.severity is not Severity.INFO or self.saving_ns.low > 0
+        """Whether to propose the change by itself: `info` is what a user may leave as it is."""
+        return self.severity is not Severity.INFO
 
 
 @dataclass(frozen=True)

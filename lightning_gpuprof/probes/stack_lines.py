@@ -46,6 +46,7 @@ _LOOP = "training_epoch_loop.py"
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
+_CALLS_MODULES = ("_call_impl", "inner")
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
@@ -109,9 +110,14 @@ def where_is(frame: FrameType | None) -> At | None:
     in_step = False
     phase: Phase | None = None
     called: list[FrameType] = []
+    hook: bool | None = None
+    before: str | None = None
     for each in _outwards(frame):
         code = each.f_code
         package = package_of(code.co_filename)
+        if hook is None and before is not None and _calls_modules(each, package):
+            hook = before not in ("", "forward")
+        before = code.co_name if package == _USER else ""
         if package == _USER and phase is None and users is None:
             users = each
         elif users is None and phase is None and package != _GPUPROF:
@@ -128,6 +134,8 @@ def where_is(frame: FrameType | None) -> At | None:
     if users is None:
         return At(phase, "", 0, "", None, None)
     callee, kind = called[-1] if called else None, _kind(called)
+    if hook and kind not in ("wait", "log", "traceback"):
+        kind = "hook"
     if kind == "log" and phase is not Phase.VALIDATION:
         phase = Phase.LOGGING  # as the timer has it
     return At(
@@ -176,6 +184,16 @@ def _phase(frame: FrameType, package: str) -> Phase | None:
     if package in _LIGHTNING:
         return _BY_LIGHTNING.get(code.co_name) or _BY_FILE.get(os.path.basename(code.co_filename))
     return None
+
+
+def _calls_modules(frame: FrameType, package: str) -> bool:
+    """Tell whether a frame is where torch calls a module's `forward` and the hooks around it."""
+    code = frame.f_code
+    return (
+        package == "torch"
+        and code.co_name in _CALLS_MODULES
+        and os.path.basename(code.co_filename) == "module.py"
+    )
 
 
 def _kind(called: list[FrameType]) -> str | None:

@@ -37,10 +37,19 @@ class Encodes(json.JSONEncoder):
         return str(o)
 
 
+def watch(module, args, output):
+    helps()
+
+
+def helps():
+    look("watched")
+
+
 class Model(BoringModel):
     def __init__(self):
         super().__init__()
         self.looks = Looks()
+        self.looks.register_forward_hook(watch)
 
     def training_step(self, batch, batch_idx):
         look("step")
@@ -110,6 +119,7 @@ def test_the_phase_is_that_of_the_hook_around(places):
         "data": Phase.DATA_WAIT,
         "step": Phase.FORWARD,
         "module": Phase.FORWARD,
+        "watched": Phase.FORWARD,
         "called": Phase.FORWARD,
         "logs": Phase.LOGGING,
         "waits": Phase.FORWARD,
@@ -123,6 +133,7 @@ def test_the_line_is_the_innermost_of_the_users_own(places):
         "data": "__getitem__",
         "step": "training_step",
         "module": "forward",
+        "watched": "helps",
         "called": "training_step",
         "logs": "training_step",
         "waits": "training_step",
@@ -135,6 +146,8 @@ def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["step"].callee, places["step"].kind) == (None, None)
     assert (places["logs"].callee, places["logs"].kind) == ("lightning.log", "log")
     assert places["waits"].kind == "wait"
+    # In a hook on a module, not in the module itself.
+    assert (places["watched"].kind, places["module"].kind) == ("hook", None)
 
 
 def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():

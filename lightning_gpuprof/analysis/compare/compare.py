@@ -192,7 +192,7 @@ def _error_frac(facts: TraceFacts) -> float | None:
     By how these steps differ from each other as a whole: no operator was timed step by step.
     None of fewer than two.
     """
-    durations = [step["dur_ns"] for step in facts.rows("steps") if step.get("dur_ns")]
+    durations: list[int] = [step["dur_ns"] for step in facts.rows("steps") if step.get("dur_ns")]
     if len(durations) < 2:
         return None
     quantile = STUDENT[min(len(durations) - 1, len(STUDENT)) - 1]

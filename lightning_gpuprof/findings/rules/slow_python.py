@@ -3,7 +3,8 @@
 ## What it measures
 `python_ns`: how much of the forward pass, or of a gradient clipping of the module's own, the
 training thread was seen at lines that call other libraries (numpy, json, a metric) rather than the
-model, or that compute what is logged, from samples of its stack in the first seconds of training.
+model, that compute what is logged, or in hooks on modules (their operators too), from samples of
+its stack in the first seconds of training.
 `self.log` itself is `slow-logging`'s.
 
 ## Why it matters
@@ -49,6 +50,7 @@ _WHAT = dict(
     metric="a metric in {function}, in the forward pass",
     own="Python in {function}, beside its operators",
     log="what {function} computes for self.log",
+    hook="{function}, a hook on the model's modules",
     clip="{function}: the module clips its gradients itself",
 )
 _ADVICE = dict(
@@ -60,6 +62,8 @@ _ADVICE = dict(
     "object itself, with on_epoch=True.",
     log="Log fewer values, once in many steps: collect them in one tensor, and pass "
     "on_step=False where the epoch's mean is enough.",
+    hook="A hook that only looks at the model can go, or look at one step in many: register it for "
+    "those, or return at once in the others. What is part of the model belongs into forward.",
     clip="Work on whole tensors (torch._foreach_norm, clip_grad_norm_) instead of one by one.",
 )
 

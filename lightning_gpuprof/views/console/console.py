@@ -152,10 +152,10 @@ def _next(report: Report) -> Iterator[RenderableType]:
     step_ns = report.results.step_ns
     if not step_ns:
         return
-    first = next((f for f in report.findings if f.worth_a_change), None)
-    if first is None:
-        yield _heading("NOTHING HERE IS SURE TO BE WORTH A CHANGE")
-        yield _indented(Text(_instead(report)))
+    first = report.findings[0] if report.findings else None
+    if first is None or not first.worth_a_change:
+        yield _heading("NOTHING HERE HOLDS TRAINING BACK MUCH")
+        yield _indented(Text(_instead(report, step_ns)))
         return
     low, high = step_ns - first.saving_ns.high, step_ns - first.saving_ns.low
     table = _grid()
@@ -167,9 +167,12 @@ def _next(report: Report) -> Iterator[RenderableType]:
     yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
 
 
-def _instead(report: Report) -> str:
-    small = [finding.id for finding in report.findings if finding.saving_ns.high]
-    said = f"What is listed ({', '.join(small)}) may save nothing. " if small else ""
+def _instead(report: Report, step_ns: int) -> str:
+    said = "What is found here is small, or not sure to save time. "
+    sure = [finding for finding in report.findings if finding.saving_ns.low > 0]
+    if sure:
+        low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
+        said += f"The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)}). "
     first = focus(run_checks(report.results))
     return said + (f"Look next at {first.next}." if first else "")
 

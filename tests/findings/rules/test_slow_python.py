@@ -88,6 +88,19 @@ def test_a_module_that_clips_its_gradients_itself_is_named(sampled):
     assert "clip: the module clips its gradients itself" in finding.title
 
 
+def test_what_hooks_on_modules_compute_is_named_with_its_operators(sampled):
+    run = sampled(line(9, 50, kind="hook", function="watch"), line(40, 50, kind="model"))
+    (finding,) = evaluate(run)
+    assert finding.evidence["python_ns"] == 5 * MS
+    assert "watch, a hook on the model's modules" in finding.title
+
+
+def test_small_functions_that_call_each_other_are_one_piece_of_work(sampled):
+    lines = [line(n, 12, kind=None, function=name) for n, name in enumerate(("iou", "max", "all"))]
+    (finding,) = evaluate(sampled(*lines, line(5, 64, kind="model"), operators_ns=MS))
+    assert finding.evidence["python_ns"] == 3_600_000
+
+
 def test_a_model_that_only_computes_has_nothing_to_report(sampled):
     assert evaluate(sampled(line(40, 90, kind="model"), line(41, 9, kind="log"))) == ()
 
