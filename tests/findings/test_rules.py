@@ -12,19 +12,6 @@ from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
 from lightning_gpuprof.records.schema import Note
 
 HEADINGS = ["What it measures", "Why it matters", "What to do", "Thresholds"]
-NOT_RULES = {
-    "__init__",
-    "check_figures",
-    "check_questions",
-    "checks",
-    "grade",
-    "loader_cures",
-    "model",
-    "places",
-    "plan",
-    "runner",
-    "sync_cures",
-}
 
 
 @pytest.mark.parametrize("finding_id", RULES)

@@ -13,10 +13,10 @@ from werkzeug.test import Client
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.tb_plugin.summaries import Summaries
 from lightning_gpuprof.views.html.web_assets import STATIC
+from lightning_gpuprof.views.tab import loaded_run, summary
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.summarise import OVERVIEW_BUCKETS, write_summary
 from lightning_gpuprof.views.tab.summary import SUMMARY_NAME, read_summary
-from lightning_gpuprof.views.tab.tab import loaded_run, summary
 
 PAGE = (
     ("run", {}),

@@ -23,23 +23,22 @@ in the training process. An `IterableDataset` must share its samples out among i
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
 of its other work, `fetch / workers` and what all cores together need, at worst fetching competes
 with training for the cores; on a GPU, only the device's idle time during the wait counts
-(`analysis/savings/input_pipeline.py`, `analysis/savings/hidden.py`). Cheaper samples save at most all of the wait;
-at least, where samples of the stack show that it is mostly the user's own code, that code but for a
-tenth and for what the cheapest samples take, else half of it (`analysis/savings/cheaper_batches.py`). They
+(`savings/input_pipeline.py`, `savings/hidden.py`). Cheaper samples save at most all of the wait; at
+least, where samples of the stack show that it is mostly the user's own code, that code but for a
+tenth and for what the cheapest samples take, else half of it (`savings/cheaper_batches.py`). They
 come first where they save more at least and the code was seen, for a setting is tried sooner.
 
-The wait is measured in three parts, and the
-change is for the largest: `MOST` of it in the sampler, which runs in the training process with any
-number of workers; in taking batches over from workers, where more of them would not help; or in
-making batches. What a batch takes to make is not known with workers that keep up, so to do without
-them is told as `info`, unless there are more of them than cores (`CROWDED`). An `IterableDataset`
-read in the training process goes to one worker, which needs no sharing out and keeps the order; one
-that has workers, or a sampler of your own where its part was not measured, may leave more of them
-nothing to do: the low bound is 0. Where torch computes on every core (`MOSTLY` in
-`savings/host_work.py`), workers beside it make the step longer: the cores are divided between
-workers and torch's threads where that is a sure gain (`divide_cores`), else none are proposed.
-Workers on every core that are waited for are not told to be fewer: every core makes batches
-already. Severity: the common scale (`findings/grade.py`).
+The wait is measured in three parts, and the change is for the largest: `MOST` of it in the sampler,
+which runs in the training process with any number of workers; in taking batches over from workers,
+where more of them would not help; or in making batches. What a batch takes to make is not known
+with workers that keep up, so to do without them is told as `info`, unless there are more of them
+than cores (`CROWDED`). An `IterableDataset` read in the training process goes to one worker, which
+needs no sharing out and keeps the order; one that has workers, or a sampler of your own where its
+part was not measured, may leave more of them nothing to do: the low bound is 0. Where torch
+computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside it make the step longer:
+the cores are divided between workers and torch's threads where that is a sure gain
+(`divide_cores`), else none are proposed. Workers on every core that are waited for are not told to
+be fewer: every core makes batches already. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

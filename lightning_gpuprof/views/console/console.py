@@ -14,7 +14,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
-from lightning_gpuprof.views.console.console import console_plan, console_tables
+from lightning_gpuprof.views.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
 
 WIDTH = 100

@@ -1,8 +1,8 @@
 import pytest
 
 from lightning_gpuprof.callbacks.output.run_summary import spawn, start_summary
+from lightning_gpuprof.views.tab import summary
 from lightning_gpuprof.views.tab.summary import read_summary
-from lightning_gpuprof.views.tab.tab import summary
 
 
 @pytest.fixture

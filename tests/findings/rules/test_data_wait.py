@@ -4,6 +4,7 @@ import pytest
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.rules.data_wait import evaluate
 from lightning_gpuprof.records.schema import Device, Loader, Note, ProfilerCycle
 
 MS = 1_000_000
