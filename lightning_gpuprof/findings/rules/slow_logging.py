@@ -14,7 +14,7 @@ Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for
 the same condition, and keep values on the device until then (`DeferredLoss`).
 
 ## Thresholds
-`EVERY_N_STEPS`: Lightning's own default. `USUAL_NS`: a value or two given to `self.log` in each
+`EVERY_N_STEPS`: Lightning's own default. `USUAL_NS`: a few values given to `self.log` in each
 step are what every program has, and their share is large where the step is short: the severity goes
 by what logging takes beside that. A hook counts where norms were taken and, if its lines were
 sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging less often;
@@ -42,8 +42,8 @@ ID = "slow-logging"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 EVERY_N_STEPS = 50
 USUAL_NS = 1_000_000
-"""Of `self.log`, one or two values a step: 0.5 to 0.95 ms in ten ordinary programs on two shared
-cores, 50 to 350 µs each on a quiet machine (docs/adr/0030)."""
+"""Three values a step: one call took 0.30 to 0.32 ms on a quiet machine, whatever its arguments
+(docs/adr/0030)."""
 LOW_FRAC = 0.8
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
@@ -109,8 +109,8 @@ def _advice(*, usual: bool) -> str:
     if not usual:
         return advice
     return (
-        "A value or two in each step are what every program logs: that shows where steps are "
-        f"short, and a larger batch makes fewer of them. {advice}"
+        "A few values in each step are what every program logs: that shows where steps are short, "
+        f"and a larger batch makes fewer of them. {advice}"
     )
 
 
