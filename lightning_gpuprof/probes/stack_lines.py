@@ -112,11 +112,16 @@ def where_is(frame: FrameType | None) -> At | None:
     called: list[FrameType] = []
     hook: bool | None = None
     before: str | None = None
+    caller: FrameType | None = None
     for each in _outwards(frame):
         code = each.f_code
         package = package_of(code.co_filename)
-        if hook is None and before is not None and _calls_modules(each, package):
-            hook = before not in ("", "forward")
+        if _calls_modules(each, package):
+            if hook is None and before is not None:
+                hook = before not in ("", "forward")
+            caller = None
+        elif caller is None and package == _USER and phase is None:
+            caller = each
         before = code.co_name if package == _USER else ""
         if package == _USER and phase is None and users is None:
             users = each
@@ -133,6 +138,9 @@ def where_is(frame: FrameType | None) -> At | None:
     phase = phase or Phase.OTHER
     if users is None:
         return At(phase, "", 0, "", None, None)
+    if phase is Phase.CALLBACKS and caller is not None and hook is not None:
+        # A callback that runs the model: the line is the callback's, not the model's.
+        users, called = caller, []
     callee, kind = called[-1] if called else None, _kind(called)
     if hook and kind not in ("wait", "log", "traceback"):
         kind = "hook"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
@@ -32,6 +32,17 @@ class Looks(torch.nn.Module):
         return x
 
 
+class Runs(Callback):
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        pl_module.again(batch)
+
+
+class LooksAgain(torch.nn.Module):
+    def forward(self, x):
+        look("run")
+        return x
+
+
 class Encodes(json.JSONEncoder):
     def default(self, o):
         return str(o)
@@ -49,6 +60,7 @@ class Model(BoringModel):
     def __init__(self):
         super().__init__()
         self.looks = Looks()
+        self.again = LooksAgain()
         self.looks.register_forward_hook(watch)
 
     def training_step(self, batch, batch_idx):
@@ -107,6 +119,7 @@ def places(tmp_path):
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,
+        callbacks=[Runs()],
         default_root_dir=tmp_path,
         accelerator="cpu",
     )
@@ -124,6 +137,7 @@ def test_the_phase_is_that_of_the_hook_around(places):
         "logs": Phase.LOGGING,
         "waits": Phase.FORWARD,
         "hook": Phase.OTHER,
+        "run": Phase.CALLBACKS,
     }
 
 
@@ -138,6 +152,8 @@ def test_the_line_is_the_innermost_of_the_users_own(places):
         "logs": "training_step",
         "waits": "training_step",
         "hook": "on_before_optimizer_step",
+        # What the callback runs is the model's, that it runs it is the callback's.
+        "run": "on_train_batch_end",
     }
 
 
