@@ -46,6 +46,15 @@ class LineCount(Struct, frozen=True):
     count: int
 
     @property
+    def named(self) -> str:
+        """Its function's name; its place where that has none of its own.
+
+        >>> LineCount("forward", "t.py", 7, "<listcomp>", "", None, None, 9).named
+        't.py:7'
+        """
+        return f"{self.file}:{self.line}" if self.function.startswith("<") else self.function
+
+    @property
     def waits(self) -> bool:
         """Whether the line waits for another thread.
 

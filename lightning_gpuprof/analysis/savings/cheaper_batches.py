@@ -41,7 +41,7 @@ def own_code(run: RunResults) -> OwnCode | None:
         return None
     functions: dict[str, int] = {}
     for one in seen:
-        functions[one.function] = functions.get(one.function, 0) + one.count
+        functions[one.named] = functions.get(one.named, 0) + one.count
     low, high = lines.interval(count, Phase.DATA_WAIT)
     return OwnCode(low, high, max(functions, key=lambda name: functions[name]))
 

@@ -163,7 +163,7 @@ def _finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) goes to "
-        f"{_WHAT[kind].format(function=seen[0].function)}",
+        f"{_WHAT[kind].format(function=seen[0].named)}",
         advice=_ADVICE[kind],
         evidence={
             "python_ns": cost_ns,

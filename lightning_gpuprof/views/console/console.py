@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_tables
@@ -169,12 +170,12 @@ def _next(report: Report) -> Iterator[RenderableType]:
 
 def _instead(report: Report, step_ns: int) -> str:
     said = "What is found here is small, or not sure to save time. "
-    sure = [finding for finding in report.findings if finding.saving_ns.low > 0]
+    sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
     if sure:
         low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
         said += f"The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)}). "
     first = focus(run_checks(report.results))
-    return said + (f"Look next at {first.next}." if first else "")
+    return said + (f"Where to look next: {first.next}." if first else "")
 
 
 def _grid() -> Table:
