@@ -138,4 +138,4 @@ def test_what_may_save_nothing_is_not_the_one_change_to_make(report):
     assert "[info]" in text
     assert "THE ONE CHANGE" not in text
     assert "NOTHING HERE HOLDS TRAINING BACK MUCH" in text
-    assert "Where to look next: the model's forward pass" in text
+    assert "Where to look next: the model's forward" in text
