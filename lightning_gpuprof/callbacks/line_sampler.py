@@ -14,7 +14,13 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.stack_lines import At, no_collection, shown_path, where_is
+from lightning_gpuprof.probes.stack_lines import (
+    At,
+    no_collection,
+    quick_turns,
+    shown_path,
+    where_is,
+)
 from lightning_gpuprof.probes.thread_watch import ThreadWatch
 from lightning_gpuprof.records.schema import Note
 
@@ -22,6 +28,9 @@ THREAD = "gpuprof-lines"
 DENSE, SPARSER = 100, 4
 """So many samples come one `interval_s` apart, which is enough to name a line; the rest, which make
 its share more exact, come so many times as far apart, for each one holds training up."""
+SETTLE_S = 0.01
+"""Between waking and looking, at random up to this. The thread wakes where training lets go of the
+interpreter's lock; after a while of turns that are quick it looks at any place alike."""
 MOST_LINES = 40
 """Lines kept: what is not among them takes less than a sample in a hundred."""
 
@@ -90,7 +99,10 @@ class LineSampler(EpochRecorder):
             mean_s = self.interval_s if count < DENSE else SPARSER * self.interval_s
             if stop.wait(mean_s * (0.5 + chance.random())):
                 return
-            self.sample()
+            with quick_turns():
+                if stop.wait(chance.random() * SETTLE_S):
+                    return
+                self.sample()
         self._threads.end()
 
     @override

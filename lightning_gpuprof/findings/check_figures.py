@@ -10,11 +10,9 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
 from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
-from lightning_gpuprof.findings.rules.data_wait import core_plan
+from lightning_gpuprof.findings.loader_cures import MOST, core_plan
 from lightning_gpuprof.records.phases import Phase
 
-MOST = 0.50
-"""Of the wait for data: above it, it consists of taking over what workers sent."""
 SHORT_WAIT_FRAC = 0.05
 TOP_KERNELS = 10
 GROUPS = (
@@ -131,18 +129,21 @@ def workers_off(seen: Seen) -> float | None:
 def suggested_workers(run: RunResults) -> int | None:
     """Return the number of data workers to use, fewer ones as well as more; None if unknown.
 
-    With workers that keep up, the fetch time is not known: as many stay, but fewer than cores.
+    With workers that keep up, the fetch time is not known: as many stay, but no more than cores.
     """
     loader, cores, wait = run.start.loader, run.cores, run.per_step(Phase.DATA_WAIT)
     if loader is None or loader.num_workers is None or not cores or wait is None or not run.step_ns:
         return None
     now = loader.num_workers
-    if now and (run.loader_wait.receiving_frac or 0.0) > MOST:
-        return 0
     startup = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup)
+    if now > cores and (run.loader_wait.receiving_frac or 0.0) > MOST:
+        # As data-wait says: too many. With fewer of them it is not known what a batch takes.
+        return 0 if wait_ns > SHORT_WAIT_FRAC * run.step_ns else cores
     if now >= cores:
-        return max(1, cores - 1)
+        return cores
+    if (run.loader_wait.receiving_frac or 0.0) > MOST:
+        return now
     if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2:
         return now
     if computes_on_all_cores(run):

@@ -87,6 +87,11 @@ class Finding:
     where: tuple[Where, ...] = ()
     change: str | None = None
 
+    @property
+    def worth_a_change(self) -> bool:
+        """Whether to propose the change by itself: `info` is what a user may leave as it is."""
+        return self.severity is not Severity.INFO
+
 
 @dataclass(frozen=True)
 class Abstained:

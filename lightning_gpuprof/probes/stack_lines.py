@@ -46,6 +46,7 @@ _LOOP = "training_epoch_loop.py"
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
+_CALLS_MODULES = ("_call_impl", "inner")
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
@@ -80,6 +81,25 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
+QUICK_S = 50e-6
+
+
+@contextmanager
+def quick_turns() -> Iterator[None]:
+    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
+
+    Python grants it after 5 ms, or when a call lets go of it: whoever looks at another thread then
+    finds it at such a call, hardly ever in the Python before it. The setting is the process's,
+    so it is put back at once.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, QUICK_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
 def where_is(frame: FrameType | None) -> At | None:
     """Return where in a training step a thread is, given its innermost frame; None outside.
 
@@ -90,9 +110,19 @@ def where_is(frame: FrameType | None) -> At | None:
     in_step = False
     phase: Phase | None = None
     called: list[FrameType] = []
+    hook: bool | None = None
+    before: str | None = None
+    caller: FrameType | None = None
     for each in _outwards(frame):
         code = each.f_code
         package = package_of(code.co_filename)
+        if _calls_modules(each, package):
+            if hook is None and before is not None:
+                hook = before not in ("", "forward")
+            caller = None
+        elif caller is None and package == _USER and phase is None:
+            caller = each
+        before = code.co_name if package == _USER else ""
         if package == _USER and phase is None and users is None:
             users = each
         elif users is None and phase is None and package != _GPUPROF:
@@ -108,7 +138,12 @@ def where_is(frame: FrameType | None) -> At | None:
     phase = phase or Phase.OTHER
     if users is None:
         return At(phase, "", 0, "", None, None)
+    if phase is Phase.CALLBACKS and caller is not None and hook is not None:
+        # A callback that runs the model: the line is the callback's, not the model's.
+        users, called = caller, []
     callee, kind = called[-1] if called else None, _kind(called)
+    if hook and kind not in ("wait", "log", "traceback"):
+        kind = "hook"
     if kind == "log" and phase is not Phase.VALIDATION:
         phase = Phase.LOGGING  # as the timer has it
     return At(
@@ -157,6 +192,16 @@ def _phase(frame: FrameType, package: str) -> Phase | None:
     if package in _LIGHTNING:
         return _BY_LIGHTNING.get(code.co_name) or _BY_FILE.get(os.path.basename(code.co_filename))
     return None
+
+
+def _calls_modules(frame: FrameType, package: str) -> bool:
+    """Tell whether a frame is where torch calls a module's `forward` and the hooks around it."""
+    code = frame.f_code
+    return (
+        package == "torch"
+        and code.co_name in _CALLS_MODULES
+        and os.path.basename(code.co_filename) == "module.py"
+    )
 
 
 def _kind(called: list[FrameType]) -> str | None:

@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.analysis.run.host_lines import host_lines
-from lightning_gpuprof.callbacks.line_sampler import THREAD, LineSampler
+from lightning_gpuprof.callbacks.line_sampler import SETTLE_S, THREAD, LineSampler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
@@ -123,9 +123,24 @@ def test_the_first_samples_are_close_together_and_there_are_only_so_many(monkeyp
     monkeypatch.setattr(sampler, "sample", lambda: sampler._seen.update(["here"]))
     waits = []
     sampler._watch(SimpleNamespace(wait=waits.append))
-    assert len(waits) == 150
-    assert sum(waits[:100]) == pytest.approx(100, rel=0.1)
-    assert sum(waits[100:]) == pytest.approx(50 * 4, rel=0.15)
+    assert len(waits) == 2 * 150  # before it looks it settles, for a moment
+    assert sum(waits[:200:2]) == pytest.approx(100, rel=0.1)
+    assert sum(waits[200::2]) == pytest.approx(50 * 4, rel=0.15)
+    assert max(waits[1::2]) <= SETTLE_S < sum(waits[1::2])
+
+
+def test_turns_of_threads_are_quick_only_while_it_looks(monkeypatch):
+    usual, seen = sys.getswitchinterval(), []
+    sampler = LineSampler(most=2)
+
+    def sample():
+        seen.append(sys.getswitchinterval())
+        sampler._seen.update(["here"])
+
+    monkeypatch.setattr(sampler, "sample", sample)
+    sampler._watch(SimpleNamespace(wait=lambda timeout: False))
+    assert max(seen) == pytest.approx(50e-6)
+    assert sys.getswitchinterval() == usual
 
 
 def test_an_interval_of_nothing_is_refused():

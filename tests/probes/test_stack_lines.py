@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
@@ -32,15 +32,36 @@ class Looks(torch.nn.Module):
         return x
 
 
+class Runs(Callback):
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        pl_module.again(batch)
+
+
+class LooksAgain(torch.nn.Module):
+    def forward(self, x):
+        look("run")
+        return x
+
+
 class Encodes(json.JSONEncoder):
     def default(self, o):
         return str(o)
+
+
+def watch(module, args, output):
+    helps()
+
+
+def helps():
+    look("watched")
 
 
 class Model(BoringModel):
     def __init__(self):
         super().__init__()
         self.looks = Looks()
+        self.again = LooksAgain()
+        self.looks.register_forward_hook(watch)
 
     def training_step(self, batch, batch_idx):
         look("step")
@@ -98,6 +119,7 @@ def places(tmp_path):
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,
+        callbacks=[Runs()],
         default_root_dir=tmp_path,
         accelerator="cpu",
     )
@@ -110,10 +132,12 @@ def test_the_phase_is_that_of_the_hook_around(places):
         "data": Phase.DATA_WAIT,
         "step": Phase.FORWARD,
         "module": Phase.FORWARD,
+        "watched": Phase.FORWARD,
         "called": Phase.FORWARD,
         "logs": Phase.LOGGING,
         "waits": Phase.FORWARD,
         "hook": Phase.OTHER,
+        "run": Phase.CALLBACKS,
     }
 
 
@@ -123,10 +147,13 @@ def test_the_line_is_the_innermost_of_the_users_own(places):
         "data": "__getitem__",
         "step": "training_step",
         "module": "forward",
+        "watched": "helps",
         "called": "training_step",
         "logs": "training_step",
         "waits": "training_step",
         "hook": "on_before_optimizer_step",
+        # What the callback runs is the model's, that it runs it is the callback's.
+        "run": "on_train_batch_end",
     }
 
 
@@ -135,6 +162,8 @@ def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["step"].callee, places["step"].kind) == (None, None)
     assert (places["logs"].callee, places["logs"].kind) == ("lightning.log", "log")
     assert places["waits"].kind == "wait"
+    # In a hook on a module, not in the module itself.
+    assert (places["watched"].kind, places["module"].kind) == ("hook", None)
 
 
 def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():

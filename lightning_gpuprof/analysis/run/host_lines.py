@@ -30,9 +30,9 @@ class LineCount(Struct, frozen=True):
         source: The line's text; empty where it could not be read.
         callee: What the line was in, such as `json.load`; None where it ran itself, or an
             operator written in C.
-        kind: Whose code the callee is: model, torch, log, metric, python; `wait` where it waits
-            for another thread; `traceback` where the stack was being written down, as anomaly
-            detection does; None as above.
+        kind: Whose code the callee is: model, torch, log, metric, python; `hook` in a hook on a
+            module, whatever it calls; `wait` where it waits for another thread; `traceback`
+            where the stack was being written down, as anomaly detection does; None as above.
         count: Samples.
     """
 
@@ -44,6 +44,15 @@ class LineCount(Struct, frozen=True):
     callee: str | None
     kind: str | None
     count: int
+
+    @property
+    def named(self) -> str:
+        """Its function's name; its place where that has none of its own.
+
+        >>> LineCount("forward", "t.py", 7, "<listcomp>", "", None, None, 9).named
+        't.py:7'
+        """
+        return f"{self.file}:{self.line}" if self.function.startswith("<") else self.function
 
     @property
     def waits(self) -> bool:

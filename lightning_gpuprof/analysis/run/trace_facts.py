@@ -22,6 +22,9 @@ class Operator:
     repeated_calls: float = 0.0
     """Of a node of the autograd graph: passes after its first, where the trace has arrows."""
     repeated_ns: float = 0.0
+    backward_calls: float = 0.0
+    """Inside nodes of the autograd graph."""
+    backward_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ class TraceFacts:
             device_total_ns=None if device is None else device / self.steps,
             repeated_calls=(row.get("repeated_count") or 0) / self.steps,
             repeated_ns=(row.get("repeated_ns") or 0) * host,
+            backward_calls=(row.get("backward_count") or 0) / self.steps,
+            backward_ns=(row.get("backward_ns") or 0) * host,
         )
 
 

@@ -20,6 +20,9 @@ slices one by one, one operator over all of them does at once."""
 EVENT_NS = 2_000
 """Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
 300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
+CALL_NS = 1_000
+"""A call that computes something takes at least this from Python, a node's call too: 2.2 µs were
+measured in a loop of 878 moments, forward and backward (docs/adr/0031)."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
 UPDATES = 4
@@ -39,6 +42,7 @@ RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
 """A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
 TENSORS_PER_LAYER = 2
 """A recurrent layer holds that many or more, so more calls than layers mean a loop around one."""
+ENGINE = "autograd::engine::evaluate_function"
 _OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
 
 
@@ -54,6 +58,8 @@ class HostWork:
     """The same if they are slower by what recording each event takes."""
     operators_ns: int
     """Self time of all operators, thin ones too."""
+    forward_operators_ns: int
+    """The part of it outside the autograd graph's nodes."""
     calls: int
     """Calls per step that compute something."""
     thin_calls: int
@@ -87,6 +93,12 @@ class HostWork:
         return round(self._repeated_frac * max(0, self.compute_ns - self.heavy_most_ns))
 
     @property
+    def dispatch_ns(self) -> int:
+        """What the calls above the usual number take at least, however long the others are."""
+        calls = self._repeated_frac * self.calls
+        return min(self.repeated_ns, round(calls * CALL_NS))
+
+    @property
     def _repeated_frac(self) -> float:
         above = max(0, self.calls - (self.usual_calls or 0))
         return self.own_frac * above / max(1, self.calls)
@@ -118,6 +130,7 @@ def host_work(run: RunResults) -> HostWork | None:
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
+        forward_operators_ns=max(0, round(sum(op.self_ns for op in used) - nodes_ns(facts))),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
@@ -127,6 +140,12 @@ def host_work(run: RunResults) -> HostWork | None:
         worst=worst.name if worst else None,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def nodes_ns(facts: TraceFacts) -> float:
+    """Return the host time per step of the autograd graph's nodes and all that they call."""
+    nodes = [op for name, op in facts.operators.items() if name.startswith(ENGINE)]
+    return sum(op.total_ns for op in nodes)
 
 
 def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:

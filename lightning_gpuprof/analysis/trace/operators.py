@@ -9,7 +9,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, summed
 from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.analysis.trace.repeated_nodes import repeated_nodes
+from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
 
@@ -33,6 +33,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
         loading_count: Calls of `count` made while the DataLoader made a batch in this process.
         repeated_count: Of a node of the autograd graph, calls in passes after its first.
         repeated_ns: Their part of `total_ns`.
+        backward_count: Calls of `count` made inside nodes of the autograd graph.
+        backward_ns: Their part of `total_ns`.
     """
 
     name: str
@@ -45,6 +47,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
     loading_count: int = 0
     repeated_count: int = 0
     repeated_ns: int = 0
+    backward_count: int = 0
+    backward_ns: int = 0
 
 
 LOADING = "enumerate(DataLoader)"
@@ -61,8 +65,9 @@ def operator_table(
     if not is_op.any():
         return ()
     names = len(timeline.names)
-    in_batch, outermost = _loading(timeline, nesting), is_op.copy()
-    count, loading, total = np.zeros((3, names), dtype=np.int64)
+    in_batch, outermost = _inside(LOADING, timeline, nesting), is_op.copy()
+    in_node = _inside(ENGINE, timeline, nesting)
+    count, loading, total, backward, backward_ns = np.zeros((5, names), dtype=np.int64)
     for block in blocks(len(host)):
         rows = block.start + np.flatnonzero(is_op[block])
         group = host.name[rows]
@@ -70,7 +75,10 @@ def operator_table(
         count += np.bincount(group, minlength=names)
         loading += np.bincount(group[in_batch[rows]], minlength=names)
         total += summed(group, host.dur_ns[rows] * outermost[rows], names)
-    del in_batch
+        rows = rows[in_node[rows]]
+        backward += np.bincount(host.name[rows], minlength=names)
+        backward_ns += summed(host.name[rows], host.dur_ns[rows] * outermost[rows], names)
+    del in_batch, in_node
     again = repeated_nodes(timeline, nesting)
     repeated = np.bincount(host.name[again], minlength=names)
     repeated_ns = summed(host.name[again], host.dur_ns[again], names)
@@ -90,6 +98,8 @@ def operator_table(
             loading_count=int(loading[i]),
             repeated_count=int(repeated[i]),
             repeated_ns=int(repeated_ns[i]),
+            backward_count=int(backward[i]),
+            backward_ns=int(backward_ns[i]),
         )
         for i in np.flatnonzero(count).tolist()
     ]
@@ -100,9 +110,9 @@ def _at(column: Int64 | None, i: int) -> int | None:
     return None if column is None else int(column[i])
 
 
-def _loading(timeline: Timeline, nesting: Nesting) -> Mask:
-    """Return which host events lie inside the making of a batch."""
-    starts = np.array([name.startswith(LOADING) for name in timeline.names] or [False])
+def _inside(prefix: str, timeline: Timeline, nesting: Nesting) -> Mask:
+    """Return which host events lie inside a region of such a name, or are one."""
+    starts = np.array([name.startswith(prefix) for name in timeline.names] or [False])
     region = looked_up(starts, timeline.host.name)
     if not region.any():
         return region

@@ -7,6 +7,7 @@ from lightning_gpuprof.traces.timeline import Int64, Timeline
 
 ENGINE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "AccumulateGrad"
+_CHUNK = 1 << 16
 
 
 def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
@@ -14,20 +15,25 @@ def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
 
     torch draws one arrow from an operator to its node however often the node runs, so what no
     arrow reaches is another pass. Gradients' accumulation has no operator, and is left out.
+    The table is gone through in chunks: few of its rows are calls, and it may hold millions.
     """
     host, flows = timeline.host, timeline.flows
     engine = np.array(
         [name.startswith(ENGINE) and ACCUMULATE not in name for name in timeline.names] or [False]
     )
-    called = engine[host.name]
-    if not called.any() or not len(flows):
+    if not engine.any() or not len(flows):
         return np.zeros(0, dtype=np.int64)
-    # An arrow ends where the node begins, which the engine's call is the parent of.
-    nodes = np.flatnonzero((nesting.parent >= 0) & called[nesting.parent])
     ends = flows.is_start == 0
     places = set(zip(flows.thread[ends].tolist(), flows.start_ns[ends].tolist(), strict=True))
-    begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
-    reached = nodes[[place in places for place in begun]]
-    fresh = np.zeros(len(host), dtype=np.bool_)
-    fresh[nesting.parent[reached]] = True
-    return np.flatnonzero(called & ~fresh)
+    called: list[int] = []
+    reached: set[int] = set()
+    for low in range(0, len(host), _CHUNK):
+        chunk = slice(low, low + _CHUNK)
+        called.extend((low + np.flatnonzero(engine[host.name[chunk]])).tolist())
+        # An arrow ends where the node begins, which the engine's call is the parent of.
+        parent = nesting.parent[chunk]
+        nodes = low + np.flatnonzero((parent >= 0) & engine[host.name[parent]])
+        begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
+        calls = nesting.parent[nodes].tolist()
+        reached.update(call for call, place in zip(calls, begun, strict=True) if place in places)
+    return np.array([row for row in called if row not in reached], dtype=np.int64)

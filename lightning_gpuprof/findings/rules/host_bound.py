@@ -19,8 +19,9 @@ optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger ba
 `CALLS_PER_TENSOR` (`savings/host_work.py`, docs/adr/0031): a model as such makes some calls per
 parameter tensor; on a CPU only the overhead of what is above counts. How much recording slowed
 long operators down is not known, so the overhead has bounds (`EVENT_NS`). `LOW_FRAC`: of a loop's
-overhead that much goes at least when its body becomes one operator over all elements, at most all
-of it and what longer operators in the loop take (`LOOPED`). The loop inside a recurrent layer
+overhead that much goes at least when its body becomes one operator over all elements, and no less
+than its calls take in the fastest case (`CALL_NS` each); at most all of it and what longer
+operators in the loop take (`LOOPED`). The loop inside a recurrent layer
 (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
 forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
 traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
@@ -127,7 +128,8 @@ def _finding(
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
         most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
-        saving = Range(low=round(LOW_FRAC * work.repeated_least_ns), high=most)
+        least = max(round(LOW_FRAC * work.repeated_least_ns), work.dispatch_ns)
+        saving = Range(low=min(least, most), high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

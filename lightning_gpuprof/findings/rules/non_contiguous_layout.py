@@ -81,7 +81,8 @@ def _copies(facts: TraceFacts) -> tuple[float, float]:
     if contiguous is None:
         return 0.0, 0.0
     # Within `contiguous` a copy is one `clone`; calls that found nothing to do make none.
-    cost = contiguous.total_ns
+    # The gradient of a convolution copies what it was handed on its own account.
+    calls = contiguous.calls - contiguous.backward_calls
     if facts.on_device:
-        cost = contiguous.device_total_ns or 0.0
-    return contiguous.calls, cost
+        return calls, (contiguous.device_total_ns or 0.0) * calls / contiguous.calls
+    return calls, contiguous.total_ns - contiguous.backward_ns

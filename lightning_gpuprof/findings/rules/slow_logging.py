@@ -14,9 +14,11 @@ Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for
 the same condition, and keep values on the device until then (`DeferredLoss`).
 
 ## Thresholds
-`EVERY_N_STEPS`: Lightning's own default. A hook counts where norms were taken and, if its lines
-were sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging
-less often; something is logged still. Severity: the common scale (`findings/grade.py`).
+`EVERY_N_STEPS`: Lightning's own default. `USUAL_NS`: a few values given to `self.log` in each
+step are what every program has, and their share is large where the step is short: the severity goes
+by what logging takes beside that. A hook counts where norms were taken and, if its lines were
+sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging less often;
+something is logged still. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
@@ -25,13 +27,23 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Where,
+)
 from lightning_gpuprof.records.phases import SELF_LOG, Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "slow-logging"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 EVERY_N_STEPS = 50
+USUAL_NS = 1_000_000
+"""Three values a step: one call took 0.30 to 0.32 ms on a quiet machine, whatever its arguments
+(docs/adr/0030)."""
 LOW_FRAC = 0.8
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
@@ -54,6 +66,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     lost = exposed(run, Phase.LOGGING, cost_ns)
     saving = Range(low=round(LOW_FRAC * lost.low_ns), high=lost.high_ns)
     loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
+    called = [p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step]
+    usual_ns = min(sum(called), USUAL_NS, cost_ns)
     names = [part.name for part in (*loggers, *hooks)]
     change = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
     if hooks:
@@ -63,12 +77,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         change = f"if self.global_step % {EVERY_N_STEPS} == 0:\n    self.log(...)  # as before"
     return Finding(
         id=ID,
-        severity=grade(saving, step_ns),
+        severity=grade(_beside(saving, usual_ns / cost_ns), step_ns),
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
-        advice=f"Log one step in {EVERY_N_STEPS}, and compute what is only logged (norms, "
-        "histograms) in those steps alone.",
+        advice=_advice(usual=usual_ns == cost_ns),
         evidence={
             "logging_ns": cost_ns,
             "logging_frac": cost_ns / step_ns,
@@ -79,6 +92,25 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.7 if hooks else 0.9,
         where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
+    )
+
+
+def _beside(saving: Range, usual_frac: float) -> Range:
+    """Return the saving without the part that every program pays."""
+    left = 1 - usual_frac
+    return Range(low=round(left * saving.low), high=round(left * saving.high))
+
+
+def _advice(*, usual: bool) -> str:
+    advice = (
+        f"Log one step in {EVERY_N_STEPS}, and compute what is only logged (norms, histograms) in "
+        "those steps alone."
+    )
+    if not usual:
+        return advice
+    return (
+        "A few values in each step are what every program logs: that shows where steps are short, "
+        f"and a larger batch makes fewer of them. {advice}"
     )
 
 

@@ -3,7 +3,8 @@
 ## What it measures
 `python_ns`: how much of the forward pass, or of a gradient clipping of the module's own, the
 training thread was seen at lines that call other libraries (numpy, json, a metric) rather than the
-model, or that compute what is logged, from samples of its stack in the first seconds of training.
+model, that compute what is logged, or in hooks on modules (their operators too), from samples of
+its stack in the first seconds of training.
 `self.log` itself is `slow-logging`'s.
 
 ## Why it matters
@@ -16,9 +17,9 @@ tensors, or in one step of many.
 
 ## Thresholds
 `MIN_SAMPLES`: at fifty samples a share of a tenth is known to within nine hundredths; a share that
-may be nothing is not told. A line that ran itself may have been in an operator: it counts where
-all operators of forward and backward together, by the trace, are too short to have been it
-(`MOSTLY` of its time).
+may be nothing is not told. A line that ran itself may have been in an operator: such lines count
+where all operators of the forward pass, by the trace, and the calling of each (`THIN_NS`) are too
+short to have been them (`MOSTLY` of their time).
 `MIN_FRAC`: every program logs a loss and calls a function or two, 5% of a step is more than that.
 The saving is the share's interval (`run/host_lines.py`) of the phase's own time; `LEFT_FRAC`
 may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` more may go with it
@@ -31,7 +32,7 @@ from collections.abc import Sequence
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
-from lightning_gpuprof.analysis.savings.host_work import host_work
+from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
@@ -49,6 +50,7 @@ _WHAT = dict(
     metric="a metric in {function}, in the forward pass",
     own="Python in {function}, beside its operators",
     log="what {function} computes for self.log",
+    hook="{function}, a hook on the model's modules",
     clip="{function}: the module clips its gradients itself",
 )
 _ADVICE = dict(
@@ -60,6 +62,8 @@ _ADVICE = dict(
     "object itself, with on_epoch=True.",
     log="Log fewer values, once in many steps: collect them in one tensor, and pass "
     "on_step=False where the epoch's mean is enough.",
+    hook="A hook that only looks at the model can go, or look at one step in many: register it for "
+    "those, or return at once in the others. What is part of the model belongs into forward.",
     clip="Work on whole tensors (torch._foreach_norm, clip_grad_norm_) instead of one by one.",
 )
 
@@ -113,20 +117,24 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
 def _beside_operators(
     run: RunResults, step_ns: int, lines: HostLines, forward: Sequence[LineCount]
 ) -> Finding | None:
-    """Return a finding for the function whose own lines take longer than all operators do."""
+    """Return a finding where lines of the program take longer by themselves than operators do.
+
+    All of them together: what calls of small functions share is one piece of work.
+    """
     work, spent = host_work(run), run.per_step(Phase.FORWARD)
-    functions: dict[tuple[str, str], list[LineCount]] = {}
-    for one in forward:
-        if one.kind is None:
-            functions.setdefault((one.file, one.function), []).append(one)
-    if work is None or spent is None or not functions or run.on_gpu:
+    own = [one for one in forward if one.kind is None]
+    if work is None or spent is None or not own or run.on_gpu:
         return None
-    seen = max(functions.values(), key=lambda ones: sum(one.count for one in ones))
-    count = sum(one.count for one in seen)
+    count = sum(one.count for one in own)
     own_ns = count / lines.by_phase[Phase.FORWARD.value] * spent.mean_ns
-    if own_ns - work.operators_ns < MOSTLY * own_ns:
+    operators_ns = work.forward_operators_ns + THIN_NS * work.calls
+    if own_ns - operators_ns < MOSTLY * own_ns:
         return None
-    return _finding(run, step_ns, lines, Phase.FORWARD, "own", seen, less_ns=work.operators_ns)
+    functions: dict[str, int] = {}
+    for one in own:
+        functions[one.function] = functions.get(one.function, 0) + one.count
+    own.sort(key=lambda one: (-functions[one.function], -one.count))
+    return _finding(run, step_ns, lines, Phase.FORWARD, "own", own, less_ns=operators_ns)
 
 
 def _finding(
@@ -155,7 +163,7 @@ def _finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) goes to "
-        f"{_WHAT[kind].format(function=seen[0].function)}",
+        f"{_WHAT[kind].format(function=seen[0].named)}",
         advice=_ADVICE[kind],
         evidence={
             "python_ns": cost_ns,

@@ -23,6 +23,7 @@ time to the whole excess of the spikes that are mostly its own. Severity: the co
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.spikes import Spikes
 from lightning_gpuprof.analysis.savings.hidden import around
@@ -61,7 +62,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
         return None
     saving = _saving(seen, collected_ns, by_collector=by_collector)
-    advice, change = _advice(seen, by_collector=by_collector)
+    advice, change = _advice(seen, _called_at(run), by_collector=by_collector)
     evidence: dict[str, int | float] = {
         "spikes_count": seen.count,
         "excess_per_step_ns": seen.excess_per_step_ns,
@@ -79,7 +80,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9 if by_collector else 0.6 if known else 0.3,
-        where=(Where(phase=seen.phase.value),) if seen.phase else (),
+        where=_where(seen, _called_at(run) if by_collector else None),
         change=change,
     )
 
@@ -95,6 +96,13 @@ def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
     return Range(low=0, high=0)
 
 
+def _where(seen: Spikes, call: LineCount | None) -> tuple[Where, ...]:
+    phase = seen.phase.value if seen.phase else None
+    if call is not None:
+        return (Where(file=call.file, line=call.line, source=call.source, phase=phase),)
+    return () if phase is None else (Where(phase=phase),)
+
+
 def _title(seen: Spikes, collected_ns: int | None) -> str:
     if collected_ns is not None:
         return f"Python's garbage collector takes {duration(collected_ns)} of each step on average"
@@ -104,7 +112,21 @@ def _title(seen: Spikes, collected_ns: int | None) -> str:
     return f"{seen.count} of {seen.steps} steps take {each} more than the others{where}{rhythm}"
 
 
-def _advice(seen: Spikes, *, by_collector: bool) -> tuple[str, str | None]:
+def _called_at(run: RunResults) -> LineCount | None:
+    """Return the program's own call of the collector, where samples show one."""
+    lines = host_lines(run.notes)
+    seen = () if lines is None else lines.lines
+    calls = [one for one in seen if "gc.collect(" in one.source]
+    return max(calls, key=lambda one: one.count, default=None)
+
+
+def _advice(seen: Spikes, call: LineCount | None, *, by_collector: bool) -> tuple[str, str | None]:
+    if by_collector and call is not None:
+        return (
+            f"{call.function} calls gc.collect() ({call.file}:{call.line}): take the call out, or "
+            "make it once per epoch. Python collects by itself where it has to.",
+            None,
+        )
     if by_collector:
         return (
             "Python's garbage collector runs in these steps: take gc.collect() out of the loop, "

@@ -30,8 +30,8 @@ def _lines(found: RunComparison) -> Iterator[str]:
     step = result.steps[0].base or 0.0
     yield from _table(f"STEP ({unit})", result.steps, 0.0)
     yield from _table(f"PHASES (mean {unit})", result.phases, MIN_SHARE * step, unit="_ns")
-    for title, rows in (("OPERATORS, own time", result.operators), ("KERNELS", result.kernels)):
-        yield from _table(f"{title} ({unit})", rows[:TOP], MIN_SHARE * step, unit="_ns")
+    yield from _traced("OPERATORS, own time", result.operators, found, MIN_SHARE * step)
+    yield from _traced("KERNELS", result.kernels, found, MIN_SHARE * step)
     yield from _table("MEMORY", result.memory, 0.0)
     yield from _findings("FINDINGS GONE", found.gone)
     yield from _findings("FINDINGS NEW", found.appeared)
@@ -63,6 +63,25 @@ def _table(title: str, rows: Sequence[Change], least: float, *, unit: str = "") 
         key = unit or row.name
         sides = [_shown(key, value) for value in (row.base, row.new)]
         yield f"  {_short(name):<34}{sides[0]:>12}{sides[1]:>12}{_percent(row):>10}"
+
+
+def _traced(
+    title: str, rows: Sequence[Change], found: RunComparison, least: float
+) -> Iterator[str]:
+    """Yield what is known of a few profiled steps only, and say so."""
+    result = found.result
+    if result.traced_steps is None:
+        return
+    steps = " and ".join(str(count) for count in result.traced_steps)
+    of = f"per {'sample' if result.per_sample else 'step'}, of {steps} profiled steps"
+    large = [row for row in rows if abs((row.new or 0) - (row.base or 0)) >= least]
+    shown = [row for row in large if row.shown]
+    yield from _table(f"{title} ({of})", shown[:TOP], least, unit="_ns")
+    if len(shown) < len(large):
+        yield (
+            f"\n  {len(large) - len(shown)} differences of {title.split(',')[0].lower()} are less "
+            f"than {steps} profiled steps can show"
+        )
 
 
 def _shown(key: str, value: float | None) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_tables
@@ -149,17 +150,32 @@ def _label(key: str) -> str:
 
 
 def _next(report: Report) -> Iterator[RenderableType]:
-    first = next((f for f in report.findings if f.saving_ns.high > 0), None)
     step_ns = report.results.step_ns
-    if first is None or not step_ns:
+    if not step_ns:
+        return
+    first = report.findings[0] if report.findings else None
+    if first is None or not first.worth_a_change:
+        yield _heading("NOTHING HERE HOLDS TRAINING BACK MUCH")
+        yield _indented(Text(_instead(report, step_ns)))
         return
     low, high = step_ns - first.saving_ns.high, step_ns - first.saving_ns.low
     table = _grid()
     table.add_row("change", Text(first.change or first.advice, style="green"))
-    table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
+    if first.saving_ns.high:
+        table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
     yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+
+
+def _instead(report: Report, step_ns: int) -> str:
+    said = "What is found here is small, or not sure to save time. "
+    sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
+    if sure:
+        low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
+        said += f"The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)}). "
+    first = focus(run_checks(report.results))
+    return said + (f"Where to look next: {first.next}." if first else "")
 
 
 def _grid() -> Table:

@@ -35,10 +35,11 @@ def compare_payload(
         if change is None
         else {"low": change.low, "middle": change.middle, "high": change.high},
         "per_sample": result.per_sample,
+        "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
         "steps": [_change(one) for one in result.steps],
         "phases": [_change(one) for one in result.phases],
-        "operators": [_change(one) for one in result.operators[:TOP]],
-        "kernels": [_change(one) for one in result.kernels[:TOP]],
+        "operators": [_of_few(one) for one in result.operators[:TOP]],
+        "kernels": [_of_few(one) for one in result.kernels[:TOP]],
         "memory": [_change(one) for one in result.memory],
         "findings_gone": [_finding(one) for one in gone],
         "findings_new": [_finding(one) for one in appeared],
@@ -50,6 +51,10 @@ def compare_payload(
 
 def _change(one: Change) -> dict[str, Any]:
     return {"name": one.name, "base": one.base, "new": one.new, "diff": one.diff}
+
+
+def _of_few(one: Change) -> dict[str, Any]:
+    return {**_change(one), "error": one.error, "shown": one.shown}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -96,6 +96,16 @@ def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
     assert span(finding) == (700 * 1_000, 2 * MS)
 
 
+def test_copies_that_the_gradient_of_a_convolution_makes_are_torchs_own(judge):
+    row = {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0}
+    within = {**row, "backward_count": 16, "backward_ns": 2 * MS}
+    assert judge("non-contiguous-layout", WORK, trace={"operators": [within]}) is None
+    half = {**row, "backward_count": 8, "backward_ns": MS}
+    finding = judge("non-contiguous-layout", WORK, trace={"operators": [half]})
+    assert finding.evidence["relayout_ns"] == MS // 2
+    assert finding.evidence["relayouts_per_step_count"] == 4
+
+
 def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
     memory = Memory(
         step=50,

@@ -236,6 +236,22 @@ class TestSlowLogging:
         finding = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts=parts)
         assert finding.change.startswith("if self.global_step % 50 == 0:")
 
+    def test_a_value_in_each_step_is_no_warning_however_short_the_steps(self, judge):
+        short = {"forward": 2 * MS}
+        parts = {"logging/self.log": 300 * US}
+        assert judge("slow-logging", {**short, "logging": 300 * US}, parts=parts).severity is (
+            Severity.INFO
+        )
+        # What the logger takes beside it is.
+        parts["logging/CSVLogger"] = 300 * US
+        assert judge("slow-logging", {**short, "logging": 600 * US}, parts=parts).severity is (
+            Severity.WARNING
+        )
+        many = {"logging/self.log": 3 * MS}
+        assert judge("slow-logging", {**WORK, "logging": 3 * MS}, parts=many).severity is (
+            Severity.WARNING
+        )
+
     def test_norms_taken_in_a_hook_belong_to_logging_and_not_to_callbacks(self, judge):
         options = {
             "parts": {"other/on_before_optimizer_step": 3 * MS},
@@ -536,6 +552,17 @@ class TestStepTimeJitter:
         assert finding.severity is Severity.WARNING
         assert "gc.freeze()" in finding.change
         assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
+
+    def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(self, judge):
+        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 11, 80)]
+        call = LineCount("other", "t.py", 9, "on_train_batch_end", "gc.collect()", None, None, 3)
+        seen = HostLines(90, (call,), {"other": 3, "forward": 87})
+        notes.append(Note(step=90, name=NOTE, value=seen))
+        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        assert finding.change is None
+        assert "on_train_batch_end calls gc.collect() (t.py:9)" in finding.advice
+        assert finding.where[0].line == 9
 
     def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
         forward = [60 * MS if step in (3, 11, 50, 80) else 10 * MS for step in range(100)]

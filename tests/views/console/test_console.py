@@ -130,3 +130,12 @@ def test_verbose_says_which_rules_could_not_judge_and_why(report):
     text = render(report(), verbose=True)
     assert "could not judge: device memory was not measured (no GPU)" in text
     assert "could not judge" not in render(report())
+
+
+def test_what_may_save_nothing_is_not_the_one_change_to_make(report):
+    phases = {"data_wait": MS // 2, "forward": 7 * MS}
+    text = render(report(phases, loader=Loader(num_workers=0), cpu_count=1))
+    assert "[info]" in text
+    assert "THE ONE CHANGE" not in text
+    assert "NOTHING HERE HOLDS TRAINING BACK MUCH" in text
+    assert "Where to look next: the model's forward" in text

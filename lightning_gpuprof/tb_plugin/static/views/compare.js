@@ -118,10 +118,15 @@ function shown(context, found, base) {
     h(
       "div.columns",
       null,
-      h("div.column", null, figures("Phases", "Mean per steady step.", found.phases.map(named)), figures("Operators", "The largest changes of own time.", found.operators), figures("Kernels", "The largest changes of device time.", found.kernels)),
+      h("div.column", null, figures("Phases", "Mean per steady step.", found.phases.map(named)), figures("Operators", `The largest changes of own time${profiled(found)}, where so few can show them.`, found.operators.filter((/** @type {any} */ one) => one.shown)), figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels)),
       h("div.column", null, figures("Steps", found.per_sample ? "Per sample: the batch sizes differ." : null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
     ),
   );
+}
+
+/** @param {any} found */
+function profiled(found) {
+  return found.traced_steps ? `, of ${found.traced_steps.join(" and ")} profiled steps` : "";
 }
 
 /** Warns where more than the settings differ. @param {any[]} differs */

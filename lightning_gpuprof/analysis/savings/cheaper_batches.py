@@ -1,0 +1,66 @@
+"""What the making of batches would take if their samples were cheaper, by what is seen of it."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.run.host_lines import host_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.records.phases import Phase
+
+MIN_SAMPLES = 10
+MOSTLY = 0.5
+LEFT_FRAC = 0.1
+"""May stay of work that is done once, as of a callback's."""
+SAMPLE_NS = 6_000
+"""A sample that is only indexed and stacked takes about this: no cheaper ones are to be had, only
+whole batches at once (docs/adr/0031)."""
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """The share of the wait in which the training thread was at lines of the user's own.
+
+    Between `low_frac` and `high_frac`; `function` is the one seen most.
+    """
+
+    low_frac: float
+    high_frac: float
+    function: str
+
+
+def own_code(run: RunResults) -> OwnCode | None:
+    """Return what samples show of batches made in the training process; None of too few.
+
+    None as well where most of the wait is library code.
+    """
+    lines = host_lines(run.notes)
+    whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
+    seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
+    count = sum(one.count for one in seen)
+    if lines is None or whole < MIN_SAMPLES or count < MOSTLY * whole:
+        return None
+    functions: dict[str, int] = {}
+    for one in seen:
+        functions[one.named] = functions.get(one.named, 0) + one.count
+    low, high = lines.interval(count, Phase.DATA_WAIT)
+    return OwnCode(low, high, max(functions, key=lambda name: functions[name]))
+
+
+def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, int]:
+    """Return the least and the most that cheaper samples save of a wait, per step.
+
+    The most is all that goes with the wait. The least, where the user's own code was seen to be
+    most of it, is that code done once, with `LEFT_FRAC` and what cheap samples take left. Code
+    that was not seen is only taken to become half as long: a wait for busy workers is then gone
+    unless it was more than half of the step. It is 0 where the number of samples is not known.
+    """
+    loader, own = run.start.loader, own_code(run)
+    if loader is not None and loader.num_workers:
+        return min(lost.low_ns, step_ns // 2), lost.high_ns
+    if run.batch_size is None:
+        return 0, lost.high_ns
+    cheap_ns = round(SAMPLE_NS * run.batch_size)
+    low_ns = min(lost.low_ns // 2, lost.low_ns - cheap_ns)
+    if own is not None:
+        low_ns = round((1 - LEFT_FRAC) * (own.low_frac * lost.low_ns - cheap_ns))
+    return max(0, low_ns), lost.high_ns

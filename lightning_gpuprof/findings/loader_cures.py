@@ -1,0 +1,237 @@
+"""Which change to propose for a wait for data, and what it saves."""
+
+from dataclasses import dataclass, replace
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.cheaper_batches import cheaper_batches, own_code
+from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
+from lightning_gpuprof.analysis.savings.input_pipeline import (
+    HANDOVER_HIGH_NS,
+    HANDOVER_LOW_NS,
+    CorePlan,
+    WorkerPlan,
+    divide_cores,
+    most_workers,
+    plan_workers,
+)
+from lightning_gpuprof.findings.model import Range
+from lightning_gpuprof.records.schema import Loader
+from lightning_gpuprof.units import duration, percent, spread
+
+MOST = 0.5
+CROWDED = 4
+"""More workers than cores cost training up to a quarter more than the wait."""
+SAMPLER_LEFT = 0.1
+"""At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
+SHARDING = """
+# in the dataset's __iter__, before anything is read, or each worker yields every sample:
+info = torch.utils.data.get_worker_info()
+if info is not None:
+    files = files[info.id :: info.num_workers]"""
+
+
+@dataclass(frozen=True)
+class Cure:
+    """A change, and what it saves per step."""
+
+    advice: str
+    change: str | None
+    saving: Range
+    sure: bool = True
+    """The change cannot make the step longer."""
+    workers: int | None = None
+    """The number of workers that it proposes."""
+
+
+def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> Cure:
+    """Choose the change for the largest part of the wait, and what it saves."""
+    loader, parts, cores = run.start.loader, run.loader_wait, run.cores
+    workers = loader.num_workers if loader else None
+    sampler, most_ns = parts.sampler_frac or 0.0, min(wait_ns, lost.high_ns)
+    if sampler >= MOST:
+        return _quicker_sampler(loader, sampler, lost)
+    if workers and (parts.receiving_frac or 0.0) >= MOST:
+        return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
+    waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
+    cheaper = _cheaper(run, step_ns, lost, waited)
+    if workers and cores is not None and workers >= cores:
+        return replace(cheaper, advice=f"{_every_core_fetches(workers, cores)} {cheaper.advice}")
+    busy = computes_on_all_cores(run)
+    if busy:
+        shared = core_plan(run, step_ns, round(waited * wait_ns))
+        if shared is None:
+            return replace(cheaper, advice=f"{_taking_turns(run)} {cheaper.advice}")
+        return _surer(run, _dividing(run, step_ns, shared), cheaper)
+    plan = _plan(run, step_ns, round(waited * wait_ns))
+    more = None
+    if plan is not None:
+        more = _with_workers(run, plan, step_ns, lost, most_ns, busy=busy)
+    if more is None:
+        why = "More workers would hardly hide this wait here."
+        return replace(cheaper, advice=f"{why} {cheaper.advice}")
+    return _surer(run, more, cheaper)
+
+
+def core_plan(run: RunResults, step_ns: int, wait_ns: int) -> CorePlan | None:
+    """Return how to divide cores that training uses all; None where that is no sure gain."""
+    loader, cores = run.start.loader, run.cores
+    if loader is None or loader.num_workers != 0 or cores is None or cores < 2:
+        return None
+    return divide_cores(
+        fetch_ns=wait_ns, compute_ns=step_ns - wait_ns, cores=cores, most=most_workers(loader)
+    )
+
+
+def _surer(run: RunResults, workers: Cure, cheaper: Cure) -> Cure:
+    """Return the change that saves more at least, and name the other with what it saves.
+
+    A setting is tried in a minute: the user's code has to be seen in the wait to come before it.
+    """
+    if own_code(run) is not None and cheaper.saving.low > workers.saving.low:
+        first, other, name = cheaper, workers, f"num_workers={workers.workers} saves"
+    else:
+        first, other, name = workers, cheaper, "cheaper samples save"
+    saved = spread(other.saving.low, other.saving.high)
+    return replace(first, advice=f"{first.advice} Instead, {name} {saved}: {other.advice}")
+
+
+def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cure:
+    """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
+    low_ns, high_ns = cheaper_batches(run, step_ns, lost)
+    loader, own = run.start.loader, own_code(run)
+    advice = (
+        "Make __getitem__ and the collate function cheaper: decode or encode once, before "
+        "training, and keep tensors; index whole batches instead of samples."
+    )
+    if own is not None:
+        advice = f"Most of the wait is your own code, above all {own.function}. {advice}"
+    if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
+        advice += f" {loader.sampler} runs in the training process: time it first."
+        low_ns = 0
+    return Cure(advice, None, Range(low=round(waited * low_ns), high=round(waited * high_ns)))
+
+
+def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
+    loader, cores = run.start.loader, run.cores
+    if loader is None or loader.num_workers is None or cores is None:
+        return None
+    if cores < 2 or loader.num_workers >= cores:
+        return None
+    return plan_workers(
+        step_ns=step_ns,
+        wait_ns=wait_ns,
+        num_workers=loader.num_workers,
+        cpu_count=cores,
+        most=most_workers(loader),
+    )
+
+
+def _with_workers(
+    run: RunResults,
+    plan: WorkerPlan,
+    step_ns: int,
+    lost: Exposed,
+    most_ns: int,
+    *,
+    busy: bool | None,
+) -> Cure | None:
+    """Return the change to more workers; None where they may cost as much as they hide."""
+    loader = run.start.loader
+    now = loader.num_workers if loader else None
+    high = min(most_ns, step_ns - plan.step_low_ns)
+    low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
+    if now and run.loader_wait.workers_frac is None:
+        # Part of the wait is taking the batch over, which more workers do not shorten.
+        low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
+    if low <= 0 or high <= 0:
+        # Handing a batch over may cost as much as making it here.
+        return None
+    if _may_need_more_than_workers(run) or busy is None:
+        low = 0
+    iterable = loader is not None and loader.dataset_kind == "iterable"
+    advice = (
+        f"Make batches in {plan.num_workers} worker process{'es' * (plan.num_workers > 1)} "
+        f"instead of {now or 'the training process'}: one batch takes "
+        f"{'at most ' if now else ''}{duration(plan.fetch_ns)}."
+    )
+    change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    if iterable and plan.num_workers == 1:
+        advice += (
+            " The dataset is an IterableDataset: one worker yields the same batches in the same "
+            "order. More would each yield all samples, unless it shares out what it reads "
+            "(files, not samples: get_worker_info)."
+        )
+    elif iterable:
+        advice += (
+            " The dataset is an IterableDataset: it must share out what it reads among the "
+            "workers, or each yields all samples. Nothing is saved where each reads all of it "
+            "and drops the others' samples."
+        )
+        change += SHARDING
+    return Cure(advice, change, Range(low=min(low, high), high=high), workers=plan.num_workers)
+
+
+def _may_need_more_than_workers(run: RunResults) -> bool:
+    loader = run.start.loader
+    unknown = run.loader_wait.sampler_frac is None
+    return loader is not None and (
+        (loader.dataset_kind == "iterable" and bool(loader.num_workers))
+        or (bool(loader.sampler) and unknown)
+    )
+
+
+def _quicker_sampler(loader: Loader | None, frac: float, lost: Exposed) -> Cure:
+    name = (loader.sampler if loader else None) or "The sampler"
+    advice = (
+        f"{name} takes {percent(frac)} of the wait. It runs in the training process, so no number "
+        "of workers helps: order a whole epoch at once instead of each batch, with tensor "
+        "operations instead of loops."
+    )
+    saving = Range(
+        low=round((1 - SAMPLER_LEFT) * frac * lost.low_ns), high=round(frac * lost.high_ns)
+    )
+    return Cure(advice, None, saving)
+
+
+def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) -> Cure:
+    advice = (
+        f"{percent(frac)} of the wait is this process taking batches from its workers, not "
+        "waiting for them: make batches without workers, or fewer and larger tensors per batch."
+    )
+    change = "DataLoader(..., num_workers=0)"
+    if cores is not None and workers > cores:
+        # They also take turns with the training itself. One per core may be what costly batches
+        # need: these would then be made in the training process.
+        saving = Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED)
+        return Cure(advice, change, saving, workers=0)
+    return Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
+
+
+def _every_core_fetches(workers: int, cores: int) -> str:
+    return (
+        f"{workers} workers on {cores} cores are waited for: every core makes batches already, and "
+        "neither more nor fewer workers make them sooner."
+    )
+
+
+def _taking_turns(run: RunResults) -> str:
+    return (
+        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
+        "torch), so workers would take turns with it and may slow it down more than they hide."
+    )
+
+
+def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> Cure:
+    plural = "es" * (plan.num_workers > 1)
+    advice = (
+        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
+        "torch), and workers beside it would slow it down more than they hide. Divide the cores: "
+        f"{plan.num_workers} worker process{plural} and torch.set_num_threads({plan.threads})."
+    )
+    change = (
+        f"torch.set_num_threads({plan.threads})\n"
+        f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    )
+    saving = Range(low=step_ns - plan.step_high_ns, high=step_ns - plan.step_low_ns)
+    return Cure(advice, change, saving, workers=plan.num_workers)
