@@ -32,7 +32,7 @@ import page  # noqa: E402
 from _harness import keep_memory, machine, one_thread  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "unseen-2026-11-21.json"
-NO_CASES = {"run", "case", "page"}
+NO_CASES = {"run", "case", "page", "judged"}
 
 
 @dataclass(frozen=True)
