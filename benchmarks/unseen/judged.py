@@ -14,6 +14,10 @@ RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {
         "why": "the missing detach() in its consequence, with that fix; the author knew "
         "retained-graph only",
     },
+    "teacher_with_grad": {
+        "finding": "unused-gradients",
+        "why": "it names the module, what is wrong and the fix; it gives no line, as `@line` asked",
+    },
     "gc_by_hand": {
         "finding": "step-time-jitter",
         "why": "it names the collector and the very line, though its code to paste adds a call of "
