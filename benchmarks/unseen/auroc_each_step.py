@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import BinaryAUROC
 
 STEPS = 850
+GROWS = True  # the longer the run, the more the cause takes of a step
 
 
 class Churn(L.LightningModule):

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 600
+GROWS = True  # the longer the run, the more the cause takes of a step
 
 
 class JsonHistory(Logger):

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 STEPS = 900
+GROWS = True  # the longer the run, the more the cause takes of a step
 STATE, ACTIONS, NEW = 64, 5, 48
 
 
