@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import BinaryAUROC
 
 STEPS = 850
-GROWS = True  # the longer the run, the more the cause takes of a step
 
 
 class Churn(L.LightningModule):
@@ -50,6 +49,8 @@ def main(run: Run) -> None:
     model = Churn(every_step=not run.fixed)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(model, data)
 
+
+GROWS = True  # the longer the run, the more the cause takes of a step
 
 if __name__ == "__main__":
     main(arguments(STEPS))

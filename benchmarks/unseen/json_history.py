@@ -15,7 +15,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 600
-GROWS = True  # the longer the run, the more the cause takes of a step
 
 
 class JsonHistory(Logger):
@@ -73,6 +72,8 @@ def main(run: Run) -> None:
     trainer = L.Trainer(callbacks=run.callbacks, logger=logger, log_every_n_steps=1, **run.trainer)
     trainer.fit(Digits(), data)
 
+
+GROWS = True  # the longer the run, the more the cause takes of a step
 
 if __name__ == "__main__":
     main(arguments(STEPS))

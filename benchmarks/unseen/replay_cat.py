@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 STEPS = 900
-GROWS = True  # the longer the run, the more the cause takes of a step
 STATE, ACTIONS, NEW = 64, 5, 48
 
 
@@ -85,6 +84,8 @@ def main(run: Run) -> None:
     data = DataLoader(Environment(), batch_size=None)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(model, data)
 
+
+GROWS = True  # the longer the run, the more the cause takes of a step
 
 if __name__ == "__main__":
     main(arguments(STEPS))

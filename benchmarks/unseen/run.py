@@ -2,13 +2,14 @@
 
     python benchmarks/unseen/run.py look     # each program once with GpuProfCallback
     python benchmarks/unseen/run.py pairs    # each slow one and its fixed form, no profiler
+    python benchmarks/unseen/run.py reread   # the recordings of `look`, by today's rules
     python benchmarks/unseen/run.py table    # the results as a page
 
 Whoever wrote the programs had not read the rules, and wrote down in each docstring what is wrong
 and which finding would help before it ran under the profiler. What the report said of a program
 when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
---again` adds `after`. Every command goes on where an earlier one was cut off (`--budget`
-seconds end it in time).
+--again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
+seconds end them in time).
 """
 
 import argparse
@@ -67,22 +68,26 @@ def cases(names: list[str]) -> list[Case]:
 
 def look(case: Case, runs: Path) -> dict[str, Any]:
     """Train once with the profiler and return what its report says first."""
-    root = runs / case.name
-    number = len(list(root.glob("look*"))) if root.exists() else 0
-    root = root / f"look{number}"
+    number = len(list((runs / case.name).glob("look*")))
+    root = runs / case.name / f"look{number}"
     root.mkdir(parents=True)
     start = time.perf_counter()
     command = [sys.executable, str(case.path), "--profile", "--root", str(root)]
     with (root / "console.txt").open("w") as console:
         subprocess.run(command, check=True, stdout=console, stderr=subprocess.STDOUT, timeout=150)
-    seconds = time.perf_counter() - start
+    seconds = round(time.perf_counter() - start, 1)
+    return {"recorded": f"look{number}", "seconds": seconds, **reread(case, root)}
+
+
+def reread(case: Case, root: Path) -> dict[str, Any]:
+    """Return what the report says of a recording, and leave it beside it."""
     tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root)]
-    (root / "report.txt").write_text(_said([*tool, "--verbose"]), encoding="utf-8")
+    commit = machine()["commit"]
     report = json.loads(_said([*tool, "--json"]))
-    (root / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    (root / f"report-{commit}.txt").write_text(_said([*tool, "--verbose"]), encoding="utf-8")
+    (root / f"report-{commit}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     return {
-        "commit": machine()["commit"],
-        "seconds": round(seconds, 1),
+        "commit": commit,
         "step_ms": _ms(report["steps"]["mean_ns"]),
         "findings": [_brief(case, finding) for finding in report["findings"]],
         "abstained": [entry["id"] for entry in report["abstained"]],
@@ -180,7 +185,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["look", "pairs", "table"])
+    parser.add_argument("command", choices=["look", "pairs", "reread", "table"])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--again", action="store_true", help="measure what has a result already")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds")
@@ -203,6 +208,10 @@ def main() -> None:
             print(case.name, flush=True)
             if args.command == "pairs":
                 entry["pairs"] = pair(case, args.pairs, args.runs)
+            elif args.command == "reread":
+                recorded = entry.get("after", entry["first_look"]).get("recorded", "look0")
+                again = reread(case, args.runs / case.name / recorded)
+                entry["after"] = {"recorded": recorded, **again}
             else:
                 entry["after" if "first_look" in entry else "first_look"] = look(case, args.runs)
             _write(args.results, {"machine": machine(), **state})
