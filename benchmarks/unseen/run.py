@@ -82,7 +82,8 @@ def look(case: Case, runs: Path) -> dict[str, Any]:
 def reread(case: Case, root: Path) -> dict[str, Any]:
     """Return what the report says of a recording, and leave it beside it."""
     tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root)]
-    commit = machine()["commit"]
+    where = ["git", "-C", str(HERE.parent.parent), "log", "-1", "--format=%h"]
+    commit = _said([*where, "--", "lightning_gpuprof"]).strip()
     report = json.loads(_said([*tool, "--json"]))
     (root / f"report-{commit}.txt").write_text(_said([*tool, "--verbose"]), encoding="utf-8")
     (root / f"report-{commit}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
