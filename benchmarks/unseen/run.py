@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,7 @@ def look(case: Case, runs: Path) -> dict[str, Any]:
 def reread(case: Case, root: Path) -> dict[str, Any]:
     """Return what the report says of a recording, and leave it beside it."""
     tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root)]
-    where = ["git", "-C", str(HERE.parent.parent), "log", "-1", "--format=%h"]
-    commit = _said([*where, "--", "lightning_gpuprof"]).strip()
+    commit = _rules_commit()
     report = json.loads(_said([*tool, "--json"]))
     (root / f"report-{commit}.txt").write_text(_said([*tool, "--verbose"]), encoding="utf-8")
     (root / f"report-{commit}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
@@ -93,6 +93,14 @@ def reread(case: Case, root: Path) -> dict[str, Any]:
         "findings": [_brief(case, finding) for finding in report["findings"]],
         "abstained": [entry["id"] for entry in report["abstained"]],
     }
+
+
+def _rules_commit() -> str:
+    """Return the last commit that changed the package that is imported."""
+    spec = find_spec("lightning_gpuprof")
+    assert spec is not None and spec.origin is not None
+    folder = str(Path(spec.origin).parent)
+    return _said(["git", "-C", folder, "log", "-1", "--format=%h", "--", "."]).strip()
 
 
 def _said(command: list[str]) -> str:
