@@ -22,7 +22,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import page  # noqa: E402
 from _harness import keep_memory, machine, one_thread  # noqa: E402
+
+import lightning_gpuprof  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "unseen-2026-11-21.json"
 NO_CASES = {"run", "case", "page", "judged"}
@@ -97,10 +98,8 @@ def reread(case: Case, root: Path) -> dict[str, Any]:
 
 def _rules_commit() -> str:
     """Return the last commit that changed the package that is imported."""
-    spec = find_spec("lightning_gpuprof")
-    assert spec is not None and spec.origin is not None
-    folder = str(Path(spec.origin).parent)
-    return _said(["git", "-C", folder, "log", "-1", "--format=%h", "--", "."]).strip()
+    folder = Path(lightning_gpuprof.__file__).parent
+    return _said(["git", "-C", str(folder), "log", "-1", "--format=%h", "--", "."]).strip()
 
 
 def _said(command: list[str]) -> str:
