@@ -80,9 +80,14 @@ def page(cases: dict[str, Any]) -> str:
     if any("after" in entry for entry in cases.values()):
         newest = {n: {**e, "now": e.get("after", e.get("first_look"))} for n, e in cases.items()}
         newest = {n: e for n, e in newest.items() if e["now"]}
+        afresh = [
+            n for n, e in cases.items() if e.get("after", {}).get("recorded", "look0") != "look0"
+        ]
         lines += [
-            "**After** the rules were mended with these programs' reports at hand (in sample, for "
-            f"those looked at again): {counts(newest, 'now')}; {after_all(newest, 'now')}.",
+            "**After** the rules were mended with these programs' reports at hand (in sample): "
+            f"{counts(newest, 'now')}; {after_all(newest, 'now')}. "
+            f"Recorded afresh: {', '.join(afresh) or 'none'}; of the others the first recording was "
+            "read again, which shows nothing of what was mended in the recording itself.",
             "",
         ]
     lines += [
