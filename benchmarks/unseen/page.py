@@ -86,8 +86,8 @@ def page(cases: dict[str, Any]) -> str:
         lines += [
             "**After** the rules were mended with these programs' reports at hand (in sample): "
             f"{counts(newest, 'now')}; {after_all(newest, 'now')}. "
-            f"Recorded afresh: {', '.join(afresh) or 'none'}; of the others the first recording was "
-            "read again, which shows nothing of what was mended in the recording itself.",
+            f"Recorded afresh: {', '.join(afresh) or 'none'}; of the others the first recording "
+            "was read again, which shows nothing of what was mended in the recording itself.",
             "",
         ]
     lines += [
