@@ -1,0 +1,236 @@
+"""Programs that the rules were not written with: does the report name what is wrong with them?
+
+    python benchmarks/unseen/run.py look     # each program once with GpuProfCallback
+    python benchmarks/unseen/run.py pairs    # each slow one and its fixed form, no profiler
+    python benchmarks/unseen/run.py reread   # the recordings of `look`, by today's rules
+    python benchmarks/unseen/run.py table    # the results as a page
+
+Whoever wrote the programs had not read the rules, and wrote down in each docstring what is wrong
+and which finding would help before it ran under the profiler. What the report said of a program
+when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
+--again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
+seconds end them in time).
+"""
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import page  # noqa: E402
+from _harness import keep_memory, machine, one_thread  # noqa: E402
+
+import lightning_gpuprof  # noqa: E402
+
+RESULTS = HERE.parent / "results" / "unseen-2026-11-21.json"
+NO_CASES = {"run", "case", "page", "judged"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program as its author described it before it was profiled."""
+
+    name: str
+    cause: str | None
+    accept: tuple[str, ...]
+    lines: tuple[int, ...]
+
+    @property
+    def path(self) -> Path:
+        return HERE / f"{self.name}.py"
+
+
+def read(path: Path) -> Case:
+    """Return the case of a script: its docstring's `cause` and `accept`, and its marked lines."""
+    source = path.read_text(encoding="utf-8")
+    text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
+    before, _, accept = text.partition("accept: ")
+    cause = before.partition("cause: ")[2].strip() or None
+    ids = () if accept == "none" else tuple(accept.split())
+    marked = [n for n, line in enumerate(source.splitlines(), 1) if line.endswith("# cause")]
+    return Case(path.stem, cause, ids, tuple(marked))
+
+
+def cases(names: list[str]) -> list[Case]:
+    found = [read(path) for path in sorted(HERE.glob("*.py")) if path.stem not in NO_CASES]
+    return [case for case in found if not names or case.name in names]
+
+
+def look(case: Case, runs: Path) -> dict[str, Any]:
+    """Train once with the profiler and return what its report says first."""
+    number = len(list((runs / case.name).glob("look*")))
+    root = runs / case.name / f"look{number}"
+    root.mkdir(parents=True)
+    start = time.perf_counter()
+    command = [sys.executable, str(case.path), "--profile", "--root", str(root)]
+    with (root / "console.txt").open("w") as console:
+        subprocess.run(command, check=True, stdout=console, stderr=subprocess.STDOUT, timeout=150)
+    seconds = round(time.perf_counter() - start, 1)
+    return {"recorded": f"look{number}", "seconds": seconds, **reread(case, root)}
+
+
+def reread(case: Case, root: Path) -> dict[str, Any]:
+    """Return what the report says of a recording, and leave it beside it."""
+    tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root)]
+    commit = _rules_commit()
+    report = json.loads(_said([*tool, "--json"]))
+    (root / f"report-{commit}.txt").write_text(_said([*tool, "--verbose"]), encoding="utf-8")
+    (root / f"report-{commit}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    return {
+        "commit": commit,
+        "step_ms": _ms(report["steps"]["mean_ns"]),
+        "findings": [_brief(case, finding) for finding in report["findings"]],
+        "abstained": [entry["id"] for entry in report["abstained"]],
+    }
+
+
+def _rules_commit() -> str:
+    """Return the last commit that changed the package that is imported."""
+    folder = Path(lightning_gpuprof.__file__).parent
+    return _said(["git", "-C", str(folder), "log", "-1", "--format=%h", "--", "."]).strip()
+
+
+def _said(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _brief(case: Case, finding: dict[str, Any]) -> dict[str, Any]:
+    own = [at for at in finding["where"] if at.get("file") and at.get("line")]
+    hits = [Path(at["file"]).name == case.path.name and at["line"] in case.lines for at in own]
+    return {
+        "id": finding["id"],
+        "severity": finding["severity"],
+        "title": finding["title"],
+        "where": [f"{Path(at['file']).name}:{at['line']}" for at in own],
+        "line_right": (hits[0] if hits else None) if case.cause else None,
+        "saving_ms": [_ms(finding["saving_ns"]["low"]), _ms(finding["saving_ns"]["high"])],
+        "confidence": finding["confidence"],
+        "change": finding["change"],
+    }
+
+
+def _ms(ns: float) -> float:
+    return round(ns / 1e6, 3)
+
+
+def pair(case: Case, pairs: int, scratch: Path) -> dict[str, Any]:
+    """Train slow and fixed in turns, each in a fork of its own, and return mean step times."""
+    figures: dict[str, list[float]] = {"slow": [], "fixed": []}
+    for number in range(pairs):
+        for kind in ("slow", "fixed") if number % 2 == 0 else ("fixed", "slow"):
+            root = scratch / case.name / f"{kind}{time.time_ns()}"
+            figures[kind].append(_forked(case.name, kind == "fixed", root))
+    return {f"{kind}_ms": [round(value, 3) for value in values] for kind, values in figures.items()}
+
+
+def _forked(name: str, fixed: bool, root: Path) -> float:
+    context = get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_train, args=(theirs, name, fixed, root))
+    child.start()
+    theirs.close()
+    try:
+        value: float = ours.recv()
+    except EOFError:
+        raise RuntimeError(f"{name} (fixed={fixed}) failed, see above") from None
+    finally:
+        child.join()
+    return value
+
+
+def _train(out: Any, name: str, fixed: bool, root: Path) -> None:
+    import importlib
+    import logging
+
+    import lightning as L
+    import torch
+    from case import Run, StepClock
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    L.seed_everything(1, verbose=False)
+    module, clock = importlib.import_module(name), StepClock()
+    # What a step costs does not depend on the length of the run, but where a script says so.
+    steps = module.STEPS if getattr(module, "GROWS", False) else module.STEPS // 2
+    try:
+        module.main(Run(steps, fixed, root, [clock]))
+    except BaseException:
+        traceback.print_exc()
+        raise
+    out.send(clock.mean_ns / 1e6)
+
+
+def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
+    """Yield the cases that still lack this command's result, until the budget is spent."""
+    end = time.monotonic() + args.budget
+    longest = 0.0
+    for case in cases(args.cases):
+        entry = state["cases"].setdefault(case.name, {})
+        entry.update(cause=case.cause, accept=list(case.accept), lines=list(case.lines))
+        if args.command == "pairs" and (case.cause is None or "pairs" in entry) and not args.again:
+            continue
+        if args.command == "look" and "first_look" in entry and not args.again:
+            continue
+        if time.monotonic() + longest > end:
+            print(f"stopped before {case.name}: the next call goes on here")
+            return
+        start = time.monotonic()
+        yield case
+        longest = max(longest, time.monotonic() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", choices=["look", "pairs", "reread", "table"])
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--again", action="store_true", help="measure what has a result already")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds")
+    parser.add_argument("--pairs", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=Path("runs/unseen"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    one_thread()
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # read by the C library when a process starts
+        keep_memory()
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    state: dict[str, Any] = {"cases": {}}
+    if args.results.exists():
+        state = json.loads(args.results.read_text(encoding="utf-8"))
+    if args.command == "pairs":
+        import torchmetrics  # noqa: F401  (once, for all forks; brings torch and Lightning)
+    if args.command != "table":
+        for case in todo(args, state):
+            entry = state["cases"][case.name]
+            print(case.name, flush=True)
+            if args.command == "pairs":
+                entry["pairs"] = pair(case, args.pairs, args.runs)
+            elif args.command == "reread":
+                recorded = entry.get("after", entry["first_look"]).get("recorded", "look0")
+                again = reread(case, args.runs / case.name / recorded)
+                entry["after"] = {"recorded": recorded, **again}
+            else:
+                entry["after" if "first_look" in entry else "first_look"] = look(case, args.runs)
+            _write(args.results, {"machine": machine(), **state})
+    args.results.with_suffix(".md").write_text(page.page(state["cases"]), encoding="utf-8")
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    state["machine"] = machine()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
