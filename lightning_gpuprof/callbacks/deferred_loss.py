@@ -40,7 +40,8 @@ class DeferredLoss(RecordingCallback):
     Values stay on the device and cross to the host with one copy per window, which is read a
     window later, so no step waits for the device. They reach every logger under the step
     numbers that `self.log` would have used and bit for bit as `.item()` would have given them:
-    the loss is what training_step returned, before Lightning divides it for accumulation.
+    the loss is what training_step returned, before Lightning divides it for accumulation. A name
+    that `self.log` is called with as well is left to it: loggers get no second curve under it.
     Nothing is lost: the open window is flushed at the end, at an exception, at Ctrl-C and
     before a checkpoint. While gradients accumulate the loggers get what `self.log` gives them,
     the value of the batch that steps; the run's records hold every batch.
@@ -56,6 +57,7 @@ class DeferredLoss(RecordingCallback):
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
         sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
+        required: Whether to warn, when training ends, of a metric that never came.
 
     Raises:
         ConfigError: `metrics` is empty, or a number makes no sense.
@@ -70,6 +72,7 @@ class DeferredLoss(RecordingCallback):
         epoch_mean: bool = True,
         sync_dist: bool = False,
         prefix: str = "",
+        required: bool = True,
     ) -> None:
         _check(metrics, window, log_every_n_steps)
         super().__init__()
@@ -79,6 +82,7 @@ class DeferredLoss(RecordingCallback):
         self.epoch_mean = epoch_mean
         self.sync_dist = sync_dist
         self.prefix = prefix
+        self.required = required
         self._means = EpochMeans()
         self._log: ScalarLog | None = None
         self._sink: ScalarSink | None = None
@@ -121,6 +125,7 @@ class DeferredLoss(RecordingCallback):
             paces=self._paces(trainer),
             epoch_mean=self.epoch_mean,
             prefix=self.prefix,
+            others=partial(logged_names, trainer.fit_loop.epoch_loop),
         )
         self._epoch = trainer.current_epoch
         self._ended_epoch = None
@@ -251,7 +256,7 @@ class DeferredLoss(RecordingCallback):
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []
         missing = [name for name in never if name not in self._refused]
-        if missing:
+        if missing and self.required:
             rank_zero_warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
@@ -276,6 +281,18 @@ class DeferredLoss(RecordingCallback):
         self._log = None
         self._sink = None
         self._trainer = None
+
+
+def logged_names(epoch_loop: Any) -> set[str]:
+    """Return the names that `self.log` has written to loggers so far, in training or validation."""
+    metas = [
+        result.meta
+        for results in (epoch_loop._results, epoch_loop.val_loop._results)
+        for result in results.values()
+        if result.meta.logger
+    ]
+    in_steps = {meta.forked_name(on_step=True) for meta in metas if meta.on_step}
+    return in_steps | {meta.forked_name(on_step=False) for meta in metas if meta.on_epoch}
 
 
 def _accumulates(trainer: Trainer) -> bool:

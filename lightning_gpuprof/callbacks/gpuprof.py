@@ -201,7 +201,9 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             )
         )
     if config.metrics:
-        parts.append(DeferredLoss(config.metrics, window=config.window))
+        # Of the default nobody is warned: with several optimizers a step often returns nothing.
+        chosen = config.metrics != GpuProfConfig.metrics
+        parts.append(DeferredLoss(config.metrics, window=config.window, required=chosen))
     parts.append(
         BatchSizeAdvisor(
             window=config.window,

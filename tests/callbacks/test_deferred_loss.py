@@ -273,6 +273,32 @@ def test_a_metric_that_never_came_is_named_at_the_end(tmp_path):
         fit(tmp_path, Model(), DeferredLoss(("loss", "los")))
 
 
+@pytest.mark.parametrize("on_epoch", [False, True])
+def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_epoch):
+    class Logs(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("loss", 7.0, on_step=not on_epoch, on_epoch=on_epoch)
+            return outputs
+
+    model = Logs()
+    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3), log_every_n_steps=4)
+    assert logged(trainer) == ({7: 7.0} if on_epoch else {3: 7.0, 7: 7.0})
+    assert len(logged(trainer, "kl")) == 8
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
+def test_the_modules_own_mean_of_an_epoch_is_left_to_it(tmp_path):
+    class Logs(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("loss", 7.0, on_step=True, on_epoch=True)
+            return outputs
+
+    trainer = fit(tmp_path, Logs(), DeferredLoss())
+    assert logged(trainer, "loss_epoch") == {7: 7.0}
+
+
 def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):
     model = Model()
     deferred = DeferredLoss(log_every_n_steps=4, prefix="train/", epoch_mean=False)

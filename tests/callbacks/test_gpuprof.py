@@ -153,6 +153,21 @@ def test_lightning_cli_takes_it_with_its_settings(tmp_path, monkeypatch):
     assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
 
 
+def test_only_metrics_that_were_asked_for_are_missed(fit, recwarn):
+    class ReturnsNothing(BoringModel):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            pass
+
+    fit(GpuProfCallback(report=False), model=ReturnsNothing())
+    assert not [w for w in recwarn if "recorded nothing" in str(w.message)]
+    with pytest.warns(UserWarning, match=r"recorded nothing for \['kl'\]"):
+        fit(GpuProfCallback(report=False, metrics=["kl"]), model=ReturnsNothing())
+
+
 def test_weights_are_the_same_to_the_bit(fit):
     def weights(*callbacks):
         torch.manual_seed(0)
