@@ -12,7 +12,7 @@ import torch
 from lightning_gpuprof import __version__
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.guard import attempt
-from lightning_gpuprof.callbacks.shared_state import shared_with
+from lightning_gpuprof.callbacks.output.shared_state import shared_with
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 
 _TRAINER_FACTS = (
