@@ -4,9 +4,9 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning_gpuprof.callbacks.output.run_facts import run_start
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
+from lightning_gpuprof.callbacks.output.run_facts import run_start
 from lightning_gpuprof.callbacks.output.shared_state import shared_with
 
 
