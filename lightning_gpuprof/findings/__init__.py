@@ -7,6 +7,7 @@ defines `ID`, `EFFORT` and `evaluate(run)`.
 RULES: tuple[str, ...] = (
     "data-wait",
     "worker-startup",
+    "rebuilt-loader",
     "slow-host-to-device-copy",
     "host-sync",
     "host-bound",

@@ -9,6 +9,7 @@ from lightning_gpuprof.records.schema import (
     Device,
     Loader,
     Note,
+    OutsideSpan,
     StepFlag,
     SyncSite,
 )
@@ -67,6 +68,14 @@ class TestSlowHostToDeviceCopy:
 
 EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}
 EPOCH_FLAGS = every(10, StepFlag.EPOCH_START)
+REMADE = OutsideSpan(
+    where="epoch_end",
+    start_ns=0,
+    dur_ns=180 * MS,
+    phase_ns={"data_wait": 180 * MS},
+    part_ns={"data_wait/train_dataloader": 180 * MS},
+)
+"""All nine epochs' ends together."""
 
 
 class TestWorkerStartup:
@@ -100,12 +109,35 @@ class TestWorkerStartup:
         assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
         assert finding.saving_ns.high == plain.saving_ns.high + 27 * MS * 9 // 100
 
+    def test_a_loader_that_is_made_anew_keeps_no_workers(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1), "records": [REMADE]}
+        finding = judge("worker-startup", EPOCHS, **run)
+        kept = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
+        assert (finding.change, span(finding)) == (None, span(kept))
+        assert "reload_dataloaders_every_n_epochs=0" in finding.advice
+
     def test_workers_that_are_kept_do_not_start_again(self, judge):
         loader = Loader(num_workers=1, persistent_workers=True)
         assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
 
     def test_abstains_where_no_epoch_begins(self, judge):
         assert isinstance(judge("worker-startup", WORK), Abstained)
+
+
+class TestRebuiltLoader:
+    @pytest.mark.parametrize("workers", [0, 4])
+    def test_says_what_making_the_loader_again_takes(self, judge, workers):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=workers), "records": [REMADE]}
+        finding = judge("rebuilt-loader", EPOCHS, **run)
+        assert finding.evidence["remade_per_epoch_ns"] == 20 * MS
+        assert span(finding) == (0, 1_800 * US)
+        assert (finding.where[0].name, finding.change) == ("train_dataloader", None)
+
+    def test_is_silent_where_the_loader_stays(self, judge):
+        assert judge("rebuilt-loader", EPOCHS, flags=EPOCH_FLAGS) is None
+
+    def test_abstains_without_epochs(self, judge):
+        assert isinstance(judge("rebuilt-loader", WORK), Abstained)
 
 
 class TestHostSync:
