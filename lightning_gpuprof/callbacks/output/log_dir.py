@@ -38,9 +38,9 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
     if override is not None:
         return os.path.abspath(os.path.expanduser(os.fspath(override)))
     if getattr(trainer, "fast_dev_run", False):
-        folder = tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
-        weakref.finalize(trainer, shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        brief = tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
+        weakref.finalize(trainer, shutil.rmtree, brief, ignore_errors=True)
+        return brief
     root = _local(trainer.default_root_dir) or os.getcwd()
     loggers = sorted(trainer.loggers, key=lambda logger: not is_kind(logger, "TensorBoardLogger"))
     for logger in loggers:

@@ -1,6 +1,6 @@
 """Hands numbers that have arrived on to the run's records, the loggers and the epoch's means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import compress, groupby
 from math import isfinite
@@ -103,7 +103,7 @@ class ScalarSink:
         for pace in self._paces if columns else ():
             pace.log_steps(stepped, columns)
 
-    def _for_loggers(self, given: dict[str, _T]) -> dict[str, _T]:
+    def _for_loggers(self, given: Mapping[str, _T]) -> dict[str, _T]:
         """Return what loggers get, under their names."""
         others = self._others()
         named = {self._prefix + name: what for name, what in given.items()}
