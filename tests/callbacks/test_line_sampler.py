@@ -1,7 +1,9 @@
 import copy
+import gc
 import json
 import sys
 import threading
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -126,6 +128,26 @@ def test_the_first_samples_are_close_together_and_there_are_only_so_many(monkeyp
     assert len(waits) == 150
     assert sum(waits[:100]) == pytest.approx(100, rel=0.1)
     assert sum(waits[100:]) == pytest.approx(50 * 4, rel=0.15)
+
+
+def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
+    class Batch:
+        pass
+
+    def step():
+        batch = Batch()
+        sample = threading.Thread(target=idle.sample)
+        sample.start()
+        sample.join()
+        return weakref.ref(batch)
+
+    idle._output, idle._watched = SimpleNamespace(step=1), threading.get_ident()
+    gc.disable()
+    try:
+        left = step()
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_an_interval_of_nothing_is_refused():
