@@ -8,6 +8,7 @@ RULES: tuple[str, ...] = (
     "data-wait",
     "worker-startup",
     "rebuilt-loader",
+    "slow-epoch-start",
     "slow-host-to-device-copy",
     "host-sync",
     "host-bound",

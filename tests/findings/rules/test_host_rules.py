@@ -124,6 +124,25 @@ class TestWorkerStartup:
         assert isinstance(judge("worker-startup", WORK), Abstained)
 
 
+class TestSlowEpochStart:
+    def test_names_what_a_dataset_does_before_its_first_sample(self, judge):
+        finding = judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=0))
+        assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US
+        assert span(finding) == (0, 9 * 99_900 * US // 100)
+        assert finding.severity is Severity.CRITICAL
+
+    def test_with_workers_it_is_their_start(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        assert judge("slow-epoch-start", EPOCHS, **run) is None
+
+    def test_is_silent_where_epochs_begin_as_they_go_on(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
+        assert judge("slow-epoch-start", {**WORK, "data_wait": 100 * US}, **run) is None
+
+    def test_abstains_without_epochs(self, judge):
+        assert isinstance(judge("slow-epoch-start", WORK), Abstained)
+
+
 class TestRebuiltLoader:
     @pytest.mark.parametrize("workers", [0, 4])
     def test_says_what_making_the_loader_again_takes(self, judge, workers):
