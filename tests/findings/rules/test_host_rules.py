@@ -374,6 +374,15 @@ class TestFrequentValidation:
         # Of the 3 ms a step, a tenth stays.
         assert span(finding) == (2_160 * US, 3_240 * US)
 
+    def test_one_hook_that_is_most_of_it_is_named(self, judge):
+        phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
+        flags = every(10, StepFlag.VALIDATION, first=9)
+        for part, named in ((20 * MS, "on_validation_epoch_end"), (10 * MS, None)):
+            parts = {"validation/on_validation_epoch_end": every(10, part, first=9)}
+            finding = judge("frequent-validation", phases, flags=flags, parts=parts)
+            assert finding.where[0].name == named
+            assert finding.advice.startswith(f"Most of it is {named}:") is (named is not None)
+
     def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
         finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
         assert finding.change == "Trainer(..., check_val_every_n_epoch=6)"
@@ -436,6 +445,11 @@ class TestUnfusedOptimizer:
             9_900 * US - 200 * US - round(0.2 * 7_400 * US),
         )
         assert finding.change == "torch.optim.AdamW(self.parameters(), ..., fused=True)"
+
+    def test_with_several_optimizers_whose_parameters_are_not_guessed(self, judge):
+        model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
+        finding = judge("unfused-optimizer", UPDATES, model=model)
+        assert finding.change == "torch.optim.Adam(..., fused=True)  # each of the 2"
 
     def test_plain_sgd_is_one_operator_per_tensor_already(self, judge):
         def sgd(**facts):
