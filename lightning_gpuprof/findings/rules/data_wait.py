@@ -15,8 +15,9 @@ training; keep tensors, index whole batches. Or let worker processes make the ba
 (`num_workers`, with `persistent_workers=True`), but fewer than there are cores, with fewer threads
 for torch where it computes on all of them. Workers cannot help where every core fetches already,
 where a batch costs less than handing it over, and with a slow sampler or batch sampler, which runs
-in the training process. An `IterableDataset` must share its samples out among its workers
-(`get_worker_info`): without that each of them yields all.
+in the training process. A dataset that reads the model, or a replay buffer that training fills,
+stays in the training process: a worker has a copy. An `IterableDataset` must share its samples out
+among its workers (`get_worker_info`): without that each of them yields all.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
@@ -139,6 +140,8 @@ def _cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> _Cure:
     sampler, most_ns = parts.sampler_frac or 0.0, min(wait_ns, lost.high_ns)
     if sampler >= MOST:
         return _quicker_sampler(loader, sampler, lost)
+    if loader is not None and loader.shares and not workers:
+        return _reads_module(loader.shares, most_ns)
     if workers and (parts.receiving_frac or 0.0) >= MOST:
         return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
     if workers and cores is not None and workers >= cores:
@@ -292,6 +295,16 @@ def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> _Cure:
     )
     saving = Range(low=step_ns - plan.step_high_ns, high=step_ns - plan.step_low_ns)
     return _Cure(advice, change, saving)
+
+
+def _reads_module(shared: str, wait_ns: int) -> _Cure:
+    what = shared if shared.startswith("the ") else f"the module's {shared}"
+    advice = (
+        f"Leave num_workers at 0: the dataset reads {what} while it trains, and a worker process "
+        "would have a copy of its own that training does not change. Make a batch cheaper here: "
+        "operations on whole arrays, calls of a model for many samples at once."
+    )
+    return _Cure(advice, None, Range(low=0, high=wait_ns))
 
 
 def _without_workers(loader: Loader | None, wait_ns: int) -> _Cure:
