@@ -64,6 +64,25 @@ def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, capl
     assert read_run(run)[0].sessions[0].end.status == "interrupted"
 
 
+@pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (8, 1)])
+def test_an_error_before_training_is_left_to_itself(fit, caplog, broken_in, said):
+    class Broken(BoringModel):
+        def configure_optimizers(self):
+            if broken_in == "setup":
+                raise ValueError("no")
+            return super().configure_optimizers()
+
+        def training_step(self, batch, batch_idx):
+            if batch_idx == broken_in:
+                raise ValueError("no")
+            return super().training_step(batch, batch_idx)
+
+    with caplog.at_level("INFO", logger="lightning_gpuprof"), pytest.raises(ValueError, match="no"):
+        fit(GpuProfCallback(trace=False, window=5), model=Broken())
+    hints = [record for record in caplog.records if "training ended early" in record.getMessage()]
+    assert len(hints) == said
+
+
 @pytest.mark.parametrize(
     ("given", "use"),
     [("train.yaml", "GpuProfCallback.from_yaml('train.yaml')"), (3, "them by name, wait=3")],
