@@ -28,6 +28,7 @@ from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
 from lightning_gpuprof.probes.scalars.transfer import with_room
 
 _AT_END = "on_train_batch_end"
+_OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
 EVERY_NS = 250_000_000
 MOST_WAITING = 10
 """Where steps are short, full windows wait for this long, at most this many: to send them, to
@@ -270,6 +271,10 @@ class DeferredLoss(RecordingCallback):
             self._flush()
         finally:
             self.sync_dist = synced
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:
