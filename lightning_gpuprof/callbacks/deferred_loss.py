@@ -19,7 +19,7 @@ from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, dr
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink
+from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink, logged_names
 from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
@@ -286,18 +286,6 @@ class DeferredLoss(RecordingCallback):
         self._log = None
         self._sink = None
         self._trainer = None
-
-
-def logged_names(epoch_loop: Any) -> set[str]:
-    """Return the names that `self.log` has written to loggers so far, in training or validation."""
-    metas = [
-        result.meta
-        for results in (epoch_loop._results, epoch_loop.val_loop._results)
-        for result in results.values()
-        if result.meta.logger
-    ]
-    in_steps = {meta.forked_name(on_step=True) for meta in metas if meta.on_step}
-    return in_steps | {meta.forked_name(on_step=False) for meta in metas if meta.on_epoch}
 
 
 def _accumulates(trainer: Trainer) -> bool:

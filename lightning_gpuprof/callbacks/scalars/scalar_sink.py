@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from itertools import compress, groupby
 from math import isfinite
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
@@ -108,6 +108,18 @@ class ScalarSink:
         others = self._others()
         named = {self._prefix + name: what for name, what in given.items()}
         return {name: what for name, what in named.items() if name not in others}
+
+
+def logged_names(epoch_loop: Any) -> set[str]:
+    """Return the names that `self.log` has written to loggers so far, in training or validation."""
+    metas = [
+        result.meta
+        for results in (epoch_loop._results, epoch_loop.val_loop._results)
+        for result in results.values()
+        if result.meta.logger
+    ]
+    in_steps = {meta.forked_name(on_step=True) for meta in metas if meta.on_step}
+    return in_steps | {meta.forked_name(on_step=False) for meta in metas if meta.on_epoch}
 
 
 def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:
