@@ -8,13 +8,21 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import DeviceSample, Memory, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import (
+    DeviceSample,
+    Memory,
+    Note,
+    ProbeDisabled,
+    ProfilerCycle,
+    Scalars,
+)
 from lightning_gpuprof.views.documents.report import load_report
 
 
@@ -185,6 +193,20 @@ def test_only_metrics_that_were_asked_for_are_missed(fit, recwarn):
     assert not [w for w in recwarn if "recorded nothing" in str(w.message)]
     with pytest.warns(UserWarning, match=r"recorded nothing for \['kl'\]"):
         fit(GpuProfCallback(report=False, metrics=["kl"]), model=ReturnsNothing())
+
+
+def test_a_logger_that_refuses_our_values_takes_only_itself_away(fit, tmp_path):
+    class Strict(CSVLogger):
+        def log_metrics(self, metrics, step=None):
+            raise KeyError("strict")
+
+    with pytest.warns(RuntimeWarning, match="Logging to Strict failed") as warned:
+        trainer = fit(GpuProfCallback(trace=False, window=5), logger=Strict(tmp_path))
+    assert len([w for w in warned if "Logging to Strict failed" in str(w.message)]) == 2
+    session = read_run(trainer.log_dir)[0].sessions[0]
+    assert (session.steps, session.end.status) == (12, "finished")
+    assert sum(len(record.steps) for record in session.all(Scalars)) == 12
+    assert {one.probe for one in session.all(ProbeDisabled)} == {"Logging to Strict"}
 
 
 def test_weights_are_the_same_to_the_bit(fit):
