@@ -19,7 +19,7 @@ from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, dr
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink
+from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink, logged_names
 from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
@@ -28,6 +28,7 @@ from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
 from lightning_gpuprof.probes.scalars.transfer import with_room
 
 _AT_END = "on_train_batch_end"
+_OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
 EVERY_NS = 250_000_000
 MOST_WAITING = 10
 """Where steps are short, full windows wait for this long, at most this many: to send them, to
@@ -40,7 +41,8 @@ class DeferredLoss(RecordingCallback):
     Values stay on the device and cross to the host with one copy per window, which is read a
     window later, so no step waits for the device. They reach every logger under the step
     numbers that `self.log` would have used and bit for bit as `.item()` would have given them:
-    the loss is what training_step returned, before Lightning divides it for accumulation.
+    the loss is what training_step returned, before Lightning divides it for accumulation. A name
+    that `self.log` is called with as well is left to it: loggers get no second curve under it.
     Nothing is lost: the open window is flushed at the end, at an exception, at Ctrl-C and
     before a checkpoint. While gradients accumulate the loggers get what `self.log` gives them,
     the value of the batch that steps; the run's records hold every batch.
@@ -56,6 +58,7 @@ class DeferredLoss(RecordingCallback):
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
         sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
+        required: Whether to warn, when training ends, of a metric that never came.
 
     Raises:
         ConfigError: `metrics` is empty, or a number makes no sense.
@@ -70,6 +73,7 @@ class DeferredLoss(RecordingCallback):
         epoch_mean: bool = True,
         sync_dist: bool = False,
         prefix: str = "",
+        required: bool = True,
     ) -> None:
         _check(metrics, window, log_every_n_steps)
         super().__init__()
@@ -79,6 +83,7 @@ class DeferredLoss(RecordingCallback):
         self.epoch_mean = epoch_mean
         self.sync_dist = sync_dist
         self.prefix = prefix
+        self.required = required
         self._means = EpochMeans()
         self._log: ScalarLog | None = None
         self._sink: ScalarSink | None = None
@@ -121,6 +126,7 @@ class DeferredLoss(RecordingCallback):
             paces=self._paces(trainer),
             epoch_mean=self.epoch_mean,
             prefix=self.prefix,
+            others=partial(logged_names, trainer.fit_loop.epoch_loop),
         )
         self._epoch = trainer.current_epoch
         self._ended_epoch = None
@@ -251,7 +257,7 @@ class DeferredLoss(RecordingCallback):
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []
         missing = [name for name in never if name not in self._refused]
-        if missing:
+        if missing and self.required:
             rank_zero_warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
@@ -265,6 +271,10 @@ class DeferredLoss(RecordingCallback):
             self._flush()
         finally:
             self.sync_dist = synced
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:

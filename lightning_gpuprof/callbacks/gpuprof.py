@@ -130,10 +130,14 @@ class GpuProfCallback(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
+        output = self._output
+        # Before any step the error is all there is to say.
+        measured = output is not None and output.step > 0
         for part in self.parts[::-1]:
             part.on_exception(trainer, pl_module, exception)
-        output = self._output
-        if output is None or not trainer.is_global_zero or not os.path.isdir(output.run_dir):
+        if output is None or not measured or not trainer.is_global_zero:
+            return
+        if not os.path.isdir(output.run_dir):
             return
         # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
         say(f"[PROFILE] training ended early; what was measured: {_report_command(output)}")
@@ -201,7 +205,9 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             )
         )
     if config.metrics:
-        parts.append(DeferredLoss(config.metrics, window=config.window))
+        # Of the default nobody is warned: with several optimizers a step often returns nothing.
+        chosen = config.metrics != GpuProfConfig.metrics
+        parts.append(DeferredLoss(config.metrics, window=config.window, required=chosen))
     parts.append(
         BatchSizeAdvisor(
             window=config.window,

@@ -88,7 +88,7 @@ def disable(owner: Any, error: BaseException) -> None:
     if is_disabled(owner):
         return
     setattr(owner, _DISABLED, True)
-    name = type(owner).__name__
+    name = str(getattr(owner, "guard_name", type(owner).__name__))
     text = "".join(traceback.format_exception(error))
     warnings.warn(
         f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}",

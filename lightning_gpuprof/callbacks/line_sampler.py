@@ -88,10 +88,15 @@ class LineSampler(EpochRecorder):
             return
         with no_collection():
             frames = sys._current_frames()
-            at = where_is(frames.get(self._watched))
-            if at is not None:
-                self._seen[at] += 1
-                self._threads.saw(frames, self._watched)
+            try:
+                at = where_is(frames.get(self._watched))
+                if at is not None:
+                    self._seen[at] += 1
+                    self._threads.saw(frames, self._watched)
+            finally:
+                # This function's own frame is in it: a circle that would keep all threads' local
+                # variables, such as a loader's iterator with its workers, for the collector.
+                frames.clear()
 
     def _watch(self, stop: threading.Event) -> None:
         chance = random.Random(0)

@@ -7,6 +7,8 @@ defines `ID`, `EFFORT` and `evaluate(run)`.
 RULES: tuple[str, ...] = (
     "data-wait",
     "worker-startup",
+    "rebuilt-loader",
+    "slow-epoch-start",
     "slow-host-to-device-copy",
     "host-sync",
     "host-bound",

@@ -135,6 +135,8 @@ def suggested_workers(run: RunResults) -> int | None:
     if loader is None or loader.num_workers is None or not cores or wait is None or not run.step_ns:
         return None
     now = loader.num_workers
+    if loader.shares:
+        return now
     startup = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup)
     if now > cores and (run.loader_wait.receiving_frac or 0.0) > MOST:

@@ -55,6 +55,8 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
         return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     cheaper = _cheaper(run, step_ns, lost, waited)
+    if loader is not None and loader.shares and not workers:
+        return replace(cheaper, advice=f"{_reads_module(loader.shares)} {cheaper.advice}")
     if workers and cores is not None and workers >= cores:
         return replace(cheaper, advice=f"{_every_core_fetches(workers, cores)} {cheaper.advice}")
     busy = computes_on_all_cores(run)
@@ -212,6 +214,14 @@ def _every_core_fetches(workers: int, cores: int) -> str:
     return (
         f"{workers} workers on {cores} cores are waited for: every core makes batches already, and "
         "neither more nor fewer workers make them sooner."
+    )
+
+
+def _reads_module(shared: str) -> str:
+    what = shared if shared.startswith("the ") else f"the module's {shared}"
+    return (
+        f"Leave num_workers at 0: the dataset reads {what} while it trains, and a worker process "
+        "would have a copy of its own that training does not change."
     )
 
 

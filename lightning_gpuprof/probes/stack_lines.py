@@ -219,7 +219,8 @@ def _kind(called: list[FrameType]) -> str | None:
     if "torchmetrics" in packages:
         return "metric"
     if packages[-1] != "torch":
-        return "python"
+        # A step that calls its library's own (`super().training_step`) is the model's.
+        return "model" if called[-1].f_code.co_name in _BY_FUNCTION else "python"
     if any(os.path.basename(each.f_code.co_filename) in _LOADING for each in called):
         return "python"
     return "model" if any(each.f_code.co_name == "_call_impl" for each in called) else "torch"

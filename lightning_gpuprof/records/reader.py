@@ -89,6 +89,11 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
         raise RecordError(
             f"{run} does not exist. Pass the log dir of a run, such as lightning_logs/version_0."
         )
+    if fs is LOCAL and os.path.isfile(run):
+        raise RecordError(
+            f"{run} is a file. Pass a run's log dir, such as lightning_logs/version_0; a trace "
+            f"is read by `lightning-gpuprof analyze`."
+        )
     files = record_files(run, fs)
     if not files:
         raise RecordError(

@@ -108,6 +108,8 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """"map" (indexed) or "iterable" (`IterableDataset`)."""
     sampler: str | None = None
     """Class of its sampler or batch sampler, where that is neither torch's nor Lightning's own."""
+    shares: str | None = None
+    """What the dataset reads of the module while it trains: "the model", or an attribute's name."""
 
 
 class RunStart(_Record, tag="run"):

@@ -29,6 +29,11 @@ class Head:
 
 def read_head(path: str) -> Head:
     """Read the start of a file; a gzip stream that ends early gives what it holds."""
+    if Path(path).is_dir():
+        raise TraceError(
+            f"{path} is a folder. Give the trace files in it; a run's lie in its plugins/gpuprof, "
+            "and `lightning-gpuprof report` reads the run itself."
+        )
     try:
         with Path(path).open("rb") as file:
             packed = file.read(HEAD_BYTES)

@@ -1,6 +1,8 @@
+import copy
 import csv
 import gzip
 import json
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -273,6 +275,32 @@ def test_a_metric_that_never_came_is_named_at_the_end(tmp_path):
         fit(tmp_path, Model(), DeferredLoss(("loss", "los")))
 
 
+@pytest.mark.parametrize("on_epoch", [False, True])
+def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_epoch):
+    class Logs(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("loss", 7.0, on_step=not on_epoch, on_epoch=on_epoch)
+            return outputs
+
+    model = Logs()
+    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3), log_every_n_steps=4)
+    assert logged(trainer) == ({7: 7.0} if on_epoch else {3: 7.0, 7: 7.0})
+    assert len(logged(trainer, "kl")) == 8
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
+def test_the_modules_own_mean_of_an_epoch_is_left_to_it(tmp_path):
+    class Logs(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("loss", 7.0, on_step=True, on_epoch=True)
+            return outputs
+
+    trainer = fit(tmp_path, Logs(), DeferredLoss())
+    assert logged(trainer, "loss_epoch") == {7: 7.0}
+
+
 def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):
     model = Model()
     deferred = DeferredLoss(log_every_n_steps=4, prefix="train/", epoch_mean=False)
@@ -397,6 +425,33 @@ def test_short_steps_reach_the_loggers_several_windows_at_a_time(tmp_path):
     records = read_run(trainer.loggers[0].log_dir)[0].sessions[0].all(Scalars)
     assert len(records) < 8
     assert recorded(trainer) == logged(trainer) == dict(enumerate(model.items))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_made_in_training_belongs_to_no_run_and_leaves_the_original_be(tmp_path, copied):
+    class Copies(Callback):
+        def on_train_batch_end(self, trainer, *args):
+            if trainer.global_step == 4:
+                self.copy = copied(trainer.callbacks[0])
+
+    model, copies, again = Model(), Copies(), Model()
+    trainer = fit(tmp_path / "first", model, DeferredLoss(window=3), copies)
+    assert logged(trainer) == dict(enumerate(model.items))
+    trainer = fit(tmp_path / "second", again, copies.copy)
+    assert logged(trainer) == dict(enumerate(again.items))
+
+
+def test_a_loop_that_is_copied_in_training_has_lightnings_own_class(tmp_path):
+    class Copies(Callback):
+        def on_train_batch_start(self, trainer, *args):
+            loop = trainer.fit_loop.epoch_loop.automatic_optimization
+            self.found = loop.output_result_cls, copy.deepcopy(loop.output_result_cls)
+
+    copies = Copies()
+    trainer = fit(tmp_path, Model(), DeferredLoss(), copies)
+    own = trainer.fit_loop.epoch_loop.automatic_optimization.output_result_cls
+    assert copies.found[0] is not own
+    assert copies.found[1] is own
 
 
 def test_two_of_them_can_be_used_together(tmp_path):

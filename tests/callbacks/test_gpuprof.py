@@ -8,13 +8,21 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import DeviceSample, Memory, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import (
+    DeviceSample,
+    Memory,
+    Note,
+    ProbeDisabled,
+    ProfilerCycle,
+    Scalars,
+)
 from lightning_gpuprof.views.documents.report import load_report
 
 
@@ -62,6 +70,25 @@ def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, capl
     run = callback._output.run_dir
     assert f"lightning-gpuprof report {run}" in caplog.records[-1].getMessage()
     assert read_run(run)[0].sessions[0].end.status == "interrupted"
+
+
+@pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (8, 1)])
+def test_an_error_before_training_is_left_to_itself(fit, caplog, broken_in, said):
+    class Broken(BoringModel):
+        def configure_optimizers(self):
+            if broken_in == "setup":
+                raise ValueError("no")
+            return super().configure_optimizers()
+
+        def training_step(self, batch, batch_idx):
+            if batch_idx == broken_in:
+                raise ValueError("no")
+            return super().training_step(batch, batch_idx)
+
+    with caplog.at_level("INFO", logger="lightning_gpuprof"), pytest.raises(ValueError, match="no"):
+        fit(GpuProfCallback(trace=False, window=5), model=Broken())
+    hints = [record for record in caplog.records if "training ended early" in record.getMessage()]
+    assert len(hints) == said
 
 
 @pytest.mark.parametrize(
@@ -151,6 +178,35 @@ def test_lightning_cli_takes_it_with_its_settings(tmp_path, monkeypatch):
     assert (callback.config.wait, callback.config.active) == (1, 1)
     assert callback.config.metrics == ("loss",)
     assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
+
+
+def test_only_metrics_that_were_asked_for_are_missed(fit, recwarn):
+    class ReturnsNothing(BoringModel):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            pass
+
+    fit(GpuProfCallback(report=False), model=ReturnsNothing())
+    assert not [w for w in recwarn if "recorded nothing" in str(w.message)]
+    with pytest.warns(UserWarning, match=r"recorded nothing for \['kl'\]"):
+        fit(GpuProfCallback(report=False, metrics=["kl"]), model=ReturnsNothing())
+
+
+def test_a_logger_that_refuses_our_values_takes_only_itself_away(fit, tmp_path):
+    class Strict(CSVLogger):
+        def log_metrics(self, metrics, step=None):
+            raise KeyError("strict")
+
+    with pytest.warns(RuntimeWarning, match="Logging to Strict failed") as warned:
+        trainer = fit(GpuProfCallback(trace=False, window=5), logger=Strict(tmp_path))
+    assert len([w for w in warned if "Logging to Strict failed" in str(w.message)]) == 2
+    session = read_run(trainer.log_dir)[0].sessions[0]
+    assert (session.steps, session.end.status) == (12, "finished")
+    assert sum(len(record.steps) for record in session.all(Scalars)) == 12
+    assert {one.probe for one in session.all(ProbeDisabled)} == {"Logging to Strict"}
 
 
 def test_weights_are_the_same_to_the_bit(fit):

@@ -1,7 +1,9 @@
 import copy
+import gc
 import json
 import sys
 import threading
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -141,6 +143,26 @@ def test_turns_of_threads_are_quick_only_while_it_looks(monkeypatch):
     sampler._watch(SimpleNamespace(wait=lambda timeout: False))
     assert max(seen) == pytest.approx(50e-6)
     assert sys.getswitchinterval() == usual
+
+
+def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
+    class Batch:
+        pass
+
+    def step():
+        batch = Batch()
+        sample = threading.Thread(target=idle.sample)
+        sample.start()
+        sample.join()
+        return weakref.ref(batch)
+
+    idle._output, idle._watched = SimpleNamespace(step=1), threading.get_ident()
+    gc.disable()
+    try:
+        left = step()
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_an_interval_of_nothing_is_refused():

@@ -166,6 +166,20 @@ def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["watched"].kind, places["module"].kind) == ("hook", None)
 
 
+@pytest.mark.parametrize(("function", "kind"), [("training_step", "model"), ("blur", "python")])
+def test_the_step_of_a_librarys_module_is_the_model(function, kind):
+    site = "/env/lib/python3.12/site-packages"
+    frame = None
+    for file, name in (
+        (f"{site}/lightning/pytorch/loops/training_epoch_loop.py", "advance"),
+        ("/home/me/train.py", "training_step"),
+        (f"{site}/forecasting/module.py", function),
+    ):
+        code = SimpleNamespace(co_filename=file, co_name=name)
+        frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_globals={})
+    assert (where_is(frame).file, where_is(frame).kind) == ("/home/me/train.py", kind)
+
+
 def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
     here = sys._getframe()
     frame = SimpleNamespace(f_lineno=None, f_code=here.f_code, f_lasti=here.f_lasti)

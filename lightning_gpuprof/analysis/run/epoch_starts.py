@@ -10,6 +10,8 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
+REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
+"""The part of a wait in which the module makes its loader anew."""
 COMPUTE = (
     Phase.HOST_TO_DEVICE,
     Phase.FORWARD,
@@ -30,7 +32,9 @@ class EpochStarts:
     """What the first steps of epochs waited above the median of the others, in total."""
     again_ns: int
     """What the epochs after the first cost, with the wait between epochs: a first start there
-    always is."""
+    always is. Without `remade_ns`."""
+    remade_ns: int
+    """What the module's `train_dataloader` took after the first epoch began, in total."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
     slowed_ns: int
@@ -50,13 +54,14 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     excess = (wait - usual).clip(min=0) * first
     spans = [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]
     began_ns = int(session.columns["start_ns"][first][0])
-    between = sum(
-        span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans if span.start_ns >= began_ns
-    )
+    spans = [span for span in spans if span.start_ns >= began_ns]
+    between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
+    remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     return EpochStarts(
         count=int(first.sum()),
         excess_ns=int(excess.sum()),
-        again_ns=int(excess[first][1:].sum()) + between,
+        again_ns=int(excess[first][1:].sum()) + between - remade,
+        remade_ns=remade,
         steady_mean_ns=mean(excess[steady]),
         slowed_ns=_slowed(session, first),
     )

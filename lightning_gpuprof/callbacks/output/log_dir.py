@@ -1,7 +1,9 @@
 """Where a run's files go: one folder and one session number, agreed on by every rank."""
 
 import os
+import shutil
 import tempfile
+import weakref
 from functools import partial
 from typing import Any
 
@@ -18,9 +20,10 @@ def resolve_session(
     The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
     a logger's `<save_dir>/<name>/<version>`; and with no logger at all a fresh
     `<default_root_dir>/lightning_logs/version_<n>`. Under `fast_dev_run`, which promises to
-    leave nothing behind, a temporary folder. Rank 0 decides and broadcasts, since a logger's
-    version may differ between processes, and a run that is resumed on more ranks has fewer sessions
-    in some ranks' files; so every rank must call this at the same point.
+    leave nothing behind, a temporary folder that goes with the Trainer. Rank 0 decides and
+    broadcasts, since a logger's version may differ between processes, and a run that is resumed on
+    more ranks has fewer sessions in some ranks' files; so every rank must call this at the same
+    point.
     """
     chosen = "", 0
     if trainer.is_global_zero:
@@ -35,7 +38,9 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
     if override is not None:
         return os.path.abspath(os.path.expanduser(os.fspath(override)))
     if getattr(trainer, "fast_dev_run", False):
-        return tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
+        brief = tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
+        weakref.finalize(trainer, shutil.rmtree, brief, ignore_errors=True)
+        return brief
     root = _local(trainer.default_root_dir) or os.getcwd()
     loggers = sorted(trainer.loggers, key=lambda logger: not is_kind(logger, "TensorBoardLogger"))
     for logger in loggers:

@@ -12,6 +12,7 @@ import torch
 from lightning_gpuprof import __version__
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.callbacks.output.shared_state import shared_with
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 
 _TRAINER_FACTS = (
@@ -169,6 +170,7 @@ def _loader(trainer: Trainer) -> Loader | None:
         length=attempt(lambda: len(loader), None),
         dataset_kind=attempt(lambda: _dataset_kind(loader), None),
         sampler=attempt(lambda: _own_sampler(loader), None),
+        shares=attempt(lambda: shared_with(trainer.lightning_module, loader.dataset), None),
     )
 
 

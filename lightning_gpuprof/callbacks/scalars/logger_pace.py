@@ -7,8 +7,8 @@ from itertools import compress
 from typing import Any
 
 from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.callbacks.scalars.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.scalars.tensorboard_events import Columns, TensorBoardEvents
-from lightning_gpuprof.callbacks.tap.timed_calls import untimed
 
 SLOW_NS = 500_000
 """A call that takes longer talks to a server: one per step would be a cost that matters."""
@@ -35,6 +35,7 @@ class LoggerPace:
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.logger = logger
+        self._safe = SafeLogger(logger)
         self._every = 1 if every is None else every
         self._slow_every = max(1, slow_every)
         self._now = now
@@ -69,7 +70,7 @@ class LoggerPace:
         """Let the logger write its files, unless that has been done."""
         if self._to_save:
             self._to_save = False
-            untimed(self.logger.save)()
+            self._safe.save()
 
     def is_due(self, step: int) -> bool:
         """Tell whether the logger gets this step."""
@@ -78,13 +79,11 @@ class LoggerPace:
     def log(self, values: dict[str, float], step: int) -> None:
         """Hand values on; the logger may keep or change the dict."""
         self._to_save = True
-        # This package's own calls are its own time, not what the user's logging takes.
-        log_metrics = untimed(self.logger.log_metrics)
         if self._trials_ns is None:
-            log_metrics(values, step=step)
+            self._safe.log(values, step)
             return
         begun = self._now()
-        log_metrics(values, step=step)
+        self._safe.log(values, step)
         self._judge(self._now() - begun)
 
     def _judge(self, took_ns: int) -> None:

@@ -1,9 +1,11 @@
 """Hands numbers that have arrived on to the run's records, the loggers and the epoch's means."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import compress, groupby
 from math import isfinite
 from operator import itemgetter
+from typing import Any, TypeVar
 
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
@@ -11,6 +13,8 @@ from lightning_gpuprof.callbacks.scalars.tensorboard_events import Columns
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars
+
+_T = TypeVar("_T")
 
 Mark = tuple[int | None, int]
 """What a step's values are filed under: the step that `self.log` would use, None while gradients
@@ -26,6 +30,7 @@ class ScalarSink:
         paces: The loggers and which steps each gets.
         epoch_mean: Loggers get each epoch's means, as `<name>_epoch`.
         prefix: Put before every name in the loggers.
+        others: Returns the names that others write to the loggers, which get none from here.
     """
 
     def __init__(
@@ -36,12 +41,14 @@ class ScalarSink:
         paces: Sequence[LoggerPace],
         epoch_mean: bool,
         prefix: str,
+        others: Callable[[], AbstractSet[str]],
     ) -> None:
         self._output = output
         self._means = means
         self._paces = paces
         self._epoch_mean = epoch_mean
         self._prefix = prefix
+        self._others = others
         self._batches = 0
         self._given: dict[str, bool] = {}
 
@@ -75,10 +82,9 @@ class ScalarSink:
         closed = self._means.close() if unless is None else self._means.begin(unless)
         if closed is not None and self._epoch_mean:
             means, step = closed
-            for pace in self._paces:
-                pace.log(
-                    {f"{self._prefix}{name}_epoch": mean for name, mean in means.items()}, step
-                )
+            values = self._for_loggers({f"{name}_epoch": mean for name, mean in means.items()})
+            for pace in self._paces if values else ():
+                pace.log(dict(values), step)
 
     def _take_part(self, steps: list[int | None], columns: Columns) -> None:
         """Take steps of one epoch."""
@@ -93,9 +99,27 @@ class ScalarSink:
         if len(stepped) < len(steps):
             taken = [step is not None for step in steps]
             columns = {name: list(compress(column, taken)) for name, column in columns.items()}
-        columns = {self._prefix + name: column for name, column in columns.items()}
-        for pace in self._paces:
+        columns = self._for_loggers(columns)
+        for pace in self._paces if columns else ():
             pace.log_steps(stepped, columns)
+
+    def _for_loggers(self, given: Mapping[str, _T]) -> dict[str, _T]:
+        """Return what loggers get, under their names."""
+        others = self._others()
+        named = {self._prefix + name: what for name, what in given.items()}
+        return {name: what for name, what in named.items() if name not in others}
+
+
+def logged_names(epoch_loop: Any) -> set[str]:
+    """Return the names that `self.log` has written to loggers so far, in training or validation."""
+    metas = [
+        result.meta
+        for results in (epoch_loop._results, epoch_loop.val_loop._results)
+        for result in results.values()
+        if result.meta.logger
+    ]
+    in_steps = {meta.forked_name(on_step=True) for meta in metas if meta.on_step}
+    return in_steps | {meta.forked_name(on_step=False) for meta in metas if meta.on_epoch}
 
 
 def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
+from typing_extensions import override
 
 Keep = Callable[[Mapping[str, Any], Mapping[str, Tensor]], object]
 _NONE: Mapping[str, Any] = {}
@@ -52,9 +53,18 @@ class StepOutputs:
         """Answer for the class that it stands in for."""
         return getattr(self._inner, name)
 
+    @override
+    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
+        """A copy of the loop has the class itself."""
+        return _itself, (self._inner,)
+
     def remove(self) -> None:
         """Put Lightning's own class back."""
         if self._loop.__dict__.get("output_result_cls") is self:
             del self._loop.output_result_cls
             if self._loop.output_result_cls is not self._inner:  # another stand-in was below
                 self._loop.output_result_cls = self._inner
+
+
+def _itself(inner: Any) -> Any:
+    return inner

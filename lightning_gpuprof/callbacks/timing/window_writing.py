@@ -6,7 +6,7 @@ from typing import Any
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.output.console import profile_line, say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
-from lightning_gpuprof.callbacks.tap.timed_calls import untimed
+from lightning_gpuprof.callbacks.scalars.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
 from lightning_gpuprof.callbacks.timing.own_cost import OwnCost
 from lightning_gpuprof.callbacks.timing.step_choice import StepChoice
@@ -70,6 +70,7 @@ class WindowWriting:
         self._window = window
         self._console = console
         self._scalars = scalars
+        self._loggers = [SafeLogger(logger, output) for logger in self._trainer.loggers]
         self._scalars_ns: int | None = None
         self._own_names = own_names
         self._layout = Layout(())
@@ -158,8 +159,8 @@ class WindowWriting:
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
         # The step under which Lightning itself would log now: the user's numbering stays whole.
         step = max(0, trainer.fit_loop.epoch_loop._batches_that_stepped - final)
-        for logger in trainer.loggers:
-            untimed(logger.log_metrics)(scalars, step=step)
+        for logger in self._loggers:
+            logger.log(dict(scalars), step)
 
     def _keep_to_budget(self) -> None:
         self.cost.saw(self._timeline.clock.boundaries)

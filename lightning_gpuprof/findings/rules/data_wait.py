@@ -16,8 +16,9 @@ training; keep tensors, index whole batches. Or let worker processes make the ba
 for torch where it computes on all of them. The saving is that of the change named first; where both
 are open, the other is told with its own. Workers cannot help where every core fetches already,
 where a batch costs less than handing it over, and with a slow sampler or batch sampler, which runs
-in the training process. An `IterableDataset` must share its samples out among its workers
-(`get_worker_info`): without that each of them yields all.
+in the training process. A dataset that reads the model, or a replay buffer that training fills,
+stays in the training process: a worker has a copy. An `IterableDataset` must share its samples out
+among its workers (`get_worker_info`): without that each of them yields all.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger

@@ -54,6 +54,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
         every = seldom(steps, runs, wanted=0.0)
     advice, change, interval = _change(run, run.steps.count, every)
+    hook = _one_hook(run, validation.mean_ns)
+    advice = (f"Most of it is {hook}: make that cheaper first. " if hook else "") + advice
     advice = _setting(run, runs) + advice
     # Of the change proposed: as many are left as the new interval has.
     left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
@@ -74,9 +76,18 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         },
         saving_ns=saving,
         confidence=0.9,
-        where=(Where(phase=Phase.VALIDATION.value),),
+        where=(Where(phase=Phase.VALIDATION.value, name=hook),),
         change=change,
     )
+
+
+def _one_hook(run: RunResults, validation_ns: int) -> str | None:
+    """Return the hook of the module, or the callback, that most of validation is."""
+    parts = [part for part in run.parts_of(Phase.VALIDATION) if part.per_step is not None]
+    longest = max(parts, key=lambda part: part.total_ns, default=None)
+    if longest is None or longest.per_step is None:
+        return None
+    return longest.name if longest.per_step.mean_ns > validation_ns / 2 else None
 
 
 def _change(run: RunResults, steps: int, every: int) -> tuple[str, str, int | None]:

@@ -2,8 +2,9 @@
 
 ## What it measures
 `startup_ns`: what the first steps of epochs wait for data above the usual step, the waits for data
-between epochs, and `slowed_ns`, what those first steps compute above the usual step, per recorded
-step; the first epoch, which nothing can spare its start, is left out.
+between epochs (but for the making of a loader, `rebuilt-loader`), and `slowed_ns`, what those first
+steps compute above the usual step, per recorded step; the first epoch, which nothing can spare its
+start, is left out.
 
 ## Why it matters
 Without persistent workers, Lightning's loop ends all worker processes with an epoch and starts new
@@ -13,7 +14,8 @@ step after copies every page of weights, gradients and optimizer state that it u
 
 ## What to do
 Keep the workers (`persistent_workers=True`); make epochs longer where they are a few steps; open
-files lazily, in `__getitem__`.
+files lazily, in `__getitem__`. A loader that is made anew for each epoch has new workers each time:
+nothing is kept before that ends (`rebuilt-loader`).
 
 ## Thresholds
 With persistent workers an epoch still begins with the making of a first batch, at most
@@ -29,6 +31,12 @@ from lightning_gpuprof.units import duration, percent
 
 ID = "worker-startup"
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
+
+ANEW = (
+    " train_dataloader makes a new loader, with new workers, for each epoch: return the same one "
+    "from it (Trainer(reload_dataloaders_every_n_epochs=0)), with persistent_workers=True, and "
+    "draw anew inside of the dataset what must change."
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -67,10 +75,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         severity=grade(saving, run.step_ns),
         title=f"Starting its workers costs each epoch after the first {duration(per_epoch_ns)} "
         f"({percent(cost_ns / run.step_ns)} of all steps)",
-        advice="Keep the workers from one epoch to the next.",
+        advice="Keep the workers from one epoch to the next." + ANEW * bool(starts.remade_ns),
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value),),
-        change=f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
+        change=None
+        if starts.remade_ns
+        else f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
     )

@@ -216,6 +216,18 @@ def test_epoch_starts_are_charged_with_their_extra_wait_and_the_wait_between_epo
     assert starts.steady_mean_ns == round(300 / 19)
 
 
+def test_making_the_loader_anew_is_no_start_of_workers(analyze):
+    flags = at(20, {0: StepFlag.EPOCH_START, 10: StepFlag.EPOCH_START})
+    parts = {"data_wait/train_dataloader": 30, "data_wait/worker_startup": 10}
+    setup, between = (
+        OutsideSpan(where=w, start_ns=0, dur_ns=50, phase_ns={"data_wait": 40}, part_ns=parts)
+        for w in ("setup", "epoch_end")
+    )
+    wait = at(20, {0: 500, 10: 310}, fill=10)
+    run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[setup, between])
+    assert (run.epoch_starts.again_ns, run.epoch_starts.remade_ns) == (300 + 10, 30)
+
+
 def test_probe_failures_and_torn_lines_are_passed_on(make_session, write_run):
     failure = ProbeDisabled(probe="PhaseTimer", step=3, error="boom", traceback="...")
     path = write_run(make_session({"forward": 1}, steps=5, records=[failure]))

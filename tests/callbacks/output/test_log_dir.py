@@ -32,6 +32,10 @@ def log_dir(trainer, override=None):
     return folder
 
 
+class Stub(SimpleNamespace):
+    """Can be referred to weakly, as a Trainer can."""
+
+
 @pytest.fixture
 def trainer(tmp_path):
     def make(*loggers, **options):
@@ -43,7 +47,7 @@ def trainer(tmp_path):
             "loggers": list(loggers),
             "strategy": SimpleNamespace(broadcast=lambda value: sent.append(value) or value),
         }
-        return SimpleNamespace(**(facts | options), sent=sent)
+        return Stub(**(facts | options), sent=sent)
 
     return make
 
@@ -88,10 +92,13 @@ def test_without_a_logger_each_run_has_a_fresh_folder(trainer, tmp_path):
 
 
 def test_fast_dev_run_leaves_nothing_in_the_users_folders(trainer, tmp_path):
-    chosen = log_dir(trainer(fast_dev_run=1))
+    running = trainer(fast_dev_run=1)
+    chosen = log_dir(running)
 
     assert os.path.isdir(chosen)
     assert not chosen.startswith(str(tmp_path))
+    del running
+    assert not os.path.exists(chosen)
 
 
 def test_only_rank_zero_asks_its_loggers_and_all_take_part(trainer, tmp_path):

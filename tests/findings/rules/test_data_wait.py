@@ -46,6 +46,19 @@ def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(analy
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 3_900_000)
 
 
+@pytest.mark.parametrize(
+    ("shares", "said"), [("replay", "reads the module's replay"), ("the model", "reads the model")]
+)
+def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shares, said):
+    loader = Loader(num_workers=0, dataset_kind="iterable", shares=shares)
+    run = analyze(WAITS, cpu_count=4, loader=loader)
+    finding = evaluate(run)
+    assert finding.change is None
+    assert f"the dataset {said} while it trains" in finding.advice
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert suggested_workers(run) == 0
+
+
 def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(analyze):
     loader = Loader(num_workers=1, dataset_kind="iterable")
     finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))

@@ -9,6 +9,7 @@ from lightning_gpuprof.records.schema import (
     Device,
     Loader,
     Note,
+    OutsideSpan,
     StepFlag,
     SyncSite,
 )
@@ -67,6 +68,14 @@ class TestSlowHostToDeviceCopy:
 
 EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}
 EPOCH_FLAGS = every(10, StepFlag.EPOCH_START)
+REMADE = OutsideSpan(
+    where="epoch_end",
+    start_ns=0,
+    dur_ns=180 * MS,
+    phase_ns={"data_wait": 180 * MS},
+    part_ns={"data_wait/train_dataloader": 180 * MS},
+)
+"""All nine epochs' ends together."""
 
 
 class TestWorkerStartup:
@@ -100,12 +109,54 @@ class TestWorkerStartup:
         assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
         assert finding.saving_ns.high == plain.saving_ns.high + 27 * MS * 9 // 100
 
+    def test_a_loader_that_is_made_anew_keeps_no_workers(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1), "records": [REMADE]}
+        finding = judge("worker-startup", EPOCHS, **run)
+        kept = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
+        assert (finding.change, span(finding)) == (None, span(kept))
+        assert "reload_dataloaders_every_n_epochs=0" in finding.advice
+
     def test_workers_that_are_kept_do_not_start_again(self, judge):
         loader = Loader(num_workers=1, persistent_workers=True)
         assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
 
     def test_abstains_where_no_epoch_begins(self, judge):
         assert isinstance(judge("worker-startup", WORK), Abstained)
+
+
+class TestSlowEpochStart:
+    def test_names_what_a_dataset_does_before_its_first_sample(self, judge):
+        finding = judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=0))
+        assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US
+        assert span(finding) == (0, 9 * 99_900 * US // 100)
+        assert finding.severity is Severity.CRITICAL
+
+    def test_with_workers_it_is_their_start(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        assert judge("slow-epoch-start", EPOCHS, **run) is None
+
+    def test_is_silent_where_epochs_begin_as_they_go_on(self, judge):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
+        assert judge("slow-epoch-start", {**WORK, "data_wait": 100 * US}, **run) is None
+
+    def test_abstains_without_epochs(self, judge):
+        assert isinstance(judge("slow-epoch-start", WORK), Abstained)
+
+
+class TestRebuiltLoader:
+    @pytest.mark.parametrize("workers", [0, 4])
+    def test_says_what_making_the_loader_again_takes(self, judge, workers):
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=workers), "records": [REMADE]}
+        finding = judge("rebuilt-loader", EPOCHS, **run)
+        assert finding.evidence["remade_per_epoch_ns"] == 20 * MS
+        assert span(finding) == (0, 1_800 * US)
+        assert (finding.where[0].name, finding.change) == ("train_dataloader", None)
+
+    def test_is_silent_where_the_loader_stays(self, judge):
+        assert judge("rebuilt-loader", EPOCHS, flags=EPOCH_FLAGS) is None
+
+    def test_abstains_without_epochs(self, judge):
+        assert isinstance(judge("rebuilt-loader", WORK), Abstained)
 
 
 class TestHostSync:
@@ -339,6 +390,15 @@ class TestFrequentValidation:
         # Of the 3 ms a step, a tenth stays.
         assert span(finding) == (2_160 * US, 3_240 * US)
 
+    def test_one_hook_that_is_most_of_it_is_named(self, judge):
+        phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
+        flags = every(10, StepFlag.VALIDATION, first=9)
+        for part, named in ((20 * MS, "on_validation_epoch_end"), (10 * MS, None)):
+            parts = {"validation/on_validation_epoch_end": every(10, part, first=9)}
+            finding = judge("frequent-validation", phases, flags=flags, parts=parts)
+            assert finding.where[0].name == named
+            assert finding.advice.startswith(f"Most of it is {named}:") is (named is not None)
+
     def test_an_interval_beyond_the_epoch_is_given_in_epochs(self, judge):
         finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
         assert finding.change == "Trainer(..., check_val_every_n_epoch=6)"
@@ -401,6 +461,11 @@ class TestUnfusedOptimizer:
             9_900 * US - 200 * US - round(0.2 * 7_400 * US),
         )
         assert finding.change == "torch.optim.AdamW(self.parameters(), ..., fused=True)"
+
+    def test_with_several_optimizers_whose_parameters_are_not_guessed(self, judge):
+        model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
+        finding = judge("unfused-optimizer", UPDATES, model=model)
+        assert finding.change == "torch.optim.Adam(..., fused=True)  # each of the 2"
 
     def test_plain_sgd_is_one_operator_per_tensor_already(self, judge):
         def sgd(**facts):

@@ -353,6 +353,11 @@ def test_a_missing_file_is_a_trace_error(tmp_path):
         open_timeline(str(tmp_path / "nothing.json"))
 
 
+def test_a_folder_is_refused_with_where_the_traces_of_a_run_lie(tmp_path):
+    with pytest.raises(TraceError, match=r"is a folder\. .*plugins/gpuprof"):
+        open_timeline(str(tmp_path))
+
+
 def test_every_real_kineto_trace_is_read_whole(shared_traces):
     """Counts by category against the plain JSON parser."""
     mapped = {"Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel",

@@ -132,6 +132,9 @@ def test_what_is_no_run_is_refused_with_what_to_pass_instead(tmp_path):
         load_report(str(tmp_path / "nowhere"))
     with pytest.raises(RecordError, match="holds no records"):
         load_report(str(tmp_path))
+    (tmp_path / "trace.json").touch()
+    with pytest.raises(RecordError, match=r"is a file\. .*lightning-gpuprof analyze"):
+        load_report(str(tmp_path / "trace.json"))
 
 
 def test_a_file_that_is_foreign_to_us_is_refused_with_a_reason(tmp_path):
