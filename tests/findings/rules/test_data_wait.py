@@ -55,7 +55,7 @@ def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shar
     finding = evaluate(run)
     assert finding.change is None
     assert f"the dataset {said} while it trains" in finding.advice
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
     assert suggested_workers(run) == 0
 
 
@@ -167,7 +167,7 @@ def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(analyze):
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.evidence["receiving_frac"] == pytest.approx(4.99 / 6)
     assert finding.severity is Severity.INFO
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
 
 
 def test_workers_on_every_core_that_are_not_waited_for_are_too_many(analyze):
@@ -187,7 +187,7 @@ def test_one_worker_per_core_may_be_what_costly_batches_need(analyze):
     run = analyze(WAITS, parts=RECEIVING, cpu_count=2, loader=Loader(num_workers=2))
     finding = evaluate(run)
     assert finding.severity is Severity.INFO
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
 
 
 def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lightning_gpuprof.aside import second_core
 from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.traces.kineto.kineto import kineto
+from lightning_gpuprof.traces.kineto import kineto
 from lightning_gpuprof.traces.kineto.kineto_halves import STRETCH_BLOCKS, every_other
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightning_gpuprof.traces import ReadOptions
-from lightning_gpuprof.traces.kineto.kineto import kineto, kineto_json
+from lightning_gpuprof.traces.kineto import kineto, kineto_json
 from lightning_gpuprof.traces.kineto.kineto_skip import only_python_calls
 
 PYTHON = "python_function"

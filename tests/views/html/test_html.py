@@ -4,8 +4,9 @@ import re
 import pytest
 
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.views.html import html
 from lightning_gpuprof.views.html.bundle import bundle
-from lightning_gpuprof.views.html.html import html, render_html
+from lightning_gpuprof.views.html.html import render_html
 
 SIX_MB = 6_000_000
 
