@@ -1,5 +1,6 @@
 """How much of a step is the host's own work: Python, dispatch and operators too small to matter."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -28,6 +29,7 @@ UPDATE_CALLS = 10
 UPDATES = 4
 """The same of one kind of operator in place, as gradients are clipped and weights updated."""
 MOSTLY = 0.5
+COPY = "aten::copy_"
 READS = ("aten::item", "aten::_local_scalar_dense")
 _FREE = frozenset(
     f"aten::{name}"
@@ -59,7 +61,7 @@ class HostWork:
     operators_ns: int
     """Self time of all operators, thin ones too."""
     forward_operators_ns: int
-    """The part of it outside the autograd graph's nodes."""
+    """Self time of those outside the autograd graph's nodes, copies among them."""
     calls: int
     """Calls per step that compute something."""
     thin_calls: int
@@ -130,7 +132,7 @@ def host_work(run: RunResults) -> HostWork | None:
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
-        forward_operators_ns=max(0, round(sum(op.self_ns for op in used) - nodes_ns(facts))),
+        forward_operators_ns=_forward_operators_ns(facts, used),
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
@@ -140,6 +142,13 @@ def host_work(run: RunResults) -> HostWork | None:
         worst=worst.name if worst else None,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def _forward_operators_ns(facts: TraceFacts, used: Sequence[Operator]) -> int:
+    # A copy looks like an optimizer's operator. Without one it is a change of layout or type.
+    copies = facts.operators.get(COPY)
+    copies_ns = copies.self_ns if copies is not None and copies not in used else 0
+    return max(0, round(sum(op.self_ns for op in used) + copies_ns - nodes_ns(facts)))
 
 
 def nodes_ns(facts: TraceFacts) -> float:

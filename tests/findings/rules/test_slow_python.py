@@ -18,12 +18,12 @@ def line(number, count, *, kind, phase="forward", function="augment"):
 def sampled(analyze):
     """Return a run whose stack was sampled at these lines, 100 times in each phase."""
 
-    def made(*lines, each=100, operators_ns=None):
+    def made(*lines, each=100, operators_ns=None, operator="aten::mm"):
         seen = HostLines(3 * each, lines, dict.fromkeys(PHASES, each))
         records, traces = [Note(step=9, name=NOTE, value=seen)], {}
         if operators_ns is not None:
             row = {
-                "name": "aten::mm",
+                "name": operator,
                 "count": 1,
                 "total_ns": operators_ns,
                 "self_ns": operators_ns,
@@ -78,6 +78,8 @@ def test_a_line_that_no_operator_is_long_enough_for_is_python(sampled):
     # 0.6 of 100 samples is 0.5 to 0.7; 1 ms may have been the operator, and 10 us calling it.
     assert finding.saving_ns.low == pytest.approx(0.9 * 4_010_204, rel=1e-3)
     assert evaluate(sampled(*lines, operators_ns=4 * MS)) == ()
+    # An update of weights copies in place as well, but so does every change of layout.
+    assert evaluate(sampled(*lines, operators_ns=4 * MS, operator="aten::copy_")) == ()
     assert evaluate(sampled(*lines)) == ()
 
 
