@@ -554,6 +554,24 @@ def test_scalars_go_to_every_logger_under_the_users_step_numbers(planted, clock,
     assert ours[0][0] in range(max(theirs) + 1)
 
 
+@pytest.mark.parametrize(("took_ms", "calls"), [(0, 3), (10, 2), (100, 1)])
+def test_a_slow_logger_is_given_scalars_more_seldom(planted, clock, tmp_path, took_ms, calls):
+    ours = []
+
+    class Slow(planted.SlowLogger):
+        def log_metrics(self, metrics, step=None):
+            if not any(name.startswith("gpuprof/") for name in metrics):
+                clock.now_ns += 1_500_000_000  # once in two steps, as long as a window
+                return
+            ours.append(step)
+            clock.now_ns += took_ms * 1_000_000
+
+    timer = PhaseTimer(window=2, console=False, clock=clock)
+    planted.fit(timer, clock, tmp_path, logger=Slow(clock))
+
+    assert len(ours) == calls
+
+
 def test_steps_carry_the_epoch_and_the_index_of_their_batch(planted, clock, timer, tmp_path):
     planted.fit(timer, clock, tmp_path, max_epochs=2)
 

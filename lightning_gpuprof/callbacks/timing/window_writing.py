@@ -23,6 +23,9 @@ from lightning_gpuprof.records.schema import Note
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
+_SCALARS_TIMES = 200
+"""A logger that is slower than that is called again after this many times what it took, so that
+it has the budget's share (0.5 %) at most: one that writes all its history anew may take 100 ms."""
 _WRITE_EVERY_NS = 250_000_000
 _MOST_WAITING = 10
 """Full windows wait for this long, at most this many: a write costs a loop of short steps half a
@@ -71,7 +74,7 @@ class WindowWriting:
         self._console = console
         self._scalars = scalars
         self._loggers = [SafeLogger(logger, output) for logger in self._trainer.loggers]
-        self._scalars_ns: int | None = None
+        self._next_scalars_ns = 0
         self._own_names = own_names
         self._layout = Layout(())
         self._most_waiting = 1
@@ -151,16 +154,16 @@ class WindowWriting:
 
     def _log_scalars(self, window: Window, *, final: bool) -> None:
         trainer = self._trainer
-        now = self._output.now()
-        early = self._scalars_ns is not None and now - self._scalars_ns < _SCALARS_EVERY_NS
-        if early or trainer.fast_dev_run or trainer.barebones:
+        begun = self._output.now()
+        if begun < self._next_scalars_ns or trainer.fast_dev_run or trainer.barebones:
             return
-        self._scalars_ns = now
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
         # The step under which Lightning itself would log now: the user's numbering stays whole.
         step = max(0, trainer.fit_loop.epoch_loop._batches_that_stepped - final)
         for logger in self._loggers:
             logger.log(dict(scalars), step)
+        took_ns = self._output.now() - begun
+        self._next_scalars_ns = begun + max(_SCALARS_EVERY_NS, _SCALARS_TIMES * took_ns)
 
     def _keep_to_budget(self) -> None:
         self.cost.saw(self._timeline.clock.boundaries)
