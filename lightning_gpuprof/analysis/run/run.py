@@ -20,7 +20,12 @@ from lightning_gpuprof.analysis.run.rank_waits import rank_waits
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
-from lightning_gpuprof.analysis.run.special_steps import compiling, flagged_steps, usual_save_ns
+from lightning_gpuprof.analysis.run.special_steps import (
+    chance_collection_ns,
+    compiling,
+    flagged_steps,
+    usual_save_ns,
+)
 from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
 from lightning_gpuprof.analysis.run.steady import Mask, steady_mask, step_flags, step_stats
 from lightning_gpuprof.analysis.run.step_noise import step_noise_ns
@@ -99,6 +104,7 @@ def analyze_run(
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
+        chance_collection_ns=chance_collection_ns(chosen, steady),
         flagged_steps=flagged_steps(chosen, steady),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,

@@ -72,7 +72,7 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     steps, count = int(steady.sum()), int(high.sum())
     above = compute - typical
     excess = int(above[high].sum())
-    collected = _collected(session)
+    collected = collected_ns(session)
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
         count=count,
@@ -98,7 +98,7 @@ def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]", steps: int)
     return mean if float(distances.std()) <= REGULAR * mean else None
 
 
-def _collected(session: Session) -> Int64 | None:
+def collected_ns(session: Session) -> Int64 | None:
     """Return the collector's time in each step; None where it took none or was not watched."""
     column = session.columns.get(GC_NOTE)
     if column is not None:

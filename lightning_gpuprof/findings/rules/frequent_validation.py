@@ -41,35 +41,37 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     validation, step_ns = run.per_step(Phase.VALIDATION), run.step_ns
     if validation is None or step_ns is None or run.steps is None:
         return Abstained(ID, "no step's validation was measured")
-    if not 0 < validation.mean_ns < step_ns:
-        return None
     runs = run.flagged_steps.get("validation", 0)
-    total_ns, epochs = validation.mean_ns * run.steps.dur.count, run.steps.epochs
+    steps, epochs = run.steps.dur.count, run.steps.epochs
+    # A full garbage collection may fall into any step.
+    mean_ns = validation.mean_ns - run.chance_collection_ns // max(1, steps)
+    if not 0 < mean_ns < step_ns:
+        return None
+    total_ns = mean_ns * steps
     if total_ns < SHORT_NS and epochs is not None and runs <= epochs:
         return None
     each_ns = total_ns // max(1, runs)
-    steps = run.steps.dur.count
-    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - validation.mean_ns)))
+    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - mean_ns)))
     if every > steps and runs >= FEWER and run.status == "finished":
         # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
         every = seldom(steps, runs, wanted=0.0)
     advice, change, interval = _change(run, run.steps.count, every)
-    hook = _one_hook(run, validation.mean_ns)
+    hook = _one_hook(run, mean_ns)
     advice = (f"Most of it is {hook}: make that cheaper first. " if hook else "") + advice
     advice = _setting(run, runs) + advice
     # Of the change proposed: as many are left as the new interval has.
     left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
-    least, most = around(round(validation.mean_ns * (1 - left)))
+    least, most = around(round(mean_ns * (1 - left)))
     saving = Range(low=least, high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"Validation takes {duration(validation.mean_ns)} of each step on average "
-        f"({percent(validation.mean_ns / step_ns)}), {duration(each_ns)} each time",
+        title=f"Validation takes {duration(mean_ns)} of each step on average "
+        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each time",
         advice=advice,
         evidence={
-            "validation_ns": validation.mean_ns,
-            "validation_frac": validation.mean_ns / step_ns,
+            "validation_ns": mean_ns,
+            "validation_frac": mean_ns / step_ns,
             "per_validation_ns": each_ns,
             "validations_count": runs,
             "step_ns": step_ns,

@@ -3,6 +3,7 @@
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.spikes import GC_NOTE
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
@@ -389,6 +390,19 @@ class TestFrequentValidation:
         assert finding.change == "Trainer(..., val_check_interval=100)"
         # Of the 3 ms a step, a tenth stays.
         assert span(finding) == (2_160 * US, 3_240 * US)
+
+    def test_a_collection_in_one_validation_is_not_its_cost(self, judge):
+        def judged(*steps):
+            taken = [Note(step=step, name=GC_NOTE, value=25 * MS) for step in steps]
+            phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
+            flags = every(10, StepFlag.VALIDATION, first=9)
+            found = judge("frequent-validation", phases, flags=flags, records=taken)
+            return found.evidence["per_validation_ns"]
+
+        assert judged(5) == 30 * MS
+        assert judged(5, 19) == 27_500 * US
+        # What comes with every other validation comes of them.
+        assert judged(19, 39, 59) == 30 * MS
 
     def test_one_hook_that_is_most_of_it_is_named(self, judge):
         phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
