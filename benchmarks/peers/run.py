@@ -86,18 +86,21 @@ def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], args: Namespace)
 
 
 def markdown(tools: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return one row per tool, then what each said first of each case."""
+    """Return one row per tool and share of the step, then what each said first of each case."""
     lines = [
-        "| tool | cause named first | named at all | failed | controls with an alarm |",
+        "| tool | share of the step | cause named first | named at all | failed |",
         "|---|---|---|---|---|",
     ]
     for tool, found in tools.items():
-        cases = found["case_count"]
-        lines.append(
-            f"| {tool} | {found['first_count']} of {cases} | {found['named_count']} of {cases} "
-            f"| {found['failed_count']} | {found['false_alarm_count']} of "
-            f"{found['control_count']} |"
-        )
+        for share in sorted({case["wanted_frac"] for case in found["cases"]}):
+            cases = [case for case in found["cases"] if case["wanted_frac"] == share]
+            counts = (sum(case[name] for case in cases) for name in ("first", "named", "failed"))
+            first, named, failed = counts
+            lines.append(
+                f"| {tool} | {share:.0%} | {first} of {len(cases)} | {named} of {len(cases)} "
+                f"| {failed} |"
+            )
+    lines += ["", "Clean controls with an alarm: " + "; ".join(map(_alarms, tools.items())) + "."]
     lines += [
         "",
         "| case | share | " + " | ".join(tools) + " |",
@@ -107,6 +110,11 @@ def markdown(tools: Mapping[str, Mapping[str, Any]]) -> str:
         said = " | ".join(_cell(one) for one in row)
         lines.append(f"| {row[0]['case']} | {row[0]['wanted_frac']:.0%} | {said} |")
     return "\n".join([*lines, ""])
+
+
+def _alarms(tool: tuple[str, Mapping[str, Any]]) -> str:
+    name, found = tool
+    return f"{name} {found['false_alarm_count']} of {found['control_count']}"
 
 
 def _cell(case: Mapping[str, Any]) -> str:

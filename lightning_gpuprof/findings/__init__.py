@@ -35,6 +35,7 @@ RULES: tuple[str, ...] = (
     "opaque-compiled-regions",
     "exposed-communication",
     "straggler-rank",
+    "frequent-stop-check",
     "step-time-jitter",
     "anomaly-detection-on",
     "trace-too-large",

@@ -29,6 +29,7 @@ from lightning_gpuprof.analysis.run.special_steps import (
 from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
 from lightning_gpuprof.analysis.run.steady import Mask, steady_mask, step_flags, step_stats
 from lightning_gpuprof.analysis.run.step_noise import step_noise_ns
+from lightning_gpuprof.analysis.run.stop_check import stop_check
 from lightning_gpuprof.analysis.run.throughput import knee, size_rates
 from lightning_gpuprof.analysis.run.wall_time import outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
@@ -108,6 +109,7 @@ def analyze_run(
         flagged_steps=flagged_steps(chosen, steady),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,
+        stop_check=stop_check(same, compared),
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
         advice=rank_advice(same),

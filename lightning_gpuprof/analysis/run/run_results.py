@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.special_steps import Compiling
     from lightning_gpuprof.analysis.run.spikes import Spikes
     from lightning_gpuprof.analysis.run.steady import StepStats
+    from lightning_gpuprof.analysis.run.stop_check import StopCheck
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
     from lightning_gpuprof.analysis.run.wall_time import OutsideTime, WallTime
     from lightning_gpuprof.records.phases import Phase
@@ -91,6 +92,8 @@ class RunResults:
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
     """How long ranks wait for one another; None with one rank, or where it was not measured."""
+    stop_check: StopCheck | None = None
+    """None with one rank, with records of only some, or where the Trainer did not ask."""
     traces: tuple[TraceView, ...] = ()
     sync_sites: tuple[SyncSite, ...] = ()
     advice: Advice | None = None
