@@ -22,7 +22,7 @@ from lightning_gpuprof.callbacks.advice_text import (
     advice_record,
     vram_line,
 )
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.output.console import say
@@ -93,12 +93,15 @@ class BatchSizeAdvisor(RecordingCallback):
         self._make_probe = probe
         self._make_compiles = compiles
         self._host: Callback | None = None
-        self._looking = False
-        self._hooks = {
-            "on_before_backward": partial(self._enter, Phase.BACKWARD),
-            "on_after_backward": partial(self._enter, Phase.FORWARD),
-            "on_before_optimizer_step": partial(self._enter, Phase.OPTIMIZER_STEP),
-        }
+        self._counting = Hooks({"on_train_batch_end": self._batch_ended})
+        self._noting = Hooks({})
+        self._looking = Hooks(
+            {
+                "on_before_backward": partial(self._enter, Phase.BACKWARD),
+                "on_after_backward": partial(self._enter, Phase.FORWARD),
+                "on_before_optimizer_step": partial(self._enter, Phase.OPTIMIZER_STEP),
+            }
+        )
         self._begin(None)
 
     def _begin(self, probe: MemoryProbe | None) -> None:
@@ -123,7 +126,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._begin(self._make_probe(trainer.strategy.root_device))
         self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
-            add_hook(self._host, "on_train_batch_end", self._batch_ended)
+            self._counting.add(self._host)
             before = self._probe.read()  # the sanity check's peaks are not training's
             self._retries_before = before.alloc_retries if before is not None else 0
             if self.warmup == 0:
@@ -149,8 +152,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._batch += 1
         if self._now is None or self._probe is None:
             return
-        if self._looking:
-            self._stop_looking()
+        if self._looking.drop():
             self._now.leave()
         if self._batch <= self.warmup:
             if self._batch == self.warmup:
@@ -197,21 +199,14 @@ class BatchSizeAdvisor(RecordingCallback):
             return
         self._now = MemoryWindow(self._probe)
         if self._host is not None:
-            self._looking = True
-            for hook, method in self._hooks.items():
-                add_hook(self._host, hook, method)
-
-    def _stop_looking(self) -> None:
-        if self._looking and self._host is not None:
-            self._looking = False
-            for hook, method in self._hooks.items():
-                drop_hook(self._host, hook, method)
+            self._looking.add(self._host)
 
     def _note_memory_every(self, batches: int) -> None:
         self._every = batches
+        self._noting.drop()
         if self._host is not None:
-            drop_hook(self._host, "on_train_batch_end", self._note_process_memory)
-            add_hook(self._host, "on_train_batch_end", self._note_process_memory, every=batches)
+            self._noting = Hooks({"on_train_batch_end": self._note_process_memory}, every=batches)
+            self._noting.add(self._host)
 
     @guarded
     def _note_process_memory(self, *_: Any) -> None:
@@ -227,12 +222,10 @@ class BatchSizeAdvisor(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        self._stop_looking()
+        for hooks in (self._counting, self._noting, self._looking):
+            hooks.drop()
         process, self._probe, self._process = self._process, None, None
-        host, self._now, self._host = self._host, None, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_end", self._batch_ended)
-            drop_hook(host, "on_train_batch_end", self._note_process_memory)
+        self._now = self._host = None
         if process is not None:
             process.close()
 
@@ -240,7 +233,7 @@ class BatchSizeAdvisor(RecordingCallback):
         window, output = self._now, self._output
         if window is None or output is None or not window.batches:
             return
-        self._stop_looking()
+        self._looking.drop()
         reading = window.close()
         if reading is not None:
             self._write(window, reading, trainer)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
@@ -69,7 +69,7 @@ class DeviceMonitor(RecordingCallback):
         self._make_stats = stats
         self._make_sampler = sampler
         self._sampler: StatsSampler | None = None
-        self._host: Callback | None = None
+        self._hooks = Hooks({"on_train_batch_end": self._window_ended}, every=window)
         self._first = 0
         self._since_ns = 0
 
@@ -88,8 +88,7 @@ class DeviceMonitor(RecordingCallback):
         self._sampler = self._make_sampler(stats, interval_s=self.interval_s)
         self._sampler.start()
         # Only now, so that a batch costs nothing where there is nothing to read.
-        self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_end", self._window_ended, every=self.window)
+        self._hooks.add(called_by_trainer(trainer, self))
 
     @guarded
     def _window_ended(self, trainer: Trainer, *_: Any) -> None:
@@ -124,9 +123,7 @@ class DeviceMonitor(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_end", self._window_ended)
+        self._hooks.drop()
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.close()

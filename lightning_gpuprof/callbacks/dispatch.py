@@ -1,6 +1,6 @@
 """Hands hooks on to the parts of a callback, at no cost for hooks that no part has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Callback, Trainer
@@ -67,7 +67,6 @@ class BatchCalls:
 
     Args:
         host: The callback whose hook it is.
-
         counted: Somebody other than a hook counts.
 
     Attributes:
@@ -213,6 +212,36 @@ def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
         calls.drop(method)
     left = [one for one in _methods(callback.__dict__.get(hook)) if one != method]
     callback.__dict__[hook] = _simplest(left)
+
+
+class Hooks:
+    """Methods that hooks of a callback call for a while, added and dropped together.
+
+    Args:
+        methods: By the name of the hook.
+        every: As of `add_hook`.
+    """
+
+    def __init__(self, methods: Mapping[str, _Method], *, every: int = 1) -> None:
+        self._methods = methods
+        self._every = every
+        self._callback: Callback | None = None
+
+    def add(self, callback: Callback) -> None:
+        """Let a callback's hooks call the methods, unless some already do."""
+        if self._callback is None:
+            self._callback = callback
+            for hook, method in self._methods.items():
+                add_hook(callback, hook, method, every=self._every)
+
+    def drop(self) -> bool:
+        """Undo `add`; tells whether there was anything to undo."""
+        callback, self._callback = self._callback, None
+        if callback is None:
+            return False
+        for hook, method in self._methods.items():
+            drop_hook(callback, hook, method)
+        return True
 
 
 def _methods(hook: _Method | None) -> Sequence[_Method]:

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.region import Part
@@ -25,7 +25,7 @@ class ExchangeWatch(RecordingCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._host: Callback | None = None
+        self._hooks = Hooks({"on_before_backward": self._before, "on_after_backward": self._after})
         self._part: Part | None = None
         self._armed = self._open = False
 
@@ -37,9 +37,7 @@ class ExchangeWatch(RecordingCallback):
         if trainer.world_size < 2 or output is None or output.components is None:
             return
         self._part = output.components(EXCHANGE)
-        self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_before_backward", self._before)
-        add_hook(self._host, "on_after_backward", self._after)
+        self._hooks.add(called_by_trainer(trainer, self))
 
     @override
     @guarded
@@ -79,8 +77,5 @@ class ExchangeWatch(RecordingCallback):
     @override
     def _release(self) -> None:
         self._close()
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_before_backward", self._before)
-            drop_hook(host, "on_after_backward", self._after)
+        self._hooks.drop()
         self._part, self._armed = None, False

@@ -1,7 +1,6 @@
 """Notices gradients that are computed and then thrown away."""
 
 from collections import Counter
-from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
@@ -9,8 +8,8 @@ from torch.nn import Parameter
 from typing_extensions import override
 
 from lightning_gpuprof.analysis.run.gradient_use import NOTE, UnusedGradients
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.gradient_use import (
@@ -40,7 +39,13 @@ class GradientWatch(RecordingCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._host: Callback | None = None
+        self._hooks = Hooks(
+            {
+                "on_before_backward": self._before_backward,
+                "on_after_backward": self._after_backward,
+                "on_train_batch_end": self._batch_ends,
+            }
+        )
         self._use: GradientUse | None = None
         self._times: GradientTimes | None = None
         self._names: list[str] = []
@@ -61,17 +66,8 @@ class GradientWatch(RecordingCallback):
         self._names = [name for name, _ in named]
         self._parameters = [parameter for _, parameter in named]
         self._batches = max(BATCHES, 2 * every)
-        self._host = called_by_trainer(trainer, self)
-        for hook, method in self._hooks():
-            add_hook(self._host, hook, method)
+        self._hooks.add(called_by_trainer(trainer, self))
         self._look()
-
-    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
-        return [
-            ("on_before_backward", self._before_backward),
-            ("on_after_backward", self._after_backward),
-            ("on_train_batch_end", self._batch_ends),
-        ]
 
     def _look(self) -> None:
         self._left, self._complete = self._batches + 1, 0
@@ -178,13 +174,10 @@ class GradientWatch(RecordingCallback):
     def _release(self) -> None:
         use, self._use = self._use, None
         times, self._times = self._times, None
-        host, self._host = self._host, None
         if use is not None:
             use.stop()
         if times is not None:
             times.stop()
-        if host is not None:
-            for hook, method in self._hooks():
-                drop_hook(host, hook, method)
+        self._hooks.drop()
         self._values = self._found = None
         self._parameters = []

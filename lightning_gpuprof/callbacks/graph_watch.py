@@ -1,14 +1,13 @@
 """Notices costly habits around autograd: graphs that are kept, and anomaly mode."""
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
@@ -42,7 +41,15 @@ class GraphWatch(RecordingCallback):
         super().__init__()
         self.every = every
         self._host: Callback | None = None
-        self._looking = False
+        self._looks = Hooks({"on_train_batch_end": self._look}, every=every)
+        self._looking = Hooks(
+            {
+                "on_before_backward": self._before,
+                "on_after_backward": self._after,
+                "on_train_batch_end": self._looked,
+            }
+        )
+        self._waiting = Hooks({"on_train_batch_end": self._later})
         self._node: Any = None
         self._mark: weakref.ref[GraphMark] | None = None
         self._ends, self._looked_later = 0, False
@@ -61,7 +68,7 @@ class GraphWatch(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_end", self._look, every=self.every)
+        self._looks.add(self._host)
         self._look()
 
     @override
@@ -71,28 +78,13 @@ class GraphWatch(RecordingCallback):
 
     @guarded
     def _look(self, *_: Any) -> None:
-        if self._host is not None and not self._looking:
-            self._looking = True
-            for hook, method in self._hooks():
-                add_hook(self._host, hook, method)
+        if self._host is not None:
+            self._looking.add(self._host)
 
     @guarded
     def _looked(self, *_: Any) -> None:
-        self._stop_looking()
-
-    def _stop_looking(self) -> None:
         self._node = None
-        if self._host is not None and self._looking:
-            self._looking = False
-            for hook, method in self._hooks():
-                drop_hook(self._host, hook, method)
-
-    def _hooks(self) -> list[tuple[str, Callable[..., Any]]]:
-        return [
-            ("on_before_backward", self._before),
-            ("on_after_backward", self._after),
-            ("on_train_batch_end", self._looked),
-        ]
+        self._looking.drop()
 
     @guarded
     def _before(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
@@ -100,7 +92,7 @@ class GraphWatch(RecordingCallback):
         if self._node is not None and self._mark is None and KEPT_NOTE not in self._noted:
             self._mark, self._ends = GraphMark.put(self._node), 0
             if self._host is not None:
-                add_hook(self._host, "on_train_batch_end", self._later)
+                self._waiting.add(self._host)
         if torch.is_anomaly_enabled():
             self._note(ANOMALY_NOTE, "torch.autograd's anomaly detection is on")
 
@@ -131,14 +123,13 @@ class GraphWatch(RecordingCallback):
 
     def _forget_mark(self) -> None:
         self._mark, self._looked_later = None, True
-        if self._host is not None:
-            drop_hook(self._host, "on_train_batch_end", self._later)
+        self._waiting.drop()
 
     @override
     def _release(self) -> None:
-        self._stop_looking()
+        self._node = None
+        self._looking.drop()
         if self._mark is not None:
             self._forget_mark()
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_end", self._look)
+        self._looks.drop()
+        self._host = None

@@ -11,8 +11,8 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.analysis.memory.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
@@ -71,13 +71,14 @@ class MemorySnapshot(RecordingCallback):
         self._step = 0
         self._oom_step: int | None = None
         self._oom_path: str | None = None
-        self._host: Callback | None = None
-        self._hooks: dict[str, Callable[..., None]] = {
-            "on_train_batch_start": self._step_begins,
-            "on_before_backward": partial(self._allocates_for, BACKWARD),
-            "on_after_backward": partial(self._allocates_for, OPTIMIZER),
-            "on_train_batch_end": self._step_ended,
-        }
+        self._hooks = Hooks(
+            {
+                "on_train_batch_start": self._step_begins,
+                "on_before_backward": partial(self._allocates_for, BACKWARD),
+                "on_after_backward": partial(self._allocates_for, OPTIMIZER),
+                "on_train_batch_end": self._step_ended,
+            }
+        )
 
     def request(self) -> None:
         """Ask for a snapshot at the end of the step that is running."""
@@ -98,9 +99,7 @@ class MemorySnapshot(RecordingCallback):
                 )
             return
         # Only now, so that a batch costs nothing where there is nothing to record.
-        self._host = called_by_trainer(trainer, self)
-        for hook, method in self._hooks.items():
-            add_hook(self._host, hook, method)
+        self._hooks.add(called_by_trainer(trainer, self))
         if self.on_oom:
             self._record(self._history)
             self._history.listen_for_oom(self._on_failed_allocation)
@@ -203,10 +202,7 @@ class MemorySnapshot(RecordingCallback):
     def _release(self) -> None:
         self._stop()
         self._history = self._trained = None
-        host, self._host = self._host, None
-        if host is not None:
-            for hook, method in self._hooks.items():
-                drop_hook(host, hook, method)
+        self._hooks.drop()
 
 
 def _is_oom(exception: BaseException) -> bool:
