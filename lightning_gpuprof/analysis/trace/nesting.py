@@ -45,11 +45,6 @@ class Nesting(Struct, frozen=True):
                 rows, above = rows[on], self.parent[above[on]]
         return result
 
-    def by_depth(self) -> list[Int64]:
-        """Return the rows of each depth, outermost first."""
-        order = np.argsort(self.depth.astype(np.int16), kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.depth))[:-1])
-
 
 def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     """Find the parents of host events, thread by thread.

@@ -33,7 +33,10 @@ class Phase(Enum):
 
 
 class Kind(Enum):
-    """The `cat` values that are told apart; all others are one."""
+    """The `cat` values that are told apart, or come often; all others are one.
+
+    Of each value that is not listed, decoding calls `_missing_` for every event.
+    """
 
     CPU_OP = "cpu_op"
     USER_ANNOTATION = "user_annotation"
@@ -100,8 +103,6 @@ class FullArgs(Args, gc=False):
 
     python_id: Loose = msgspec.field(default=MISSING, name="Python id")
     python_parent: Loose = msgspec.field(default=MISSING, name="Python parent id")
-    python_module: Loose = msgspec.field(default=None, name="Python module id")
-    call_stack: str | None = msgspec.field(default=None, name="Call stack")
     module: str | None = msgspec.field(default=None, name="Module Hierarchy")
     memory_bytes: Loose = msgspec.field(default=MISSING, name="Bytes")
     memory_device: Loose = msgspec.field(default=MISSING, name="Device Id")
