@@ -20,6 +20,15 @@ class Phase(str, Enum):
     OTHER = "other"
 
 
+BATCH_WORK = (
+    Phase.HOST_TO_DEVICE,
+    Phase.FORWARD,
+    Phase.ZERO_GRAD,
+    Phase.BACKWARD,
+    Phase.CLIP_GRADIENTS,
+    Phase.OPTIMIZER_STEP,
+)
+"""What is done with each batch; the other phases wait, or come now and then."""
 SELF_LOG = "self.log"
 """Part of `logging`: the module's calls of `self.log` in training."""
 SAMPLER, WORKERS = "sampler", "workers"

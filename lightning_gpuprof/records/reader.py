@@ -1,6 +1,7 @@
 """Reads a run's record files back: sessions of typed records with numpy columns."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
@@ -61,6 +62,10 @@ class Session:
             return None
         zeros = np.zeros(self.steps, dtype=np.int64)
         return self.columns.get(f"phase/{phase.value}", zeros)
+
+    def phases_ns(self, phases: Iterable[Phase]) -> dict[Phase, Int64]:
+        """Return `phase_ns` of those of some phases that were measured."""
+        return {p: column for p in phases if (column := self.phase_ns(p)) is not None}
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,16 @@ class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
     capability: str | None = None
     """Compute capability as "9.0" (NVIDIA) or architecture as "gfx942" (AMD)."""
 
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a CUDA or HIP device."""
+        return self.type in ("cuda", "hip")
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the host computes itself, so that its clock sees all work."""
+        return self.type == "cpu"
+
 
 class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Settings of the training DataLoader, where it is one."""

@@ -6,20 +6,12 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import mean, median
 from lightning_gpuprof.analysis.run.steady import Mask, step_flags
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
 """The part of a wait in which the module makes its loader anew."""
-COMPUTE = (
-    Phase.HOST_TO_DEVICE,
-    Phase.FORWARD,
-    Phase.ZERO_GRAD,
-    Phase.BACKWARD,
-    Phase.CLIP_GRADIENTS,
-    Phase.OPTIMIZER_STEP,
-)
 
 
 @dataclass(frozen=True)
@@ -68,8 +60,8 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
 
 
 def _slowed(session: Session, first: Mask) -> int:
-    columns = [c for p in COMPUTE if (c := session.phase_ns(p)) is not None]
+    columns = list(session.phases_ns(BATCH_WORK).values())
     if not columns:
         return 0
-    compute = np.sum(columns, axis=0)
-    return int((compute[first][1:] - median(compute[~first])).clip(min=0).sum())
+    work = np.sum(columns, axis=0)
+    return int((work[first][1:] - median(work[~first])).clip(min=0).sum())

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.analysis.run.distribution import Int64
-from lightning_gpuprof.analysis.run.steady import MIN_STEADY, Mask, steady_mask, step_flags
+from lightning_gpuprof.analysis.run.steady import MIN_STEADY, Mask, steady_steps
 from lightning_gpuprof.records.reader import Session
 
 MOST_CELLS = 1_000_000
@@ -27,7 +27,7 @@ def common_steady(ranks: Mapping[int, Session]) -> dict[int, Mask]:
     A rank that is being profiled holds all others up, and only its own record says why. Ranks
     without steps are left out.
     """
-    own = {r: steady_mask(step_flags(one))[0] for r, one in ranks.items() if one.steps}
+    own = {r: steady_steps(one) for r, one in ranks.items() if one.steps}
     numbers = {r: _numbers(ranks[r]) for r in own}
     shared = _in_all([numbers[r][own[r][: len(numbers[r])]] for r in own])
     if len(own) < 2 or len(shared) < MIN_STEADY:

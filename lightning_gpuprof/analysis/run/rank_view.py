@@ -45,9 +45,7 @@ def _view(rank: int, session: Session, steady: Mask | None, waits: RankWaits | N
     if steady is not None:
         dur = session.columns["dur_ns"][steady]
         median_ns, mean_ns = median(dur), mean(dur)
-        for phase in Phase:
-            if (column := session.phase_ns(phase)) is not None:
-                means[phase] = mean(column[steady])
+        means = {p: mean(column[steady]) for p, column in session.phases_ns(Phase).items()}
         exchange = session.columns.get(EXCHANGED)
         exchange_ns = None if exchange is None else mean(exchange[steady])
     return RankView(

@@ -27,10 +27,10 @@ from lightning_gpuprof.analysis.run.special_steps import (
     usual_save_ns,
 )
 from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
-from lightning_gpuprof.analysis.run.steady import Mask, steady_mask, step_flags, step_stats
+from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.step_noise import step_noise_ns
 from lightning_gpuprof.analysis.run.stop_check import stop_check
-from lightning_gpuprof.analysis.run.throughput import knee, size_rates
+from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_rates
 from lightning_gpuprof.analysis.run.wall_time import outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
@@ -45,6 +45,7 @@ from lightning_gpuprof.records.schema import (
 
 OF_STEPS = (RSS_NOTE, GC_NOTE, COMPILE_NOTE)
 """Notes that are measurements of single steps, not news."""
+_NO_STEPS = np.zeros(0, dtype=np.int64)
 
 
 def analyze_run(
@@ -63,16 +64,11 @@ def analyze_run(
     Raises:
         RecordError: No rank has a session, or not the one asked for.
     """
-    filled = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
-    if not filled:
-        raise RecordError(
-            "The record files hold no complete `run` line: the run was killed before its first "
-            "write, or the files are not ours. Train again, or pass another run."
-        )
+    filled = _with_sessions(ranks)
     first = next(iter(filled.values()))
     chosen = choose_session(first, session)
     same = same_session(filled, chosen.start.session)
-    steady = _steady(chosen)
+    steady = steady_steps(chosen)
     phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
     rates = size_rates(chosen, steady)
     compared = common_steady(same)
@@ -89,19 +85,14 @@ def analyze_run(
         outside=outside_time(chosen),
         epoch_starts=epoch_starts(chosen, steady),
         loader_wait=loader_wait(chosen, steady),
-        slowest=slowest_steps(
-            chosen,
-            steady,
-            {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step},
-            {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step},
-        ),
+        slowest=slowest_steps(chosen, steady, phases, parts),
         device_time=device_time(chosen, steady),
         device_use=device_use(chosen),
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
         memory_growth=memory_grown,
         memory_watched=memory_watched,
-        step_noise_ns=step_noise_ns(chosen, steady) if chosen.steps else None,
+        step_noise_ns=step_noise_ns(chosen, steady),
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
@@ -116,8 +107,8 @@ def analyze_run(
         size_rates=rates,
         knee=knee(rates),
         scalars=tuple(chosen.all(Scalars)),
-        steady_dur_ns=chosen.columns["dur_ns"][steady] if chosen.steps else steady.astype(np.int64),
-        batch_size=_batch_size(chosen, steady),
+        steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
+        batch_size=mean_samples(chosen, steady),
         notes=tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
@@ -127,17 +118,14 @@ def analyze_run(
     )
 
 
-def _batch_size(session: Session, steady: Mask) -> float | None:
-    samples = session.columns.get("samples")
-    if samples is None or not steady.any() or (samples[steady] <= 0).any():
-        return None
-    return float(samples[steady].mean())
-
-
-def _steady(session: Session) -> Mask:
-    if not session.steps:
-        return np.zeros(0, dtype=np.bool_)
-    return steady_mask(step_flags(session))[0]
+def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
+    filled = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
+    if not filled:
+        raise RecordError(
+            "The record files hold no complete `run` line: the run was killed before its first "
+            "write, or the files are not ours. Train again, or pass another run."
+        )
+    return filled
 
 
 def _traces(

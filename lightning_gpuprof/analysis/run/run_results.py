@@ -147,4 +147,4 @@ class RunResults:
     @property
     def on_gpu(self) -> bool:
         """Whether this rank trained on a CUDA or HIP device."""
-        return self.start.device is not None and self.start.device.type in ("cuda", "hip")
+        return self.start.device is not None and self.start.device.is_gpu

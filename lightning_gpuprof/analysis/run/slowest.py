@@ -1,11 +1,12 @@
 """The slowest steps, and what was different in them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Int64, median
-from lightning_gpuprof.analysis.run.phase_split import part_columns
+from lightning_gpuprof.analysis.run.phase_split import Part, PhaseStats, part_columns
 from lightning_gpuprof.analysis.run.steady import Mask, step_flags
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -36,8 +37,8 @@ class SlowStep:
 def slowest_steps(
     session: Session,
     steady: Mask,
-    phase_medians: dict[str, int],
-    part_medians: dict[str, int],
+    phases: Mapping[Phase, PhaseStats],
+    parts: Sequence[Part],
     *,
     count: int = 10,
 ) -> tuple[SlowStep, ...]:
@@ -45,6 +46,13 @@ def slowest_steps(
 
     Warm-up and compilation steps are slow for known reasons and are reported apart, so they
     are left out here. Steps no slower than the median are left out as well.
+
+    Args:
+        session: Whose steps.
+        steady: Those that stand for the run.
+        phases: As `phase_split` gives them.
+        parts: As `part_split` gives them.
+        count: How many at most.
     """
     if not session.steps:
         return ()
@@ -55,14 +63,11 @@ def slowest_steps(
         bound = np.partition(dur[candidates], -count)[-count]
         candidates = candidates[dur[candidates] >= bound]
     slow = candidates[np.argsort(-dur[candidates], kind="stable")][:count]
-    phases = {
-        phase.value: column for phase in Phase if (column := session.phase_ns(phase)) is not None
-    }
-    parts = part_columns(session)
-    return tuple(
-        _describe(session, int(i), typical, phases, phase_medians, parts, part_medians)
-        for i in slow
-    )
+    columns = {phase.value: column for phase, column in session.phases_ns(Phase).items()}
+    usual = {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step}
+    usual |= {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step}
+    inside = part_columns(session)
+    return tuple(_describe(session, int(i), typical, columns, inside, usual) for i in slow)
 
 
 def _describe(
@@ -70,14 +75,13 @@ def _describe(
     index: int,
     typical: int,
     phases: dict[str, Int64],
-    phase_medians: dict[str, int],
     parts: dict[str, Int64],
-    part_medians: dict[str, int],
+    usual: dict[str, int],
 ) -> SlowStep:
     columns = session.columns
-    phase, phase_excess = _most_above(phases, phase_medians, index)
+    phase, phase_excess = _most_above(phases, usual, index)
     inside = {name: column for name, column in parts.items() if name.split("/")[0] == phase}
-    part, part_excess = _most_above(inside, part_medians, index)
+    part, part_excess = _most_above(inside, usual, index)
     if part_excess is not None and part_excess < MOSTLY * (phase_excess or 0):
         part = part_excess = None
     flags = StepFlag(int(step_flags(session)[index]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Int64, median
 from lightning_gpuprof.analysis.run.steady import Mask, step_flags
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Note, StepFlag
 
@@ -23,20 +23,13 @@ MOSTLY = 0.5
 """Where the collector took this share of a spike's excess, the rest is taken to follow from it."""
 GC_NOTE = "gc_ns"
 """Note of this name: what one run of Python's garbage collector took in a step."""
-COMPUTE = (
-    Phase.HOST_TO_DEVICE,
-    Phase.FORWARD,
-    Phase.ZERO_GRAD,
-    Phase.BACKWARD,
-    Phase.CLIP_GRADIENTS,
-    Phase.OPTIMIZER_STEP,
-    Phase.OTHER,
-)
+EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
+"""The phases that should take the same each time."""
 
 
 @dataclass(frozen=True)
 class Spikes:
-    """The spikes among the steady steps, in the phases that should take the same each time.
+    """The spikes among the steady steps, in `EVEN_PHASES`.
 
     Waits for data, callbacks, logging, checkpoints and validation are left out: each has a
     finding of its own.
@@ -61,16 +54,16 @@ class Spikes:
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
     """Find the spikes; None where no step was recorded."""
-    columns = {p: c for p in COMPUTE if (c := session.phase_ns(p)) is not None}
+    columns = session.phases_ns(EVEN_PHASES)
     if not columns or not steady.any():
         return None
-    compute = np.sum(list(columns.values()), axis=0)
+    even = np.sum(list(columns.values()), axis=0)
     whole = median(session.columns["dur_ns"][steady])
-    typical = median(compute[steady])
+    typical = median(even[steady])
     unusual = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
-    high = steady & ~unusual & (compute > typical + SPIKE_FRAC * whole)
+    high = steady & ~unusual & (even > typical + SPIKE_FRAC * whole)
     steps, count = int(steady.sum()), int(high.sum())
-    above = compute - typical
+    above = even - typical
     excess = int(above[high].sum())
     collected = collected_ns(session)
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}

@@ -65,6 +65,11 @@ def steady_mask(flags: Int64) -> tuple[Mask, str]:
     return np.ones(len(flags), dtype=np.bool_), "all"
 
 
+def steady_steps(session: Session) -> Mask:
+    """Return which steps of a session stand for the run."""
+    return steady_mask(step_flags(session))[0]
+
+
 def step_stats(session: Session) -> StepStats | None:
     """Describe a session's steps, or return None where it recorded none."""
     if not session.steps:

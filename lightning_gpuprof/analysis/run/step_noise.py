@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Int64, median
-from lightning_gpuprof.analysis.run.spikes import COMPUTE, SPIKE_FRAC
+from lightning_gpuprof.analysis.run.spikes import EVEN_PHASES, SPIKE_FRAC
 from lightning_gpuprof.analysis.run.steady import Mask
 from lightning_gpuprof.records.reader import Session
 
@@ -22,13 +22,13 @@ def step_noise_ns(session: Session, steady: Mask) -> int | None:
     From the run's own unrest, so it is a lower bound: where memory comes to lie differs from one
     process to the next. None where there are too few steps.
     """
-    columns = [c for p in COMPUTE if (c := session.phase_ns(p)) is not None]
+    columns = list(session.phases_ns(EVEN_PHASES).values())
     if not columns or int(steady.sum()) < MIN_STEPS:
         return None
-    compute = np.sum(columns, axis=0)[steady]
+    even = np.sum(columns, axis=0)[steady]
     # Spikes have a finding of their own, and would drown what the other steps show.
-    most = median(compute) + SPIKE_FRAC * median(session.columns["dur_ns"][steady])
-    return difference_of_runs_ns(compute.clip(max=round(most)))
+    most = median(even) + SPIKE_FRAC * median(session.columns["dur_ns"][steady])
+    return difference_of_runs_ns(even.clip(max=round(most)))
 
 
 def difference_of_runs_ns(values_ns: Int64) -> int:

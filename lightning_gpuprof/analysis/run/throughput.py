@@ -53,6 +53,14 @@ def size_rates(session: Session, steady: Mask) -> tuple[SizeRate, ...]:
     return tuple(rates)
 
 
+def mean_samples(session: Session, steady: Mask) -> float | None:
+    """Return the mean samples per steady step; None where some of them did not say."""
+    samples = session.columns.get("samples")
+    if samples is None or not steady.any() or (samples[steady] <= 0).any():
+        return None
+    return float(samples[steady].mean())
+
+
 def knee(rates: Sequence[SizeRate] | Mapping[int, float]) -> Knee | None:
     """Return the size after which more memory buys less than `MIN_GAIN`; None for one size.
 

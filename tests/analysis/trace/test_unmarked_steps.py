@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
-from lightning_gpuprof.analysis.run.steady import steady_mask, step_flags
+from lightning_gpuprof.analysis.run.steady import steady_steps
 from lightning_gpuprof.analysis.run.wall_time import wall_time
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -36,7 +36,7 @@ def session():
 
 @pytest.fixture
 def steady(session):
-    return steady_mask(step_flags(session))[0]
+    return steady_steps(session)
 
 
 def test_what_is_not_known_by_phase_is_spread_as_in_the_marked_steps(session, steady):

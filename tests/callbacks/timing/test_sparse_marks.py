@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_gpuprof.analysis.run.special_steps import compiling
-from lightning_gpuprof.analysis.run.steady import steady_mask, step_flags
+from lightning_gpuprof.analysis.run.steady import steady_steps, step_flags
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.region import region
 from lightning_gpuprof.callbacks.timing import own_cost, window_writing
@@ -167,7 +167,7 @@ def test_compilations_in_steps_without_marks_are_counted(planted, clock, tmp_pat
 
     session = planted.sessions(timer)[0].session
     flags = step_flags(session)
-    found = compiling(session, steady_mask(flags)[0])
+    found = compiling(session, steady_steps(session))
     assert compiled.count(False) > compiled.count(True) > 0
     assert (flags & StepFlag.COMPILED != 0).sum() == compiled.count(True)
     assert (found.count, found.steps) == (len(compiled), session.end.steps)
