@@ -132,23 +132,7 @@ class PhaseTimer(Callback):
         if self._run is not None and self._run.evaluating:
             self._run.batch_ran(batch, batch_idx)
 
-    @override
-    @guarded
-    def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
-        batch_idx: int, dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
-        if self._run is not None:
-            self._run.batch_ran(batch, batch_idx)
-
-    @override
-    @guarded
-    def on_predict_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
-        batch_idx: int, dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
-        if self._run is not None:
-            self._run.batch_ran(batch, batch_idx)
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     @override
     @guarded

@@ -113,7 +113,7 @@ def where_is(frame: FrameType | None) -> At | None:
     hook: bool | None = None
     before: str | None = None
     caller: FrameType | None = None
-    for each in _outwards(frame):
+    for each in outwards(frame):
         code = each.f_code
         package = package_of(code.co_filename)
         if _calls_modules(each, package):
@@ -162,7 +162,7 @@ def own_line(frame: FrameType | None) -> tuple[str, int, str] | None:
     Where no frame is the user's, it is the outermost one that is not Python's.
     """
     outermost = None
-    for each in _outwards(frame):
+    for each in outwards(frame):
         package = package_of(each.f_code.co_filename)
         if package != "python":
             outermost = each
@@ -257,7 +257,8 @@ def package_of(filename: str) -> str:
     return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else _USER
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Go through a thread's frames, the innermost first."""
     while frame is not None:
         yield frame
         frame = frame.f_back

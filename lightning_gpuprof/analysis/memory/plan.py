@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.memory.memory_line import Line
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_size.plan_types import PlanPoint
 
@@ -20,11 +21,9 @@ _TRIES = 8
 
 
 @dataclass(frozen=True)
-class LinearFit:
-    """`constant_bytes + per_sample_bytes * batch size`, by least squares."""
+class LinearFit(Line):
+    """The line through some peaks by least squares."""
 
-    constant_bytes: float
-    per_sample_bytes: float
     residual_frac: float
     """The largest miss, as a share of the value missed."""
 
@@ -32,10 +31,6 @@ class LinearFit:
     def linear(self) -> bool:
         """Whether sizes between and beyond the points can be told from the line."""
         return self.residual_frac <= LINEAR_FRAC
-
-    def at(self, batch_size: int) -> float:
-        """Return the bytes on the line."""
-        return self.constant_bytes + self.per_sample_bytes * batch_size
 
     def largest(self, limit_bytes: float) -> int | None:
         """Return the largest batch size on the line within a limit; None where even 1 is over.

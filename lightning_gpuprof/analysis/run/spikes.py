@@ -57,13 +57,13 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     columns = session.phases_ns(EVEN_PHASES)
     if not columns or not steady.any():
         return None
-    even = np.sum(list(columns.values()), axis=0)
+    compute = np.sum(list(columns.values()), axis=0)
     whole = median(session.columns["dur_ns"][steady])
-    typical = median(even[steady])
+    typical = median(compute[steady])
     unusual = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
-    high = steady & ~unusual & (even > typical + SPIKE_FRAC * whole)
+    high = steady & ~unusual & (compute > typical + SPIKE_FRAC * whole)
     steps, count = int(steady.sum()), int(high.sum())
-    above = even - typical
+    above = compute - typical
     excess = int(above[high].sum())
     collected = collected_ns(session)
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}

@@ -2,8 +2,6 @@
 
 import linecache
 import os
-import sysconfig
-from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
 from types import FrameType
@@ -14,14 +12,14 @@ import torch
 import lightning_gpuprof
 from lightning_gpuprof.callbacks._lightning import is_kind
 from lightning_gpuprof.callbacks.tap.actions import PHASES
+from lightning_gpuprof.probes.stack_lines import outwards, package_of
 from lightning_gpuprof.records.phases import Phase
 
-_SITE_PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
-_OWN = os.path.dirname(lightning_gpuprof.__file__)
-_PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+_OWN = os.path.join(os.path.dirname(lightning_gpuprof.__file__), "callbacks")
+_WATCHING = (os.path.join(_OWN, "syncs") + os.sep, os.path.join(_OWN, "sync_detector.py"))
 _HOOK_CALLERS = ("_call_lightning_module_hook", "_call_strategy_hook", "_call_callback_hooks")
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
-_SKIPPED = ("torch", "tensorboard", "tqdm", "rich", "numpy")
+_SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
 
 
 class Kind(Enum):
@@ -61,7 +59,7 @@ def place_of(frame: FrameType | None) -> Place | None:
         frame: The innermost frame while the call that syncs is under way.
     """
     walk = _Walk()
-    for each in _outwards(frame):
+    for each in outwards(frame):
         if not walk.past(each):
             return None
     return walk.place()
@@ -69,7 +67,7 @@ def place_of(frame: FrameType | None) -> Place | None:
 
 def log_call_place(frame: FrameType | None) -> tuple[str, int, str] | None:
     """Return the innermost line of the user's own code, for a call of `self.log`."""
-    for each in _outwards(frame):
+    for each in outwards(frame):
         if kind_of(each.f_code.co_filename) is Kind.CODE:
             return each.f_code.co_filename, each.f_lineno, each.f_code.co_name
     return None
@@ -82,22 +80,16 @@ def kind_of(filename: str) -> Kind:
     >>> kind_of(os.__file__), kind_of(torch.__file__), kind_of("train.py")
     (<Kind.SKIPPED: 'skipped'>, <Kind.SKIPPED: 'skipped'>, <Kind.CODE: 'code'>)
     """
-    if filename.startswith("<"):  # frozen or generated: no line to show
-        return Kind.SKIPPED
-    path = os.path.abspath(filename)
-    if path.startswith(_OWN + os.sep):
-        parts = path[len(_OWN) + 1 :].split(os.sep)
-        watching = parts[0] != "callbacks" or parts[1] in ("syncs", "sync_detector.py")
-        return Kind.SKIPPED if watching else Kind.OURS
-    if path.startswith(_SITE_PACKAGES + os.sep):
-        package = path[len(_SITE_PACKAGES) + 1 :].split(os.sep)[0]
-        if package in _LIGHTNING:
-            return Kind.LIGHTNING
-        if package == "torchmetrics":
-            return Kind.METRIC
-        return Kind.SKIPPED if package in _SKIPPED else Kind.CODE
-    in_python = any(path.startswith(root + os.sep) for root in _PYTHON)
-    return Kind.SKIPPED if in_python and "site-packages" not in path else Kind.CODE
+    package = package_of(filename)
+    if package == "lightning_gpuprof":
+        path = os.path.abspath(filename)
+        ours = path.startswith(_OWN + os.sep) and not path.startswith(_WATCHING)
+        return Kind.OURS if ours else Kind.SKIPPED
+    if package in _LIGHTNING:
+        return Kind.LIGHTNING
+    if package == "torchmetrics":
+        return Kind.METRIC
+    return Kind.SKIPPED if package in _SKIPPED else Kind.CODE
 
 
 class _Walk:
@@ -198,9 +190,3 @@ def _logged_name(frame: FrameType) -> str | None:
         return getattr(meta, "name", None)
     name = found.get("k")
     return name if isinstance(name, str) and isinstance(found.get("v"), torch.Tensor) else None
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
