@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.critical_path.path_rows import PathKind
 from lightning_gpuprof.analysis.trace.launch_join import join_launches
 from lightning_gpuprof.analysis.trace.nesting import nest
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, answers, write_synthetic
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
@@ -23,12 +23,6 @@ RUNTIME, OPERATOR, KERNEL = (CATEGORY_ID[c] for c in ("cuda_runtime", "cpu_op", 
 
 def walk(timeline, **options):
     return critical_path(timeline, nest(timeline.host), join_launches(timeline), **options)
-
-
-def of_spec(tmp_path, spec):
-    path = tmp_path / "trace.json"
-    write_synthetic(path, spec)
-    return walk(open_timeline(str(path)))
 
 
 def build(host, device, syncs=()):
@@ -60,24 +54,10 @@ def build(host, device, syncs=()):
     )
 
 
-specs = st.builds(
-    SyntheticSpec,
-    steps=st.integers(1, 3),
-    kernels_per_burst=st.integers(1, 6),
-    kernel_ns=st.integers(8_000, 40_000),
-    gaps_ns=st.dictionaries(st.sampled_from(CAUSES), st.integers(5_000, 90_000)),
-    copy_ns=st.integers(3_000, 20_000),
-    comm_ns=st.integers(0, 8_000),
-    exposed_comm_ns=st.just(0),
-    devices=st.integers(1, 2),
-    stack_depth=st.integers(0, 1),
-)
-
-
 @settings(max_examples=40, deadline=None)
-@given(specs)
-def test_segments_join_without_gap_or_overlap_and_cover_the_span(tmp_path_factory, spec):
-    path = of_spec(tmp_path_factory.mktemp("path"), spec)
+@given(st.from_type(SyntheticSpec))
+def test_segments_join_without_gap_or_overlap_and_cover_the_span(read_synthetic, spec):
+    path = walk(read_synthetic(spec))
 
     reached = path.start_ns
     for segment in path.segments:
@@ -89,9 +69,9 @@ def test_segments_join_without_gap_or_overlap_and_cover_the_span(tmp_path_factor
     assert sum(part.total_ns for part in path.parts()) == path.span_ns
 
 
-def test_with_a_sync_in_every_gap_the_path_runs_through_all_device_work(tmp_path):
+def test_with_a_sync_in_every_gap_the_path_runs_through_all_device_work(read_synthetic):
     spec = SyntheticSpec(steps=3, gaps_ns={"sync": 40_000}, comm_ns=0, exposed_comm_ns=0)
-    path, known = of_spec(tmp_path, spec), answers(spec)
+    path, known = walk(read_synthetic(spec)), answers(spec)
     kinds = path.kind_ns
 
     # The copy that opens a step was launched while the device was busy: no sync before it.
@@ -104,9 +84,9 @@ def test_with_a_sync_in_every_gap_the_path_runs_through_all_device_work(tmp_path
 
 
 @pytest.mark.parametrize("cause", ["python", "region", "allocator", "data_wait"])
-def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(tmp_path, cause):
+def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(read_synthetic, cause):
     spec = SyntheticSpec(steps=3, gaps_ns={cause: 60_000}, comm_ns=0, exposed_comm_ns=0)
-    path = of_spec(tmp_path, spec)
+    path = walk(read_synthetic(spec))
     kinds = path.kind_ns
 
     # Only the work after the last launch that the device waited for is on the path.
@@ -123,9 +103,9 @@ def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(tmp_path, 
     assert any(name.startswith(expected) or name == "nothing recorded" for name in names)
 
 
-def test_without_gaps_the_path_is_the_devices_from_its_first_event_on(tmp_path):
+def test_without_gaps_the_path_is_the_devices_from_its_first_event_on(read_synthetic):
     spec = SyntheticSpec(steps=2, gaps_ns={}, comm_ns=0, exposed_comm_ns=0)
-    path, known = of_spec(tmp_path, spec), answers(spec)
+    path, known = walk(read_synthetic(spec)), answers(spec)
 
     assert path.kind_ns[PathKind.DEVICE] == known.busy_ns
     assert path.kind_ns[PathKind.QUEUE] == 0
@@ -165,8 +145,8 @@ def test_work_of_another_thread_is_followed_where_the_first_has_none():
     ]
 
 
-def test_a_path_can_be_cut_to_a_window(tmp_path):
-    path = of_spec(tmp_path, SyntheticSpec(steps=2))
+def test_a_path_can_be_cut_to_a_window(read_synthetic):
+    path = walk(read_synthetic(SyntheticSpec(steps=2)))
     middle = (path.start_ns + path.end_ns) // 2
     first, second = path.within(0, middle), path.within(middle, path.end_ns)
 

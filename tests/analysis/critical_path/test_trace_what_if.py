@@ -6,17 +6,11 @@ from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
 from lightning_gpuprof.analysis.trace.launch_join import join_launches
 from lightning_gpuprof.analysis.trace.nesting import nest
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, answers, write_synthetic
+from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 
 
 def replayed(timeline, **options):
     return what_if(timeline, nest(timeline.host), join_launches(timeline), **options)
-
-
-def of_spec(folder, spec, **options):
-    path = folder / "trace.json"
-    write_synthetic(path, spec)
-    return replayed(open_timeline(str(path)), **options)
 
 
 def length(timeline):
@@ -24,27 +18,12 @@ def length(timeline):
     return max(int(t.end_ns.max()) for t in tables) - min(int(t.start_ns[0]) for t in tables)
 
 
-specs = st.builds(
-    SyntheticSpec,
-    steps=st.integers(1, 3),
-    kernels_per_burst=st.integers(1, 6),
-    kernel_ns=st.integers(8_000, 40_000),
-    gaps_ns=st.dictionaries(st.sampled_from(CAUSES), st.integers(5_000, 90_000)),
-    copy_ns=st.integers(3_000, 20_000),
-    comm_ns=st.integers(0, 8_000),
-    exposed_comm_ns=st.just(0),
-    devices=st.integers(1, 2),
-)
-
-
 @settings(max_examples=30, deadline=None)
-@given(specs)
+@given(st.from_type(SyntheticSpec))
 def test_unchanged_a_trace_lasts_as_long_as_it_did_and_shorter_parts_never_make_it_longer(
-    tmp_path_factory, spec
+    read_synthetic, spec
 ):
-    path = tmp_path_factory.mktemp("what_if") / "trace.json"
-    write_synthetic(path, spec)
-    timeline = open_timeline(str(path))
+    timeline = read_synthetic(spec)
     found = replayed(timeline)
 
     assert found.span_ns == length(timeline)
@@ -62,32 +41,32 @@ def test_unchanged_a_trace_lasts_as_long_as_it_did_and_shorter_parts_never_make_
         ("sync", "sync"),
     ],
 )
-def test_without_the_cause_of_every_gap_the_gaps_are_saved(tmp_path, cause, part):
+def test_without_the_cause_of_every_gap_the_gaps_are_saved(read_synthetic, cause, part):
     spec = SyntheticSpec(steps=4, gaps_ns={cause: 60_000}, comm_ns=0, exposed_comm_ns=0)
-    found = of_spec(tmp_path, spec)
+    found = replayed(read_synthetic(spec))
 
     assert found.of(part).saved_ns == spec.steps * 60_000
 
 
-def test_waits_of_queued_work_are_saved_with_the_queue(tmp_path):
+def test_waits_of_queued_work_are_saved_with_the_queue(read_synthetic):
     spec = SyntheticSpec(steps=4, gaps_ns={"dependency": 60_000}, comm_ns=0, exposed_comm_ns=0)
-    found = of_spec(tmp_path, spec)
+    found = replayed(read_synthetic(spec))
 
     assert found.of("queue").saved_ns == spec.steps * 60_000
 
 
-def test_halving_a_part_saves_no_more_than_half_of_it(tmp_path):
+def test_halving_a_part_saves_no_more_than_half_of_it(read_synthetic):
     spec = SyntheticSpec(steps=2, gaps_ns={"sync": 40_000}, comm_ns=0, exposed_comm_ns=0)
-    found = of_spec(tmp_path, spec, share=0.5)
+    found = replayed(read_synthetic(spec), share=0.5)
     device = found.of("device")
 
     assert device.saved_ns == pytest.approx(device.part_ns / 2, rel=0.1)
     assert device.saved_ns <= device.part_ns / 2
 
 
-def test_a_device_bound_trace_gains_from_the_device_alone(tmp_path):
+def test_a_device_bound_trace_gains_from_the_device_alone(read_synthetic):
     spec = SyntheticSpec(steps=3, gaps_ns={}, kernel_ns=40_000, comm_ns=0, exposed_comm_ns=0)
-    found, known = of_spec(tmp_path, spec), answers(spec)
+    found, known = replayed(read_synthetic(spec)), answers(spec)
 
     assert found.of("device/gemm").saved_ns > 0.4 * found.span_ns
     assert found.of("host").saved_ns < 0.05 * found.span_ns
@@ -95,9 +74,9 @@ def test_a_device_bound_trace_gains_from_the_device_alone(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0, -1, 1.5])
-def test_a_share_that_makes_no_sense_is_refused(tmp_path, share):
+def test_a_share_that_makes_no_sense_is_refused(read_synthetic, share):
     with pytest.raises(ValueError, match="at most 1"):
-        of_spec(tmp_path, SyntheticSpec(steps=1), share=share)
+        replayed(read_synthetic(SyntheticSpec(steps=1)), share=share)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ import pytest
 
 from lightning_gpuprof.analysis.drawing.drawing import KINDS, make_drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
-from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+from lightning_gpuprof.traces import ReadOptions
+from lightning_gpuprof.traces.synthetic import SyntheticSpec
 from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents, Thread, Timeline, make_table
 
 
@@ -14,10 +14,8 @@ def spec():
 
 
 @pytest.fixture(scope="module")
-def timeline(spec, tmp_path_factory):
-    path = tmp_path_factory.mktemp("synthetic") / "trace.json"
-    write_synthetic(path, spec)
-    return open_timeline(str(path), ReadOptions(stacks=True))
+def timeline(spec, read_synthetic):
+    return read_synthetic(spec, ReadOptions(stacks=True))
 
 
 @pytest.fixture(scope="module")
