@@ -7,7 +7,6 @@ from typing import Any
 from torch.nn import Parameter
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.run.gradient_use import NOTE, UnusedGradients
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
@@ -18,6 +17,7 @@ from lightning_gpuprof.probes.gradient_use import (
     ValueChanges,
     shares,
 )
+from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 from lightning_gpuprof.records.schema import Note
 
 BATCHES = 3
@@ -161,7 +161,7 @@ class GradientWatch(RecordingCallback):
             maybe_frac=None if taken is None else taken.maybe,
         )
         if self._output is not None:
-            self._output.write(Note(step=self._output.step, name=NOTE, value=value))
+            self._output.write(Note(step=self._output.step, name=UNUSED_NOTE, value=value))
 
     def _modules(self, found: set[int], share: dict[int, float]) -> tuple[str, ...]:
         """Return the module's children that the parameters belong to, the costliest first."""

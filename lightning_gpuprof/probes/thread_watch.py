@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from lightning_gpuprof.probes.stack_lines import own_line, shown_path
-from lightning_gpuprof.records.thread_use import ThreadLoad, ThreadUse
+from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
 
 _FILE = "/proc/self/task/{}/schedstat"
 OWN = "gpuprof"

@@ -13,13 +13,13 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.analysis.run.gradient_use import unused_gradients
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.tune import tune
 from lightning_gpuprof.probes.memory.memory import memory_probe
 from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
 from lightning_gpuprof.probes.scalars.transfer import to_host
 from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
+from lightning_gpuprof.records.notes import unused_gradients
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, Snapshot
 

@@ -6,10 +6,9 @@ from math import sqrt
 
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.run.noted import last_noted
+from lightning_gpuprof.records.notes import ThreadUse, last_noted
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
-from lightning_gpuprof.records.thread_use import ThreadUse
 
 NOTE = "host_lines"
 """Note of this name: the places that samples of the training thread's stack were at."""

@@ -33,8 +33,8 @@ from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.thread_use import ThreadLoad, ThreadUse
 from lightning_gpuprof.units import duration, percent
 
 ID = "thread-contention"

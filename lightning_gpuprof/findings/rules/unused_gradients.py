@@ -25,10 +25,10 @@ times (a compiled model) the high bound is the parameters' share. Severity: the 
 (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run.gradient_use import UnusedGradients, unused_gradients
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.notes import UnusedGradients, unused_gradients
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import percent
 

@@ -2,8 +2,8 @@ import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Where
+from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
 from lightning_gpuprof.records.schema import Device, Note
-from lightning_gpuprof.records.thread_use import ThreadLoad, ThreadUse
 
 MS = 1_000_000
 PHASES = {"forward": 10 * MS, "data_wait": 2 * MS, "backward": 8 * MS}

@@ -1,7 +1,7 @@
 import pytest
 
-from lightning_gpuprof.analysis.run.gradient_use import NOTE, UnusedGradients
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 from lightning_gpuprof.records.schema import Device, Note
 
 MS = 1_000_000
@@ -18,7 +18,7 @@ def unused(**changes):
         "sure_frac": 0.5,
         "maybe_frac": 0.0,
     }
-    return [Note(step=9, name=NOTE, value=UnusedGradients(**{**values, **changes}))]
+    return [Note(step=9, name=UNUSED_NOTE, value=UnusedGradients(**{**values, **changes}))]
 
 
 def span(finding):
@@ -56,7 +56,7 @@ def test_without_times_the_parameters_share_is_the_most(judge):
     assert span(judge("unused-gradients", PHASES, records=records)) == (0, 7_500_000)
 
 
-@pytest.mark.parametrize("records", [[], [Note(step=9, name=NOTE, value="torn")]])
+@pytest.mark.parametrize("records", [[], [Note(step=9, name=UNUSED_NOTE, value="torn")]])
 def test_is_silent_where_nothing_was_noted(judge, records):
     assert judge("unused-gradients", PHASES, records=records) is None
 

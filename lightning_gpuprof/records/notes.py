@@ -1,0 +1,89 @@
+"""Notes whose value is a type of its own: what a callback writes, and how it is read back."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from msgspec import Struct, ValidationError, convert
+
+from lightning_gpuprof.records.schema import Note
+
+UNUSED_NOTE = "unused_gradients"
+"""Note of this name: some gradients are never stepped on."""
+_T = TypeVar("_T")
+
+
+class ThreadLoad(Struct, frozen=True):
+    """What another Python thread of the process did while samples were taken.
+
+    Args:
+        name: The thread's name.
+        cpu_ns: Time on a core.
+        file: Where it was seen most often, in the user's code if it is there.
+        line: Its line.
+        function: Its function.
+        source: The line's text; empty where it could not be read.
+    """
+
+    name: str
+    cpu_ns: int
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    source: str = ""
+
+
+class ThreadUse(Struct, frozen=True):
+    """How long the training thread ran while samples were taken, and what others did.
+
+    Args:
+        watched_ns: Wall time from the first sample to the last.
+        cpu_ns: Time of the training thread on a core.
+        queued_ns: Time in which it was ready but had no core.
+        others: The other threads, the busiest first.
+    """
+
+    watched_ns: int
+    cpu_ns: int
+    queued_ns: int
+    others: tuple[ThreadLoad, ...]
+
+
+class UnusedGradients(Struct, frozen=True):
+    """Parameters whose gradients nobody uses, at least in some of the backward passes.
+
+    Args:
+        tensors: How many parameter tensors.
+        parameters: How many numbers they hold.
+        all_parameters: The same of the whole module.
+        stepped: An optimizer holds some of them: their gradients are used in other passes.
+        modules: The module's children that they belong to.
+        sure_frac: Their share of the backward passes' time that nothing else needs; None where
+            it was not timed.
+        maybe_frac: The share spent at them on the way to gradients that are used.
+    """
+
+    tensors: int
+    parameters: int
+    all_parameters: int
+    stepped: bool
+    modules: tuple[str, ...]
+    sure_frac: float | None
+    maybe_frac: float | None
+
+
+def last_noted(notes: Iterable[Note], name: str, kind: type[_T]) -> _T | None:
+    """Return the value of the last note of a name; None without one, or where it is no such value.
+
+    >>> last_noted([Note(step=1, name="a", value=2), Note(step=3, name="a", value=4)], "a", int)
+    4
+    """
+    values = [note.value for note in notes if note.name == name]
+    try:
+        return convert(values[-1], kind) if values else None
+    except ValidationError:
+        return None
+
+
+def unused_gradients(notes: Iterable[Note]) -> UnusedGradients | None:
+    """Return what was noted of unused gradients; None where there are none."""
+    return last_noted(notes, UNUSED_NOTE, UnusedGradients)
