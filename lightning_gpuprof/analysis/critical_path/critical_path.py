@@ -24,9 +24,8 @@ from lightning_gpuprof.analysis.critical_path.path_rows import (
 from lightning_gpuprof.analysis.critical_path.path_walk import Path, walk
 from lightning_gpuprof.analysis.trace.grouping import grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.traces.timeline import CATEGORIES
 
 _UNRECORDED = "nothing recorded"
 _DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
@@ -151,18 +150,13 @@ class CriticalPath:
         return self.names[index] if index >= 0 else _UNRECORDED
 
 
-def critical_path(timeline: Timeline, nesting: Nesting, launches: Launches) -> CriticalPath | None:
+def critical_path(trace: LinkedTrace) -> CriticalPath | None:
     """Walk the critical path of a whole trace.
-
-    Args:
-        timeline: The trace.
-        nesting: Of its host events.
-        launches: Joined to its device events.
 
     Returns:
         The path; None where the trace holds neither operators nor device events.
     """
-    path = walk(timeline, nesting, launches)
+    path = walk(trace)
     if path is None:
         return None
-    return CriticalPath(path.start_ns, path.end_ns, path, timeline.names)
+    return CriticalPath(path.start_ns, path.end_ns, path, trace.timeline.names)

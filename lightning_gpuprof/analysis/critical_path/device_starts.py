@@ -6,9 +6,8 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.critical_path.device_waits import previous_on_stream, stream_waits
 from lightning_gpuprof.analysis.trace.grouping import blocks
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import Int32, Int64, Timeline
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.traces.timeline import Int32, Int64
 
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for
@@ -30,26 +29,27 @@ class DeviceStarts(Struct, frozen=True):
     since: Int64
 
 
-def launch_ends(timeline: Timeline, nesting: Nesting, launches: Launches) -> Int64:
+def launch_ends(trace: LinkedTrace) -> Int64:
     """Return when each device event's launching call had ended; -1 where there is none."""
-    ends: Int64 = np.full(len(timeline.device), -1, dtype=np.int64)
+    device = trace.timeline.device
+    ends: Int64 = np.full(len(device), -1, dtype=np.int64)
     for block in blocks(len(ends)):
-        call = launches.call[block]
+        call = trace.launches.call[block]
         known = np.flatnonzero(call >= 0)
         # A launch cannot have ended after its kernel began, whatever the clocks say.
         ends[block][known] = np.minimum(
-            nesting.end_ns[call[known]], timeline.device.start_ns[block][known]
+            trace.nesting.end_ns[call[known]], device.start_ns[block][known]
         )
     return ends
 
 
-def device_starts(timeline: Timeline, nesting: Nesting, launches: Launches) -> DeviceStarts:
+def device_starts(trace: LinkedTrace) -> DeviceStarts:
     """Find what every device event's start waited for."""
-    device = timeline.device
-    before, since = previous_on_stream(timeline), launch_ends(timeline, nesting, launches)
+    device, launches = trace.timeline.device, trace.launches
+    before, since = previous_on_stream(trace.timeline), launch_ends(trace)
     by_launch = np.zeros(len(device), dtype=np.bool_)
     end = np.append(device.end_ns, -1)  # found by index -1
-    told, last_ended = _last_told(timeline, launches, end), _Ended(device.end_ns)
+    told, last_ended = _last_told(trace, end), _Ended(device.end_ns)
     for block in blocks(len(device)):
         start, launched = device.start_ns[block], since[block]
         earlier = before[block]
@@ -71,9 +71,9 @@ def device_starts(timeline: Timeline, nesting: Nesting, launches: Launches) -> D
     return DeviceStarts(by_launch, before, since)
 
 
-def _last_told(timeline: Timeline, launches: Launches, end: Int64) -> Int32 | None:
+def _last_told(trace: LinkedTrace, end: Int64) -> Int32 | None:
     """Return the row that ended last of those each row was told to wait for, -1 for none."""
-    told, start = stream_waits(timeline, launches), timeline.device.start_ns
+    told, start = stream_waits(trace), trace.timeline.device.start_ns
     fits = (end[told.waited_for] <= start[told.row]) & (told.waited_for < told.row)
     held, waited_for = told.row[fits], told.waited_for[fits]
     if not len(held):

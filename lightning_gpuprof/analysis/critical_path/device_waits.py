@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.traces.timeline import MISSING, DeviceEvents, Int32, Int64, Timeline
 
 _WAIT = "Stream Wait Event"
@@ -37,14 +37,14 @@ def previous_on_stream(timeline: Timeline) -> Int32:
     return previous
 
 
-def stream_waits(timeline: Timeline, launches: Launches) -> StreamWaits:
+def stream_waits(trace: LinkedTrace) -> StreamWaits:
     """Return what device events were told to wait for on other streams.
 
     A `cudaStreamWaitEvent` holds back what is launched on its stream after it, until what was
     on the other stream when `cudaEventRecord` was called has run. Kineto records both, where
     synchronization events are switched on.
     """
-    syncs = timeline.syncs
+    timeline, syncs = trace.timeline, trace.timeline.syncs
     # Most traces have none: numpy's isin() would load masked arrays to find that out.
     rows = np.flatnonzero(syncs.wait_on_stream != MISSING)
     rows = rows[[timeline.names[index] == _WAIT for index in syncs.name[rows].tolist()]]
@@ -53,7 +53,7 @@ def stream_waits(timeline: Timeline, launches: Launches) -> StreamWaits:
     recorded, rec_known = _called_at(timeline, syncs.wait_on_correlation[rows])
     waiting, wait_known = _called_at(timeline, syncs.correlation[rows])
     device, known = syncs.device[rows].astype(np.int64), rec_known & wait_known
-    queues = _Queues(timeline, launches)
+    queues = _Queues(trace)
     held = queues.find(device, syncs.stream[rows], waiting, after=True)
     waited_for = queues.find(device, syncs.wait_on_stream[rows], recorded, after=False)
     found = known & (held >= 0) & (waited_for >= 0)
@@ -74,7 +74,8 @@ def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, npt.NDArr
 class _Queues:
     """What was launched on each stream, in the order of launching."""
 
-    def __init__(self, timeline: Timeline, launches: Launches) -> None:
+    def __init__(self, trace: LinkedTrace) -> None:
+        timeline, launches = trace.timeline, trace.launches
         rows = np.flatnonzero(launches.call >= 0)
         launched = timeline.host.start_ns[launches.call[rows]]
         order = np.argsort(launched, kind="stable")

@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.grouping import looked_up, narrowed, used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.trace.intervals import Spans
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.traces.timeline import Int32, Int64, Timeline
 
@@ -21,9 +21,7 @@ class HostChain:
     """The moments of the host's chain, in order of time: launches, and returns from waits.
 
     Args:
-        timeline: The trace.
-        nesting: Of its host events.
-        launches: Joined to its device events.
+        trace: The trace.
         launched: By device row, when its launch had ended; -1 for no launch.
         begin: When the trace began.
 
@@ -35,16 +33,9 @@ class HostChain:
         waited_ns: How long all waits took.
     """
 
-    def __init__(
-        self,
-        timeline: Timeline,
-        nesting: Nesting,
-        launches: Launches,
-        launched: Int64,
-        *,
-        begin: int,
-    ) -> None:
-        found = waits(timeline, nesting, launches)
+    def __init__(self, trace: LinkedTrace, launched: Int64, *, begin: int) -> None:
+        timeline, nesting = trace.timeline, trace.nesting
+        found = waits(trace)
         by_work = np.argsort(found.device_row, kind="stable")
         rows = np.flatnonzero(launched >= 0).astype(np.int32)
         # At one moment launches come before returns, and both in the order of device rows.
@@ -57,7 +48,9 @@ class HostChain:
         device_end = timeline.device.start_ns[self.device_row]
         device_end = device_end + timeline.device.dur_ns[self.device_row]
         self.after_ns = found.end_ns[back] - device_end
-        thread = np.concatenate((launches.call[rows], found.row[by_work].astype(np.int32)))[order]
+        thread = np.concatenate((trace.launches.call[rows], found.row[by_work].astype(np.int32)))[
+            order
+        ]
         thread = looked_up(timeline.host.thread, thread)
         place = np.empty(len(order), dtype=np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)

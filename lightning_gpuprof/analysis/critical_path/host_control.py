@@ -9,9 +9,9 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.critical_path.lanes import Lane, Relay
 from lightning_gpuprof.analysis.trace.grouping import looked_up
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, in_order
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting, rows_by_thread
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64
 
 Bool = npt.NDArray[np.bool_]
 _BLOCK = 1 << 14
@@ -25,9 +25,7 @@ class HostControl:
     """The threads that run operators or launch work, and what each is doing when.
 
     Args:
-        timeline: The trace. Python calls are left out, so that recording stacks changes nothing.
-        nesting: Of its host events.
-        launches: Joined to its device events.
+        trace: The trace. Python calls are left out, so that recording stacks changes nothing.
         activity: Of its host events.
         begin: Where the trace begins.
 
@@ -38,21 +36,13 @@ class HostControl:
             where none works, one on which anything is recorded.
     """
 
-    def __init__(
-        self,
-        timeline: Timeline,
-        nesting: Nesting,
-        launches: Launches,
-        activity: Int8,
-        *,
-        begin: int,
-    ) -> None:
-        host = timeline.host
+    def __init__(self, trace: LinkedTrace, activity: Int8, *, begin: int) -> None:
+        host, nesting = trace.timeline.host, trace.nesting
         python = host.category == CATEGORY_ID["python_function"]
         # One place more: a thread that is not recorded is -1.
         takes_part = np.zeros(int(host.thread.max(initial=-1)) + 2, dtype=np.bool_)
         takes_part[host.thread[host.category == CATEGORY_ID["cpu_op"]]] = True
-        takes_part[host.thread[launches.calls]] = True
+        takes_part[host.thread[trace.launches.calls]] = True
         counts = looked_up(takes_part, host.thread) & ~python & (nesting.end_ns > host.start_ns)
         del python
         self.begin = begin

@@ -24,8 +24,7 @@ from lightning_gpuprof.analysis.critical_path.path_rows import (
 from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.grouping import looked_up
 from lightning_gpuprof.analysis.trace.host_activity import activities
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
 
 _BLOCK = 1 << 14
@@ -98,9 +97,9 @@ class Path(Struct, frozen=True):
             yield from device_rows(self.timeline, self.began, self.on_device[low : low + _BLOCK])
 
 
-def walk(timeline: Timeline, nesting: Nesting, launches: Launches) -> Path | None:
+def walk(trace: LinkedTrace) -> Path | None:
     """Walk back from what ended last to the beginning of a trace; None where nothing ran."""
-    steps = _Walk(timeline, nesting, launches)
+    steps = _Walk(trace)
     if steps.end < 0:
         return None
     steps.run()
@@ -113,16 +112,17 @@ class _Walk:
     Arrays by host row have one place more, found by row -1.
     """
 
-    def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
+    def __init__(self, trace: LinkedTrace) -> None:
+        timeline, launches = trace.timeline, trace.launches
         host, device = timeline.host, timeline.device
         recorded = host.category != CATEGORY_ID["python_function"]
         starts = [int(host.start_ns[recorded.argmax()])] if recorded.any() else []
         self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
         self._timeline = timeline
-        self._activity = activities(timeline, nesting)
-        self._began = device_starts(timeline, nesting, launches)
-        found = waits(timeline, nesting, launches)
-        control = HostControl(timeline, nesting, launches, self._activity, begin=self.begin)
+        self._activity = activities(timeline, trace.nesting)
+        self._began = device_starts(trace)
+        found = waits(trace)
+        control = HostControl(trace, self._activity, begin=self.begin)
         device_end = int(device.end_ns.max(initial=-1))
         self.end = max(control.end, device_end)
         # Of several that end last, the last one.

@@ -29,8 +29,7 @@ from lightning_gpuprof.analysis.trace.grouping import (
 )
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int32, Int64, Timeline, of_category
 
 _NEVER_NS = 2**62
@@ -59,9 +58,7 @@ class Replay:
     """A trace taken apart.
 
     Args:
-        timeline: The trace; without device events only host work can be shortened.
-        nesting: Of its host events.
-        launches: Joined to its device events.
+        trace: The trace; without device events only host work can be shortened.
 
     Attributes:
         latency: By device row: how long after its launch it could begin.
@@ -69,18 +66,19 @@ class Replay:
         span_ns: How long the trace lasts.
     """
 
-    def __init__(self, timeline: Timeline, nesting: Nesting, launches: Launches) -> None:
+    def __init__(self, trace: LinkedTrace) -> None:
+        timeline = trace.timeline
         host, device = timeline.host, timeline.device
         starts = [int(table.start_ns[0]) for table in (host, device) if len(table)]
         self._begin = min(starts, default=0)
         self._start, self._dur = device.start_ns, device.dur_ns
         self._category, self._categories = _categories(timeline)
-        launched = launch_ends(timeline, nesting, launches)
-        self._chain = chain = HostChain(timeline, nesting, launches, launched, begin=self._begin)
+        launched = launch_ends(trace)
+        self._chain = chain = HostChain(trace, launched, begin=self._begin)
         # Only work that was launched before can hold an event back.
         rank = np.empty(len(device), dtype=np.int32)
         rank[np.argsort(launched, kind="stable")] = np.arange(len(device), dtype=np.int32)
-        told = stream_waits(timeline, launches)
+        told = stream_waits(trace)
         fits = self._holds_back(told.waited_for, told.row, rank)
         pairs = (told.row[fits], told.waited_for[fits])
         linked, after = self._after_work(previous_on_stream(timeline), pairs, rank)

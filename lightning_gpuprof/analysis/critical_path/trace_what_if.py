@@ -7,9 +7,7 @@ something else holds the trace up. The replay counts that in.
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.critical_path.replay import Left, Replay
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import Timeline
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 
 
 @dataclass(frozen=True)
@@ -51,21 +49,17 @@ class WhatIf:
         return next((saving for saving in self.savings if saving.part == part), None)
 
 
-def what_if(
-    timeline: Timeline, nesting: Nesting, launches: Launches, *, share: float = 1.0
-) -> WhatIf:
+def what_if(trace: LinkedTrace, *, share: float = 1.0) -> WhatIf:
     """Replay a trace with each of its parts shortened in turn.
 
     Args:
-        timeline: The trace.
-        nesting: Of its host events.
-        launches: Joined to its device events.
+        trace: The trace.
         share: Share of the part that is taken away, above 0, at most 1. Waits are taken away
             wholly or not at all.
     """
     if not 0 < share <= 1:
         raise ValueError(f"what_if(share={share}) must lie above 0 and be at most 1.")
-    replay = Replay(timeline, nesting, launches)
+    replay = Replay(trace)
     left = 1.0 - share
     held = replay.part_ns
     host, device, delay = held["host"], held["device"], held["delay"]

@@ -15,8 +15,9 @@ from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kin
 from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
 from lightning_gpuprof.analysis.trace.kernel_category import CATEGORIES as KERNEL_KINDS
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
-from lightning_gpuprof.analysis.trace.launch_join import Launches, join_launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting, nest
+from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.nesting import nest
 from lightning_gpuprof.analysis.trace.time_split import device_spans
 from lightning_gpuprof.traces.timeline import (
     CATEGORIES,
@@ -117,9 +118,9 @@ class _Layer:
 
 def make_drawing(timeline: Timeline) -> Drawing:
     """Lay a trace out in lanes."""
-    nesting, launches = nest(timeline.host, python=True), join_launches(timeline)
+    trace = link(timeline, python=True)
     names = [*timeline.names, *CAUSES]
-    layers = list(_layers(timeline, nesting, launches))
+    layers = list(_layers(trace))
     groups, lanes = _stack(layers)
     order = np.lexsort((_joined(layers, "start_ns"), lanes))
     row, next_row = _joined(layers, "row")[order], _joined(layers, "next_row")[order]
@@ -127,10 +128,9 @@ def make_drawing(timeline: Timeline) -> Drawing:
     event_of = np.full(host_rows + len(timeline.device), -1, dtype=np.int64)
     event_of[row[row >= 0]] = np.flatnonzero(row >= 0)
     none = np.full(len(timeline.device), -1, dtype=np.int64)
-    # With Python calls, which causes leave out: here they are the stack of each event.
-    around = nest(timeline.host, python=True)
-    outer: Int64 = np.concatenate((around.parent.astype(np.int64), none))
-    other: Int64 = np.concatenate((_first_launched(launches, host_rows), launches.call))
+    outer: Int64 = np.concatenate((trace.nesting.parent.astype(np.int64), none))
+    launched = _first_launched(trace.launches, host_rows)
+    other: Int64 = np.concatenate((launched, trace.launches.call))
     arguments: Int64 = np.concatenate((timeline.host.arguments.astype(np.int64), none))
     start, dur = _joined(layers, "start_ns")[order], _joined(layers, "dur_ns")[order]
     lane_count = sum(group.lanes for group in groups)
@@ -150,14 +150,14 @@ def make_drawing(timeline: Timeline) -> Drawing:
     )
 
 
-def _layers(timeline: Timeline, nesting: Nesting, launches: Launches) -> Iterator[_Layer]:
-    host = timeline.host
+def _layers(trace: LinkedTrace) -> Iterator[_Layer]:
+    timeline, host = trace.timeline, trace.timeline.host
     kinds = _host_kinds(timeline)
     annotated = of_category(host, "user_annotation")
     python = of_category(host, "python_function")
     synced = kinds == KIND_ID["sync"]
     yield from _host_layer(timeline, "annotations", annotated, kinds)
-    yield from _idle_layer(timeline, nesting, launches)
+    yield from _idle_layer(trace)
     yield from _device_layer(timeline)
     yield from _host_layer(timeline, "syncs", synced, kinds)
     yield from _host_layer(timeline, "thread", ~annotated & ~python, kinds)
@@ -213,10 +213,11 @@ def _device_layer(timeline: Timeline) -> Iterator[_Layer]:
     )
 
 
-def _idle_layer(timeline: Timeline, nesting: Nesting, launches: Launches) -> Iterator[_Layer]:
+def _idle_layer(trace: LinkedTrace) -> Iterator[_Layer]:
+    timeline = trace.timeline
     spans = device_spans(timeline)
     for one in spans:
-        found = caused_gaps(timeline, one, nesting, launches)
+        found = caused_gaps(trace, one)
         none = np.zeros(len(found.spans), dtype=np.int64)
         if not len(none):
             continue

@@ -16,7 +16,7 @@ from lightning_gpuprof.analysis.trace.grouping import (
     looked_up,
     summed,
 )
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
@@ -49,15 +49,13 @@ class CallGroup:
     tf32: bool
 
 
-def costed_calls(
-    timeline: Timeline, nesting: Nesting, launches: Launches
-) -> list[tuple[CallGroup, Cost]]:
+def costed_calls(trace: LinkedTrace) -> list[tuple[CallGroup, Cost]]:
     """Return the operators of known cost that ran kernels.
 
     Calls whose arguments differ in nothing that matters here, such as strides, are one group.
     """
     found: dict[object, tuple[CallGroup, Cost]] = {}
-    for group in _groups(timeline, nesting, launches):
+    for group in _groups(trace):
         cost = operator_cost(group.name, group.arguments)
         if cost is None or group.kernel_ns <= 0:
             continue
@@ -74,7 +72,8 @@ def costed_calls(
     return list(found.values())
 
 
-def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[CallGroup]:
+def _groups(trace: LinkedTrace) -> list[CallGroup]:
+    timeline, call = trace.timeline, trace.launches.call
     host, device = timeline.host, timeline.device
     modelled = [index for index, name in enumerate(timeline.names) if name in MODELS]
     has_model = np.zeros(len(timeline.names), dtype=np.bool_)
@@ -88,8 +87,8 @@ def _groups(timeline: Timeline, nesting: Nesting, launches: Launches) -> list[Ca
     kernel_ns, kernel_count, tf32 = Counter[int](), Counter[int](), Counter[int]()
     is_work, is_tf32 = of_category(device, *WORK), _marked(timeline)
     for block in blocks(len(device)):
-        rows = block.start + np.flatnonzero((launches.call[block] >= 0) & is_work[block])
-        owner = _owners(nesting, is_modelled, launches.call[rows])
+        rows = block.start + np.flatnonzero((call[block] >= 0) & is_work[block])
+        owner = _owners(trace.nesting, is_modelled, call[rows])
         rows, owner = rows[owner >= 0], owner[owner >= 0]
         ran_kernels[owner] = True
         keys, group = grouped(_key(host, owner))

@@ -11,8 +11,7 @@ from enum import Enum
 
 from lightning_gpuprof.analysis.roofline.op_call import MATRIX, Cost
 from lightning_gpuprof.analysis.roofline.op_time import WORK, CallGroup, costed_calls
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.hardware.lookup import Lookup, Peaks, find_peaks
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline, of_category
 
@@ -101,26 +100,18 @@ class Roofline:
 
 
 def roofline(
-    timeline: Timeline,
-    nesting: Nesting,
-    launches: Launches,
-    *,
-    peaks: Peaks | None = None,
-    span_ns: int | None = None,
+    trace: LinkedTrace, *, peaks: Peaks | None = None, span_ns: int | None = None
 ) -> Roofline:
     """Compare every operator of known cost with the roofs of the trace's first device.
 
     Args:
-        timeline: The trace, recorded with shapes.
-        nesting: Of its host events.
-        launches: Joined to its device events.
+        trace: The trace, recorded with shapes.
         peaks: Measured on this machine, say; by default the data sheet's.
         span_ns: Time over which `hfu` is taken; by default first to last device event.
     """
+    timeline = trace.timeline
     lookup = Lookup(peaks) if peaks else device_peaks(timeline)
-    rows = [
-        _row(group, cost, lookup.peaks) for group, cost in costed_calls(timeline, nesting, launches)
-    ]
+    rows = [_row(group, cost, lookup.peaks) for group, cost in costed_calls(trace)]
     rows.sort(key=lambda row: (-row.kernel_ns, row.name))
     total = int(timeline.device.dur_ns[of_category(timeline.device, *WORK)].sum())
     covered = sum(row.kernel_ns for row in rows)

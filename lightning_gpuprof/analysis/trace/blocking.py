@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import looked_up
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
@@ -32,15 +31,15 @@ class Waits(Struct, frozen=True):
     device_row: Int64
 
 
-def waits(timeline: Timeline, nesting: Nesting, launches: Launches) -> Waits:
+def waits(trace: LinkedTrace) -> Waits:
     """Find the calls that waited for device work.
 
     A synchronizing call, or one that frees memory, waited for the last event that ended before
     it returned; a copy for itself. A call within which nothing ended did not wait.
     """
-    host, device = timeline.host, timeline.device
-    rows, waited = _waiting(timeline, nesting, launches)
-    start, end = host.start_ns[rows], nesting.end_ns[rows]
+    host, device = trace.timeline.host, trace.timeline.device
+    rows, waited = _waiting(trace)
+    start, end = host.start_ns[rows], trace.nesting.end_ns[rows]
     dur = device.dur_ns[waited]
     done = device.start_ns[waited] + dur
     found = np.flatnonzero((start < done) & (done <= end) & (dur > 0))
@@ -57,26 +56,27 @@ def waits_for_all(name: str) -> bool:
     return call_kind(name) == "sync" or _FREE.match(name) is not None
 
 
-def _waiting(timeline: Timeline, nesting: Nesting, launches: Launches) -> tuple[Int64, Int64]:
+def _waiting(trace: LinkedTrace) -> tuple[Int64, Int64]:
     """Return calls that may have waited, by rising host row, and the device row of each."""
-    device = timeline.device
+    timeline, device = trace.timeline, trace.timeline.device
     if not len(device):
         none = np.zeros(0, dtype=np.int64)
         return none, none
-    copies = _copies(timeline, launches)
+    copies = _copies(trace)
     for_all = _calls_named(timeline, waits_for_all)
     by_end = np.argsort(device.end_ns, kind="stable")
-    last = np.searchsorted(device.end_ns[by_end], nesting.end_ns[for_all], side="right") - 1
+    last = np.searchsorted(device.end_ns[by_end], trace.nesting.end_ns[for_all], side="right") - 1
     for_all, last = for_all[last >= 0], last[last >= 0]
-    rows = np.concatenate((launches.call[copies], for_all))
+    rows = np.concatenate((trace.launches.call[copies], for_all))
     waited = np.concatenate((copies, by_end[last]))
     order = np.argsort(rows, kind="stable")
     order = order[np.append(np.diff(rows[order]) > 0, True)[: len(order)]]  # the last of several
     return rows[order], waited[order]
 
 
-def _copies(timeline: Timeline, launches: Launches) -> Int64:
+def _copies(trace: LinkedTrace) -> Int64:
     """Return the device rows of copies whose call is known, or that waits for its work."""
+    timeline, launches = trace.timeline, trace.launches
     is_copy = timeline.device.category == CATEGORY_ID["gpu_memcpy"]
     blocking = _calls_named(timeline, blocks_as_copy)
     if len(blocking):

@@ -17,7 +17,7 @@ from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.trace.intervals import Spans, complement
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int64, Timeline
@@ -84,21 +84,17 @@ class IdleReport(Struct, frozen=True):
 
 
 def idle_causes(
-    timeline: Timeline,
-    spans: DeviceSpans,
-    nesting: Nesting,
-    launches: Launches,
-    places: CodePlaces | None = None,
+    trace: LinkedTrace, spans: DeviceSpans, places: CodePlaces | None = None
 ) -> IdleReport:
     """Attribute each gap of a device between the borders of its spans."""
-    gaps = _Gaps(timeline, spans, nesting, launches)
+    gaps = _Gaps(trace, spans)
     between, following = gaps.between, gaps.following
     if not len(between):
         return IdleReport((), (), 0)
     return IdleReport(
         causes=_totals(gaps.total_ns, gaps.count),
-        longest=_longest(timeline, gaps, nesting, launches, places),
-        before_thin_ns=int((between.end - between.start)[_thin(timeline, following)].sum()),
+        longest=_longest(trace, gaps, places),
+        before_thin_ns=int((between.end - between.start)[_thin(trace.timeline, following)].sum()),
     )
 
 
@@ -118,11 +114,9 @@ class CausedGaps(Struct, frozen=True):
     next_row: Int64
 
 
-def caused_gaps(
-    timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
-) -> CausedGaps:
+def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
     """Return each gap of a device with its largest cause, to be drawn one by one."""
-    gaps = _Gaps(timeline, spans, nesting, launches)
+    gaps = _Gaps(trace, spans)
     return CausedGaps(gaps.between, gaps.cause.astype(np.int64), gaps.following)
 
 
@@ -137,9 +131,8 @@ class _Gaps:
         count: Gaps that a cause has a part in.
     """
 
-    def __init__(
-        self, timeline: Timeline, spans: DeviceSpans, nesting: Nesting, launches: Launches
-    ) -> None:
+    def __init__(self, trace: LinkedTrace, spans: DeviceSpans) -> None:
+        timeline, nesting = trace.timeline, trace.nesting
         device = timeline.device
         self.between = between = complement(spans.busy, spans.start_ns, spans.end_ns)
         rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
@@ -153,7 +146,7 @@ class _Gaps:
         stream, own = _previous_streams(timeline, rows, between), activities(timeline, nesting)
         for low in range(0, len(between), _BATCH_GAPS):
             some = slice(low, low + _BATCH_GAPS)
-            launched = _Launched(timeline, launches, self.following[some], stream[some])
+            launched = _Launched(trace, self.following[some], stream[some])
             batch = Spans(between.start[some], between.end[some])
             parts = _parts(timeline, batch, launched, nesting, own)
             self.cause[some] = parts.argmax(axis=0)
@@ -165,17 +158,14 @@ class _Launched:
     """For each gap, the launching call of the event that ends it.
 
     Args:
-        timeline: The trace.
-        launches: Joined to its device events.
+        trace: The trace.
         following: The row that ends each gap.
         before: Stream of the event before it.
     """
 
-    def __init__(
-        self, timeline: Timeline, launches: Launches, following: Int64, before: Int64
-    ) -> None:
-        host, device = timeline.host, timeline.device
-        self.call = np.where(following >= 0, launches.call[following], -1)
+    def __init__(self, trace: LinkedTrace, following: Int64, before: Int64) -> None:
+        host, device = trace.timeline.host, trace.timeline.device
+        self.call = np.where(following >= 0, trace.launches.call[following], -1)
         self.known = self.call >= 0
         self.same_stream = device.stream[following] == before
         at = np.maximum(self.call, 0)
@@ -231,19 +221,14 @@ def _totals(total_ns: Int64, count: Int64) -> tuple[IdleCause, ...]:
     return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
 
 
-def _longest(
-    timeline: Timeline,
-    gaps: _Gaps,
-    nesting: Nesting,
-    launches: Launches,
-    places: CodePlaces | None,
-) -> tuple[Gap, ...]:
+def _longest(trace: LinkedTrace, gaps: _Gaps, places: CodePlaces | None) -> tuple[Gap, ...]:
+    timeline, nesting = trace.timeline, trace.nesting
     between, next_row = gaps.between, gaps.following
     length = between.end - between.start
     found = []
     for i in np.lexsort((between.start, -length))[:LONGEST].tolist():
         event = int(next_row[i])
-        row = int(launches.call[event]) if event >= 0 else -1
+        row = int(trace.launches.call[event]) if event >= 0 else -1
         found.append(
             Gap(
                 start_ns=int(between.start[i]),

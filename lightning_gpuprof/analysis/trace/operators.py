@@ -7,7 +7,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, summed
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
@@ -55,11 +55,9 @@ LOADING = "enumerate(DataLoader)"
 """How torch names the region around making a batch."""
 
 
-def operator_table(
-    timeline: Timeline, nesting: Nesting, launches: Launches
-) -> tuple[OperatorStats, ...]:
+def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
-    host = timeline.host
+    timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     steps = np.array([is_step(name) for name in timeline.names] or [False])
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~looked_up(steps, host.name)
     if not is_op.any():
@@ -85,7 +83,7 @@ def operator_table(
     self_time = _self_time(timeline, nesting, is_op)
     by_name: Sequence[Int64 | None] = (None, None, None)
     if len(timeline.device):
-        by_name = _device_time(timeline, nesting, launches, is_op, outermost)
+        by_name = _device_time(trace, is_op, outermost)
     table = [
         OperatorStats(
             timeline.names[i],
@@ -147,14 +145,13 @@ def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
     return own
 
 
-def _device_time(
-    timeline: Timeline, nesting: Nesting, launches: Launches, is_op: Mask, outermost: Mask
-) -> tuple[Int64, Int64, Int64]:
+def _device_time(trace: LinkedTrace, is_op: Mask, outermost: Mask) -> tuple[Int64, Int64, Int64]:
     """Return by name: device time inside, device time of its own, device events of its own."""
+    timeline = trace.timeline
     name, names = timeline.host.name, len(timeline.names)
     inside, own, events = np.zeros((3, names), dtype=np.int64)
     for block in blocks(len(timeline.device)):
-        row, dur = launches.call[block], timeline.device.dur_ns[block]
+        row, dur = trace.launches.call[block], timeline.device.dur_ns[block]
         row, dur = row[row >= 0], dur[row >= 0]
         claimed = np.zeros(len(row), dtype=np.bool_)
         while len(row):
@@ -164,7 +161,7 @@ def _device_time(
             events += np.bincount(name[row[direct]], minlength=names)
             whole = outermost[row]
             inside += summed(name[row[whole]], dur[whole], names)
-            around = nesting.parent[row]
+            around = trace.nesting.parent[row]
             up = around >= 0
             claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
     return inside, own, events

@@ -7,9 +7,8 @@ from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, of_category
 
 LONGEST = 200
 
@@ -44,15 +43,13 @@ class SyncReport(Struct, frozen=True):
     calls: tuple[SyncCall, ...]
 
 
-def sync_calls(
-    timeline: Timeline, nesting: Nesting, launches: Launches, places: CodePlaces | None = None
-) -> SyncReport:
+def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncReport:
     """Find synchronizing calls, longest first.
 
     A copy counts where its call is of the blocking kind, or returned only after the copy had
     ended on the device, as asynchronous copies from or to pageable memory do.
     """
-    host = timeline.host
+    timeline, host = trace.timeline, trace.timeline.host
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
     kinds = np.zeros(len(timeline.names), dtype=np.int8)
     for name in used(host.name[rows]):
@@ -60,7 +57,7 @@ def sync_calls(
         kinds[name] = 1 if call_kind(text) == "sync" else 2 if blocks_as_copy(text) else 0
     kind = kinds[host.name[rows]]
     waited = np.zeros(len(host), dtype=np.bool_)
-    waited[_waited_copies(timeline, launches)] = True
+    waited[_waited_copies(trace)] = True
     kind[waited[rows]] = 2
     rows, kind = rows[kind > 0], kind[kind > 0]
     dur = host.dur_ns[rows]
@@ -69,25 +66,23 @@ def sync_calls(
         count=len(rows),
         total_ns=int(dur.sum()),
         calls=tuple(
-            _call(timeline, nesting, places, int(rows[i]), "sync" if kind[i] == 1 else "copy")
+            _call(trace, places, int(rows[i]), "sync" if kind[i] == 1 else "copy")
             for i in longest.tolist()
         ),
     )
 
 
-def _waited_copies(timeline: Timeline, launches: Launches) -> Int64:
-    device, host = timeline.device, timeline.host
-    copies = (device.category == CATEGORY_ID["gpu_memcpy"]) & (launches.call >= 0)
-    calls = launches.call[copies]
+def _waited_copies(trace: LinkedTrace) -> Int64:
+    device, host, call = trace.timeline.device, trace.timeline.host, trace.launches.call
+    copies = (device.category == CATEGORY_ID["gpu_memcpy"]) & (call >= 0)
+    calls = call[copies]
     waited = host.end_ns[calls] >= device.end_ns[copies]
     rows: Int64 = calls[waited]
     return rows
 
 
-def _call(
-    timeline: Timeline, nesting: Nesting, places: CodePlaces | None, row: int, kind: str
-) -> SyncCall:
-    host = timeline.host
+def _call(trace: LinkedTrace, places: CodePlaces | None, row: int, kind: str) -> SyncCall:
+    timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     return SyncCall(
         name=timeline.names[host.name[row]],
         kind=kind,

@@ -13,9 +13,8 @@ from lightning_gpuprof.analysis.trace.code_places import (
 from lightning_gpuprof.analysis.trace.copies import CopyStats, copy_table
 from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.trace.kernels import KernelTable, kernel_table
-from lightning_gpuprof.analysis.trace.launch_join import Launches, join_launches
 from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
-from lightning_gpuprof.analysis.trace.nesting import Nesting, nest
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
@@ -57,68 +56,59 @@ class TraceAnalysis(Struct, frozen=True):
     roofline: "Roofline | None"
 
 
-def analyze_timeline(
-    timeline: Timeline,
-    window: Window | None = None,
-    *,
-    nesting: Nesting | None = None,
-    launches: Launches | None = None,
-) -> TraceAnalysis:
+def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceAnalysis:
+    """Run every analysis of a trace, see `analyze_trace`."""
+    return analyze_trace(link(timeline), window)
+
+
+def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnalysis:
     """Run every analysis, on the whole trace or on what was launched in a window of it.
 
     A window's time split cuts device events at its borders; its tables count what the host
-    began in it, and the device events launched by that. `nesting` and `launches` are those of the
-    whole trace, where a caller has them.
+    began in it, and the device events launched by that.
     """
-    nesting = nesting or nest(timeline.host)
-    launches = launches or join_launches(timeline)
-    places = code_places(timeline)
-    spans = device_spans(timeline)
-    quality = trace_quality(timeline, launches)
+    places = code_places(trace.timeline)
+    spans = device_spans(trace.timeline)
+    quality = trace_quality(trace.timeline, trace.launches)
     if window is not None:
         spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
     devices = tuple(
-        DeviceReport(
-            one.device, split_time(one), idle_causes(timeline, one, nesting, launches, places)
-        )
-        for one in spans
+        DeviceReport(one.device, split_time(one), idle_causes(trace, one, places)) for one in spans
     )
     if window is not None:
-        timeline = within(timeline, launches, window)
-        nesting, launches = nest(timeline.host), join_launches(timeline)
-        places = code_places(timeline)
+        trace = within(trace, window)
+        places = code_places(trace.timeline)
+    timeline, launches = trace.timeline, trace.launches
     return TraceAnalysis(
         window=window,
         devices=devices,
         kernels=kernel_table(timeline),
-        operators=operator_table(timeline, nesting, launches),
+        operators=operator_table(trace),
         launches=launch_stats(timeline, launches),
         copies=copy_table(timeline),
-        syncs=sync_calls(timeline, nesting, launches, places),
+        syncs=sync_calls(trace, places),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,
-        modules=_by_place(timeline, launches, places, modules=True),
-        lines=_by_place(timeline, launches, places, modules=False),
-        roofline=_roofline(timeline, nesting, launches, window),
+        modules=_by_place(trace, places, modules=True),
+        lines=_by_place(trace, places, modules=False),
+        roofline=_roofline(trace, window),
     )
 
 
-def _roofline(
-    timeline: Timeline, nesting: Nesting, launches: Launches, window: Window | None
-) -> "Roofline | None":
-    if not len(timeline.device) or not len(timeline.arguments):
+def _roofline(trace: LinkedTrace, window: Window | None) -> "Roofline | None":
+    if not len(trace.timeline.device) or not len(trace.timeline.arguments):
         return None
     # Imported here: its models of operators take a while, and many traces have no shapes.
     from lightning_gpuprof.analysis.roofline.roofline import roofline
 
     span_ns = window.end_ns - window.start_ns if window else None
-    return roofline(timeline, nesting, launches, span_ns=span_ns)
+    return roofline(trace, span_ns=span_ns)
 
 
 def _by_place(
-    timeline: Timeline, launches: Launches, places: CodePlaces | None, *, modules: bool
+    trace: LinkedTrace, places: CodePlaces | None, *, modules: bool
 ) -> tuple[PlaceStats, ...]:
     if places is None:
         return ()
     rows = places.module if modules else places.frame
-    return device_time_by_place(timeline, launches, rows, modules=modules)
+    return device_time_by_place(trace.timeline, trace.launches, rows, modules=modules)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.trace_steps import step_events
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.timeline import Timeline, select
@@ -49,20 +49,18 @@ def steady_window(timeline: Timeline) -> Window:
     return Window("steady state", int(steps.start_ns[1]), int(steps.end_ns.max()))
 
 
-def within(timeline: Timeline, launches: Launches, window: Window) -> Timeline:
+def within(trace: LinkedTrace, window: Window) -> LinkedTrace:
     """Keep the host events that begin in a window and the device events launched by them.
 
     Device events without a known launch are kept by their own start.
     """
-    host, device = timeline.host, timeline.device
-    known = launches.call >= 0
-    begun = (
-        np.where(known, host.start_ns[launches.call], device.start_ns)
-        if len(host)
-        else (device.start_ns)
-    )
-    return replace(
-        timeline,
+    host, device, call = trace.timeline.host, trace.timeline.device, trace.launches.call
+    begun = device.start_ns
+    if len(host):
+        begun = np.where(call >= 0, host.start_ns[call], begun)
+    kept = replace(
+        trace.timeline,
         host=select(host, (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)),
         device=select(device, (begun >= window.start_ns) & (begun < window.end_ns)),
     )
+    return link(kept)

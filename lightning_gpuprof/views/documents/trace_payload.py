@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, cut, device_spans, split_time
-from lightning_gpuprof.analysis.trace.trace import DeviceReport, TraceAnalysis, analyze_timeline
+from lightning_gpuprof.analysis.trace.trace import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.aside import aside
 from lightning_gpuprof.heap import ANALYSED, give_back_free_memory, give_back_large_blocks
@@ -55,19 +54,19 @@ def whole_payload(
 ) -> dict[str, Any]:
     """Return the document of a trace that has been read."""
     # Before the process is forked, so that both have the same in memory.
-    nesting, launches = nest(timeline.host), join_launches(timeline)
+    trace = link(timeline)
 
     def find_paths() -> dict[str, Any]:
         # Imported here: it may be another process that needs it.
         from lightning_gpuprof.views.documents.trace_paths import paths_payload
 
-        return paths_payload(timeline, nesting, launches, window)
+        return paths_payload(trace, window)
 
     if second_core:
         give_back_large_blocks(ANALYSED)
         give_back_free_memory()
     paths = aside(find_paths) if second_core else find_paths
-    found = analyze_timeline(timeline, window, nesting=nesting, launches=launches)
+    found = analyze_trace(trace, window)
     document = trace_payload(path, timeline, found)
     document.update(paths())
     return document

@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.critical_path.path_rows import PathKind
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 from lightning_gpuprof.traces.timeline import (
@@ -22,7 +21,7 @@ RUNTIME, OPERATOR, KERNEL = (CATEGORY_ID[c] for c in ("cuda_runtime", "cpu_op", 
 
 
 def walk(timeline, **options):
-    return critical_path(timeline, nest(timeline.host), join_launches(timeline), **options)
+    return critical_path(link(timeline), **options)
 
 
 def build(host, device, syncs=()):

@@ -7,8 +7,7 @@ from lightning_gpuprof.analysis.critical_path.device_waits import previous_on_st
 from lightning_gpuprof.analysis.critical_path.host_chain import HostChain
 from lightning_gpuprof.analysis.critical_path.replay import Left, Replay
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
@@ -88,15 +87,14 @@ def _timeline(host, device, told):
 
 def one_by_one(timeline, replay, left):
     """Replay event by event, in the order of launching: slow, and plain to read."""
-    device, launches = timeline.device, join_launches(timeline)
-    nesting = nest(timeline.host)
-    launched = launch_ends(timeline, nesting, launches)
+    device, trace = timeline.device, link(timeline)
+    launched = launch_ends(trace)
     starts = [int(table.start_ns[0]) for table in (timeline.host, device) if len(table)]
     begin = min(starts)
-    chain = HostChain(timeline, nesting, launches, launched, begin=begin)
+    chain = HostChain(trace, launched, begin=begin)
     order = np.argsort(launched, kind="stable").tolist()
     place = {row: index for index, row in enumerate(order)}
-    told = stream_waits(timeline, launches)
+    told = stream_waits(trace)
     others = {row: [int(before)] for row, before in enumerate(previous_on_stream(timeline))}
     for row, other in zip(told.row.tolist(), told.waited_for.tolist(), strict=True):
         others[row].append(other)
@@ -148,7 +146,7 @@ LEFTS = (
 @settings(max_examples=300, deadline=None)
 @given(timelines())
 def test_whole_bursts_at_once_come_to_what_single_events_come_to(timeline):
-    replay = Replay(timeline, nest(timeline.host), join_launches(timeline))
+    replay = Replay(link(timeline))
 
     assert [replay.run(left) for left in LEFTS] == [
         one_by_one(timeline, replay, left) for left in LEFTS

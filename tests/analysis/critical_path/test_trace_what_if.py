@@ -3,14 +3,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 
 
 def replayed(timeline, **options):
-    return what_if(timeline, nest(timeline.host), join_launches(timeline), **options)
+    return what_if(link(timeline), **options)
 
 
 def length(timeline):

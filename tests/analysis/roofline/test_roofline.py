@@ -4,8 +4,7 @@ import csv
 import pytest
 
 from lightning_gpuprof.analysis.roofline.roofline import Bound, roofline, utilization
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.hardware.lookup import Peaks, find_peaks
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
@@ -23,7 +22,7 @@ REFERENCES = [
 
 def analyze(path, **options):
     timeline = open_timeline(str(path))
-    return roofline(timeline, nest(timeline.host), join_launches(timeline), **options)
+    return roofline(link(timeline), **options)
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.operators import operator_table
 from lightning_gpuprof.traces import open_timeline
 
@@ -26,8 +25,8 @@ def table(write_trace, op):
             events.append(op(f"{ENGINE}AddmmBackward0", at, dur))
             events.append(op("AddmmBackward0", at + 1, dur - 2))
             events.append(op(f"{ENGINE}torch::autograd::AccumulateGrad", at + 9, 1))
-        timeline = open_timeline(write_trace(events + arrows, name="t.pt.trace.json"))
-        rows = operator_table(timeline, nest(timeline.host), join_launches(timeline))
+        path = write_trace(events + arrows, name="t.pt.trace.json")
+        rows = operator_table(link(open_timeline(path)))
         return {row.name: row for row in rows}
 
     return make

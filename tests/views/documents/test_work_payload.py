@@ -5,9 +5,8 @@ from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
 from lightning_gpuprof.analysis.roofline.roofline import roofline
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
-from lightning_gpuprof.analysis.trace.nesting import nest
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace.linked_trace import link
+from lightning_gpuprof.analysis.trace.trace import analyze_trace
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.traces.tables import NameStats, Tables
@@ -21,19 +20,18 @@ from lightning_gpuprof.views.documents.work_payload import (
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory):
+def trace(tmp_path_factory):
     path = tmp_path_factory.mktemp("work") / "trace.json"
     write_synthetic(path, SyntheticSpec(steps=2))
-    timeline = open_timeline(str(path))
-    return timeline, nest(timeline.host), join_launches(timeline)
+    return link(open_timeline(str(path)))
 
 
-def test_every_document_is_plain_json(parts):
-    analysis = analyze_timeline(parts[0])
+def test_every_document_is_plain_json(trace):
+    analysis = analyze_trace(trace)
     documents = [
-        roofline_payload(roofline(*parts)),
-        critical_path_payload(critical_path(*parts)),
-        what_if_payload(what_if(*parts)),
+        roofline_payload(roofline(trace)),
+        critical_path_payload(critical_path(trace)),
+        what_if_payload(what_if(trace)),
         diff_payload(compare_traces(analysis, analysis)),
         tables_payload("a.csv", Tables("stats-csv", "kernel", (NameStats("k", 2, 10),))),
     ]
@@ -43,8 +41,8 @@ def test_every_document_is_plain_json(parts):
         assert plain == msgspec.to_builtins(document)
 
 
-def test_roofline_rows_have_bound_and_total_under_the_names_that_rules_read(parts):
-    payload = roofline_payload(roofline(*parts))
+def test_roofline_rows_have_bound_and_total_under_the_names_that_rules_read(trace):
+    payload = roofline_payload(roofline(trace))
 
     assert payload["roofs"]["device"] == "NVIDIA A100 SXM 80GB"
     assert payload["roofs"]["url"].startswith("https://")
@@ -53,8 +51,8 @@ def test_roofline_rows_have_bound_and_total_under_the_names_that_rules_read(part
     assert sum(r["total_ns"] for r in payload["roofline"]) == payload["roofs"]["total_ns"]
 
 
-def test_what_the_table_of_the_critical_path_leaves_out_is_summed_up(parts):
-    path = critical_path(*parts)
+def test_what_the_table_of_the_critical_path_leaves_out_is_summed_up(trace):
+    path = critical_path(trace)
     payload = critical_path_payload(path, top=3)
 
     assert len(payload["parts"]) == 3
@@ -62,7 +60,7 @@ def test_what_the_table_of_the_critical_path_leaves_out_is_summed_up(parts):
     assert shown + payload["rest_ns"] == payload["span_ns"] == sum(payload["kind_ns"].values())
 
 
-def test_shares_of_a_statistics_file_add_up(parts):
+def test_shares_of_a_statistics_file_add_up(trace):
     stats = (NameStats("a", 2, 30), NameStats("b", 1, 10))
     payload = tables_payload("x.csv", Tables("stats-csv", "kernel", stats))
 
