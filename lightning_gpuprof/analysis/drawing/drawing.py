@@ -118,7 +118,7 @@ class _Layer:
 
 def make_drawing(timeline: Timeline) -> Drawing:
     """Lay a trace out in lanes."""
-    trace = link(timeline, python=True)
+    trace = link(timeline)
     names = [*timeline.names, *CAUSES]
     layers = list(_layers(trace))
     groups, lanes = _stack(layers)
@@ -128,7 +128,9 @@ def make_drawing(timeline: Timeline) -> Drawing:
     event_of = np.full(host_rows + len(timeline.device), -1, dtype=np.int64)
     event_of[row[row >= 0]] = np.flatnonzero(row >= 0)
     none = np.full(len(timeline.device), -1, dtype=np.int64)
-    outer: Int64 = np.concatenate((trace.nesting.parent.astype(np.int64), none))
+    # With Python calls, which causes leave out: here they are the stack of each event.
+    around = nest(timeline.host, python=True)
+    outer: Int64 = np.concatenate((around.parent.astype(np.int64), none))
     launched = _first_launched(trace.launches, host_rows)
     other: Int64 = np.concatenate((launched, trace.launches.call))
     arguments: Int64 = np.concatenate((timeline.host.arguments.astype(np.int64), none))

@@ -15,6 +15,6 @@ class LinkedTrace(Struct, frozen=True):
     launches: Launches
 
 
-def link(timeline: Timeline, *, python: bool = False) -> LinkedTrace:
-    """Find how a trace's events belong to each other; `python` is as in `nest`."""
-    return LinkedTrace(timeline, nest(timeline.host, python=python), join_launches(timeline))
+def link(timeline: Timeline) -> LinkedTrace:
+    """Find how a trace's events belong to each other."""
+    return LinkedTrace(timeline, nest(timeline.host), join_launches(timeline))

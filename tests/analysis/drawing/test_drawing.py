@@ -3,7 +3,8 @@ import pytest
 
 from lightning_gpuprof.analysis.drawing.drawing import KINDS, make_drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
-from lightning_gpuprof.traces import ReadOptions
+from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec
 from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents, Thread, Timeline, make_table
 
@@ -129,3 +130,23 @@ def test_nothing_outside_the_range_is_cut(drawing):
     end = drawing.span[1]
     cut = DrawingCutter(drawing).cut(range(3), end + 10, end + 20, 100)
     assert len(cut.lane) == 0
+
+
+def test_drawn_idle_time_has_the_causes_of_the_tables_though_stacks_are_drawn(
+    write_trace, op, launched
+):
+    path = write_trace(
+        [
+            op("augment", 0, 100, cat="user_annotation"),
+            op("train.py(1): augment", 5, 85, cat="python_function", **{"Python id": 1}),
+            op("aten::mm", 10, 20),
+            *launched(1, 11, 12, 10),
+            *launched(2, 96, 97, 10),
+        ]
+    )
+    timeline = open_timeline(path, ReadOptions(stacks=True))
+    drawing = make_drawing(timeline)
+    idle = of_group(drawing, "idle")
+    (device,) = analyze_timeline(timeline).devices
+
+    assert names(drawing, idle) == [gap.cause for gap in device.idle.longest] == ["host_region"]
