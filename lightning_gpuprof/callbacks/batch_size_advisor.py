@@ -13,7 +13,6 @@ from lightning_gpuprof.analysis.memory.batch_size import (
     Circumstances,
     advise,
 )
-from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.analysis.memory.memory_line import Peak
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.advice_text import (
@@ -24,6 +23,7 @@ from lightning_gpuprof.callbacks.advice_text import (
 )
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.memory_notes import MemoryNotes
 from lightning_gpuprof.callbacks.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
@@ -33,16 +33,12 @@ from lightning_gpuprof.probes.batch_size.batch_samples import count_samples
 from lightning_gpuprof.probes.memory.memory import (
     MemoryProbe,
     MemoryReading,
-    ProcessMemory,
     memory_probe,
 )
 from lightning_gpuprof.probes.memory.memory_kinds import kind_bytes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 
-DENSE, SHORT_NS, SPARSER = 20, 50_000_000, 10
-"""So many notes of the process's memory come one a window, enough to see a leak; where windows are
-shorter than this, later ones come so many times as seldom: each takes some 50 us."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )
@@ -93,8 +89,8 @@ class BatchSizeAdvisor(RecordingCallback):
         self._make_probe = probe
         self._make_compiles = compiles
         self._host: Callback | None = None
+        self._notes: MemoryNotes | None = None
         self._counting = Hooks({"on_train_batch_end": self._batch_ended})
-        self._noting = Hooks({})
         self._looking = Hooks(
             {
                 "on_before_backward": partial(self._enter, Phase.BACKWARD),
@@ -106,8 +102,6 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _begin(self, probe: MemoryProbe | None) -> None:
         self._probe = probe
-        self._process: ProcessMemory | None = None
-        self._every, self._begun_ns = self.window, 0
         self._now = MemoryWindow(probe) if probe is not None else None
         self._compiles = self._make_compiles()
         self._kinds: dict[str, int] = {}
@@ -135,9 +129,7 @@ class BatchSizeAdvisor(RecordingCallback):
             note = Note(step=0, name="vram-not-measured", message="no GPU: not measured")
             self._output.write(note)
             self._say(NOT_MEASURED)
-            self._process = ProcessMemory()
-            self._begun_ns = self._output.now()
-            self._note_memory_every(self.window)
+            self._notes = MemoryNotes(self._host, self._output, self.window)
 
     @guarded
     def _batch_ended(
@@ -201,33 +193,14 @@ class BatchSizeAdvisor(RecordingCallback):
         if self._host is not None:
             self._looking.add(self._host)
 
-    def _note_memory_every(self, batches: int) -> None:
-        self._every = batches
-        self._noting.drop()
-        if self._host is not None:
-            self._noting = Hooks({"on_train_batch_end": self._note_process_memory}, every=batches)
-            self._noting.add(self._host)
-
-    @guarded
-    def _note_process_memory(self, *_: Any) -> None:
-        self._batch += self._every
-        used = self._process.read() if self._process is not None else None
-        if used is None or self._output is None:
-            return
-        self._output.write(Note(step=self._batch - 1, name=RSS_NOTE, value=used))
-        if self._batch == DENSE * self.window:
-            mean_ns = (self._output.now() - self._begun_ns) / DENSE
-            if mean_ns < SHORT_NS:
-                self._note_memory_every(SPARSER * self.window)
-
     @override
     def _release(self) -> None:
-        for hooks in (self._counting, self._noting, self._looking):
-            hooks.drop()
-        process, self._probe, self._process = self._process, None, None
-        self._now = self._host = None
-        if process is not None:
-            process.close()
+        self._counting.drop()
+        self._looking.drop()
+        notes, self._notes = self._notes, None
+        self._probe = self._now = self._host = None
+        if notes is not None:
+            notes.close()
 
     def _end_window(self, trainer: Trainer) -> None:
         window, output = self._now, self._output

@@ -8,7 +8,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
-from lightning_gpuprof.callbacks import batch_size_advisor
+from lightning_gpuprof.callbacks import memory_notes
 from lightning_gpuprof.callbacks.advice_text import NOT_MEASURED
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
@@ -102,9 +102,9 @@ def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
 
 
 def test_where_steps_are_short_the_process_memory_is_noted_less_often(tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 1 << 62)
-    monkeypatch.setattr(batch_size_advisor, "DENSE", 2)
-    monkeypatch.setattr(batch_size_advisor, "SPARSER", 4)
+    monkeypatch.setattr(memory_notes, "SHORT_NS", 1 << 62)
+    monkeypatch.setattr(memory_notes, "DENSE", 2)
+    monkeypatch.setattr(memory_notes, "SPARSER", 4)
     session = fit(tmp_path, BatchSizeAdvisor(window=2))
     assert [note.step for note in session.all(Note) if note.name == "rss_bytes"] == [1, 3, 11]
 
