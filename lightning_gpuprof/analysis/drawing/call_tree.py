@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.drawing.drawing import KIND_ID, Drawing
+from lightning_gpuprof.analysis.drawing.drawing import Drawing
+from lightning_gpuprof.analysis.drawing.kinds import KIND_ID
 from lightning_gpuprof.traces.timeline import Int64
 
 Mask = npt.NDArray[np.bool_]

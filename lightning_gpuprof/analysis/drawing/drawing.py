@@ -5,48 +5,17 @@ threads, and Python calls. Inside a lane events are sorted by start, so that a r
 a slice. The whole is made once, after capture; what is drawn is then cut out of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
-from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
-from lightning_gpuprof.analysis.trace.kernel_category import CATEGORIES as KERNEL_KINDS
-from lightning_gpuprof.analysis.trace.kernel_category import categorize
+from lightning_gpuprof.analysis.drawing.layers import Layer, find_layers
+from lightning_gpuprof.analysis.trace.idle import CAUSES
 from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.nesting import nest
-from lightning_gpuprof.analysis.trace.time_split import device_spans
-from lightning_gpuprof.traces.timeline import (
-    CATEGORIES,
-    CATEGORY_ID,
-    HostEvents,
-    Int64,
-    MemoryEvents,
-    Timeline,
-    make_table,
-    of_category,
-)
-
-HOST_KINDS = ("operator", "annotation", "runtime", "sync", "allocator", "python", "overhead")
-DEVICE_KINDS = ("memcpy", "memset")
-KINDS = (
-    *HOST_KINDS,
-    *DEVICE_KINDS,
-    *(f"kernel_{name}" for name in KERNEL_KINDS),
-    *(f"idle_{cause}" for cause in CAUSES),
-)
-"""What decides an event's colour."""
-KIND_ID = {kind: index for index, kind in enumerate(KINDS)}
-_HOST_KIND = {
-    "cpu_op": "operator",
-    "user_annotation": "annotation",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "python_function": "python",
-}
+from lightning_gpuprof.traces.timeline import Int64, MemoryEvents, Timeline
 
 
 @dataclass(frozen=True)
@@ -72,7 +41,7 @@ class Drawing:
         start_ns: Start, relative to the trace's first event.
         dur_ns: Duration.
         name: Index into `names`.
-        kind: Index into `KINDS`.
+        kind: Index into `kinds.KINDS`.
         parent: Event around this one, -1 for none.
         partner: The launch of what ran on a device, the first device event of a launch, or
             what ended an idle gap; -1 for none.
@@ -97,30 +66,11 @@ class Drawing:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """Events that share a group kind; `group` tells which group of the layer each belongs to.
-
-    `row` counts host rows first, then device rows; -1 where an event is in neither table.
-    """
-
-    kind: str
-    labels: tuple[str, ...]
-    group: Int64
-    depth: Int64
-    start_ns: Int64
-    dur_ns: Int64
-    name: Int64
-    event_kind: Int64
-    row: Int64
-    next_row: Int64
-
-
 def make_drawing(timeline: Timeline) -> Drawing:
     """Lay a trace out in lanes."""
     trace = link(timeline)
     names = [*timeline.names, *CAUSES]
-    layers = list(_layers(trace))
+    layers = list(find_layers(trace))
     groups, lanes = _stack(layers)
     order = np.lexsort((_joined(layers, "start_ns"), lanes))
     row, next_row = _joined(layers, "row")[order], _joined(layers, "next_row")[order]
@@ -152,124 +102,7 @@ def make_drawing(timeline: Timeline) -> Drawing:
     )
 
 
-def _layers(trace: LinkedTrace) -> Iterator[_Layer]:
-    timeline, host = trace.timeline, trace.timeline.host
-    kinds = _host_kinds(timeline)
-    annotated = of_category(host, "user_annotation")
-    python = of_category(host, "python_function")
-    synced = kinds == KIND_ID["sync"]
-    yield from _host_layer(timeline, "annotations", annotated, kinds)
-    yield from _idle_layer(trace)
-    yield from _device_layer(timeline)
-    yield from _host_layer(timeline, "syncs", synced, kinds)
-    yield from _host_layer(timeline, "thread", ~annotated & ~python, kinds)
-    yield from _host_layer(timeline, "python", python, kinds)
-
-
-def _host_layer(
-    timeline: Timeline, kind: str, keep: npt.NDArray[np.bool_], kinds: Int64
-) -> Iterator[_Layer]:
-    rows = np.flatnonzero(keep)
-    if not len(rows):
-        return
-    host = timeline.host
-    used, group, counts = np.unique(host.thread[rows], return_inverse=True, return_counts=True)
-    # The busiest thread first: it is the one that drives the training.
-    place = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-    group = place[group]
-    threads = [timeline.threads[used[i]] for i in np.argsort(place, kind="stable")]
-    yield _Layer(
-        kind,
-        tuple(one.name or f"thread {one.tid}" for one in threads),
-        group,
-        _depths(host.start_ns[rows], host.dur_ns[rows], group),
-        host.start_ns[rows],
-        host.dur_ns[rows],
-        host.name[rows].astype(np.int64),
-        kinds[rows],
-        # Drawn a second time in its thread, where its row belongs.
-        np.full(len(rows), -1, dtype=np.int64) if kind == "syncs" else rows,
-        rows if kind == "syncs" else np.full(len(rows), -1, dtype=np.int64),
-    )
-
-
-def _device_layer(timeline: Timeline) -> Iterator[_Layer]:
-    device = timeline.device
-    if not len(device):
-        return
-    pairs = np.stack((device.device.astype(np.int64), device.stream))
-    used, group = np.unique(pairs, axis=1, return_inverse=True)
-    several = len(np.unique(device.device)) > 1
-    rows = np.arange(len(device), dtype=np.int64)
-    yield _Layer(
-        "stream",
-        tuple(f"device {d} stream {s}" if several else f"stream {s}" for d, s in used.T.tolist()),
-        group.reshape(-1),
-        _depths(device.start_ns, device.dur_ns, group.reshape(-1)),
-        device.start_ns,
-        device.dur_ns,
-        device.name.astype(np.int64),
-        _device_kinds(timeline),
-        rows + len(timeline.host),
-        np.full(len(rows), -1, dtype=np.int64),
-    )
-
-
-def _idle_layer(trace: LinkedTrace) -> Iterator[_Layer]:
-    timeline = trace.timeline
-    spans = device_spans(timeline)
-    for one in spans:
-        found = caused_gaps(trace, one)
-        none = np.zeros(len(found.spans), dtype=np.int64)
-        if not len(none):
-            continue
-        yield _Layer(
-            "idle",
-            (f"device {one.device} idle" if len(spans) > 1 else "device idle",),
-            none,
-            none,
-            found.spans.start,
-            found.spans.end - found.spans.start,
-            found.cause + len(timeline.names),
-            found.cause + KIND_ID[f"idle_{CAUSES[0]}"],
-            none - 1,
-            np.where(found.next_row >= 0, found.next_row + len(timeline.host), -1),
-        )
-
-
-def _depths(start: Int64, dur: Int64, group: Int64) -> Int64:
-    table = make_table(HostEvents, start_ns=start, dur_ns=dur, thread=group)
-    return nest(table).depth.astype(np.int64)
-
-
-def _host_kinds(timeline: Timeline) -> Int64:
-    host = timeline.host
-    by_category = [KIND_ID[_HOST_KIND.get(name, "overhead")] for name in CATEGORIES]
-    kinds = np.array(by_category, dtype=np.int64)[host.category]
-    calls = np.flatnonzero(kinds == KIND_ID["runtime"])
-    by_name = np.full(len(timeline.names), KIND_ID["runtime"], dtype=np.int64)
-    for index in np.unique(host.name[calls]).tolist():
-        kind = call_kind(timeline.names[index])
-        if kind == "sync" or blocks_as_copy(timeline.names[index]):
-            by_name[index] = KIND_ID["sync"]
-        elif kind == "allocator":
-            by_name[index] = KIND_ID["allocator"]
-    kinds[calls] = by_name[host.name[calls]]
-    return kinds
-
-
-def _device_kinds(timeline: Timeline) -> Int64:
-    device = timeline.device
-    by_name = np.full(len(timeline.names), KIND_ID["kernel_other"], dtype=np.int64)
-    for index in np.unique(device.name).tolist():
-        by_name[index] = KIND_ID[f"kernel_{categorize(timeline.names[index])}"]
-    kinds = by_name[device.name].astype(np.int64)
-    kinds[device.category == CATEGORY_ID["gpu_memcpy"]] = KIND_ID["memcpy"]
-    kinds[device.category == CATEGORY_ID["gpu_memset"]] = KIND_ID["memset"]
-    return kinds
-
-
-def _stack(layers: Sequence[_Layer]) -> tuple[tuple[LaneGroup, ...], Int64]:
+def _stack(layers: Sequence[Layer]) -> tuple[tuple[LaneGroup, ...], Int64]:
     """Put the groups below each other; returns them and each event's lane."""
     groups: list[LaneGroup] = []
     lanes = [np.zeros(0, dtype=np.int64)]
@@ -285,7 +118,7 @@ def _stack(layers: Sequence[_Layer]) -> tuple[tuple[LaneGroup, ...], Int64]:
     return tuple(groups), np.concatenate(lanes)
 
 
-def _joined(layers: Sequence[_Layer], column: str) -> Int64:
+def _joined(layers: Sequence[Layer], column: str) -> Int64:
     none = np.zeros(0, dtype=np.int64)
     return np.concatenate([none, *(getattr(layer, column) for layer in layers)])
 

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.drawing.drawing import KINDS, Drawing
+from lightning_gpuprof.analysis.drawing.drawing import Drawing
+from lightning_gpuprof.analysis.drawing.kinds import KINDS
 from lightning_gpuprof.traces.timeline import Int64
 
 MAX_BLOCKS = 30_000

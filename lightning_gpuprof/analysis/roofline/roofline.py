@@ -11,6 +11,7 @@ from enum import Enum
 
 from lightning_gpuprof.analysis.roofline.op_call import MATRIX, Cost
 from lightning_gpuprof.analysis.roofline.op_time import WORK, CallGroup, costed_calls
+from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.hardware.lookup import Lookup, Peaks, find_peaks
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline, of_category
@@ -235,7 +236,7 @@ def _against_roofs(
 def _matrix_flops(rows: list[RooflineRow]) -> dict[str, int]:
     found: dict[str, int] = {}
     for row in rows:
-        if row.category in ("gemm", "conv", "attention"):
+        if row.category in MATRIX_CATEGORIES:
             found[row.dtype] = found.get(row.dtype, 0) + row.flop_count * row.count
     return found
 

@@ -3,10 +3,10 @@
 import re
 from functools import lru_cache
 
+MATRIX_CATEGORIES = ("gemm", "conv", "attention")
+"""Work that matrix units do, where a device has them."""
 CATEGORIES = (
-    "gemm",
-    "conv",
-    "attention",
+    *MATRIX_CATEGORIES,
     "normalisation",
     "elementwise",
     "reduction",

@@ -6,13 +6,16 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import counted, highest, lowest, summed
-from lightning_gpuprof.analysis.trace.kernel_category import categorize, uses_tensor_cores
+from lightning_gpuprof.analysis.trace.kernel_category import (
+    MATRIX_CATEGORIES,
+    categorize,
+    uses_tensor_cores,
+)
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline
 
 THIN_NS = 10_000
 """A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes
 2 to 10 us on the host): the threshold that the peers use for "short kernels" too."""
-_MATRIX = ("gemm", "conv", "attention")
 
 
 class KernelStats(Struct, frozen=True):
@@ -84,7 +87,7 @@ def kernel_table(timeline: Timeline) -> KernelTable:
     rows = _by_name(timeline, name, dur_ns, total)
     categories = _by_category(rows, total)
     gemm = sum(row.total_ns for row in rows if row.category == "gemm")
-    matrix = sum(row.total_ns for row in rows if row.category in _MATRIX)
+    matrix = sum(row.total_ns for row in rows if row.category in MATRIX_CATEGORIES)
     on_matrix_units = sum(row.total_ns for row in rows if row.tensor_cores)
     return KernelTable(
         kernels=rows,
@@ -115,7 +118,7 @@ def _by_name(timeline: Timeline, name: Int32, dur_ns: Int64, total: int) -> tupl
                 min_ns=int(low[i]),
                 max_ns=int(high[i]),
                 frac=float(sums[i] / total) if total else 0.0,
-                tensor_cores=uses_tensor_cores(names[i]) if category in _MATRIX else None,
+                tensor_cores=uses_tensor_cores(names[i]) if category in MATRIX_CATEGORIES else None,
             )
         )
     return tuple(sorted(rows, key=_longest_first))

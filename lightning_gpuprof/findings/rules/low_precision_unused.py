@@ -21,6 +21,7 @@ scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.hardware.lookup import find_peaks
@@ -32,7 +33,6 @@ SLOWEST, FASTEST = 1.5, 6.0
 MIN_CAPABILITY = 8.0
 USED_FRAC = 0.5
 """Where matrix units do half of the products already, TF32 is on."""
-MATRIX = ("gemm", "conv", "attention")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -46,7 +46,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     if (facts.number("tensor_core_frac") or 0.0) >= USED_FRAC:
         return None
-    rows = [row for row in facts.rows("categories") if row.get("category") in MATRIX]
+    rows = [row for row in facts.rows("categories") if row.get("category") in MATRIX_CATEGORIES]
     gemm_ns = sum(row.get("total_ns") or 0 for row in rows) / facts.steps
     speedup = _speedup(run)
     saving = Range(
@@ -67,7 +67,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=tuple(
             Where(kernel=str(row["name"]))
             for row in facts.rows("kernels")
-            if row.get("category") in MATRIX
+            if row.get("category") in MATRIX_CATEGORIES
         )[:3],
         change='torch.set_float32_matmul_precision("high")  # or Trainer(precision="bf16-mixed")',
     )

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from lightning_gpuprof.analysis.drawing.call_tree import CallTree
-from lightning_gpuprof.analysis.drawing.drawing import KINDS, Drawing, LaneGroup
+from lightning_gpuprof.analysis.drawing.drawing import Drawing, LaneGroup
+from lightning_gpuprof.analysis.drawing.kinds import KINDS
 from lightning_gpuprof.traces.timeline import Int64, MemoryEvents
 
 LAYOUT = 1

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.drawing.drawing import KINDS, make_drawing
+from lightning_gpuprof.analysis.drawing.drawing import make_drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
+from lightning_gpuprof.analysis.drawing.kinds import KINDS
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec
