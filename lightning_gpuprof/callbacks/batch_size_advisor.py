@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from lightning_gpuprof.analysis.memory.batch_size import (
     BatchSizeAdvice,
-    Card,
     Circumstances,
+    DeviceRoom,
     advise,
 )
 from lightning_gpuprof.analysis.memory.memory_line import Peak
@@ -230,7 +230,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._advise(window, reading, trainer)
 
     def _advise(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
-        card = Card(
+        room = DeviceRoom(
             total_bytes=reading.total_bytes,
             others_bytes=max(self._others),
             least_others_bytes=min(self._others),
@@ -244,7 +244,7 @@ class BatchSizeAdvisor(RecordingCallback):
             compiled_windows=self._compiled_windows,
             validation_peak_bytes=self._validation_peak,
         )
-        advice = advise(self._peaks, card, band=self.band, seen=seen)
+        advice = advise(self._peaks, room, band=self.band, seen=seen)
         if advice is not None and advice != self._last:
             self._tell(advice, trainer)
 

@@ -76,7 +76,7 @@ class AllocatorEvent:
 
 
 @dataclass(frozen=True)
-class MemorySnapshot:
+class AllocatorDump:
     """The allocator's state at one moment, and its history up to then where it was recorded."""
 
     segments: tuple[Segment, ...]
@@ -121,7 +121,7 @@ def matches(head: Head) -> bool:
     return head.data.startswith(b"\x80") and any(key in head.data[:4096] for key in _KEYS)
 
 
-def read_snapshot(path: str) -> MemorySnapshot:
+def read_snapshot(path: str) -> AllocatorDump:
     """Read a snapshot.
 
     Raises:
@@ -147,7 +147,7 @@ def read_snapshot(path: str) -> MemorySnapshot:
             "No history was recorded: call torch.cuda.memory._record_memory_history() first."
         )
     settings = content.get("allocator_settings", {})
-    return MemorySnapshot(segments, events, settings, tuple(warnings))
+    return AllocatorDump(segments, events, settings, tuple(warnings))
 
 
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:

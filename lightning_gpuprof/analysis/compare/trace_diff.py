@@ -21,7 +21,7 @@ SAME_FRAC = 0.01
 device repeat within about a per cent."""
 
 
-class Change(str, Enum):
+class ChangeKind(str, Enum):
     """How a row changed from the base to the other trace."""
 
     ADDED = "added"
@@ -55,15 +55,15 @@ class DiffRow:
         return self.test_ns - self.base_ns
 
     @property
-    def change(self) -> Change:
+    def change(self) -> ChangeKind:
         """How the row changed; by time where both traces have it."""
         if not self.base_count:
-            return Change.ADDED
+            return ChangeKind.ADDED
         if not self.test_count:
-            return Change.REMOVED
+            return ChangeKind.REMOVED
         if abs(self.delta_ns) <= SAME_FRAC * max(self.base_ns, self.test_ns):
-            return Change.SAME
-        return Change.SLOWER if self.delta_ns > 0 else Change.FASTER
+            return ChangeKind.SAME
+        return ChangeKind.SLOWER if self.delta_ns > 0 else ChangeKind.FASTER
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
-class Card:
+class DeviceRoom:
     """What there is to fill, and what is taken already.
 
     Args:
@@ -83,7 +83,7 @@ class BatchSizeAdvice:
 
 def advise(
     peaks: Sequence[Peak],
-    card: Card,
+    room: DeviceRoom,
     *,
     band: tuple[float, float] = (0.6, 0.8),
     seen: Circumstances | None = None,
@@ -92,13 +92,13 @@ def advise(
 
     Args:
         peaks: One per window of training steps; empty gives None, unless windows were left out.
-        card: The device.
+        room: Of the device.
         band: Shares of the device's memory to aim for.
         seen: What withholds or widens the suggestion.
 
     >>> gib = 2**30
-    >>> card = Card(total_bytes=24 * gib, others_bytes=gib // 2, resting_bytes=2 * gib)
-    >>> advice = advise([Peak(16, 6 * gib, 6 * gib)], card)
+    >>> room = DeviceRoom(total_bytes=24 * gib, others_bytes=gib // 2, resting_bytes=2 * gib)
+    >>> advice = advise([Peak(16, 6 * gib, 6 * gib)], room)
     >>> advice.low, advice.suggested, advice.high
     (47, 56, 64)
     """
@@ -106,7 +106,7 @@ def advise(
     if not peaks:
         return None
     largest = max(peak.samples for peak in peaks)
-    fitted = lines(peaks, resting_bytes=card.resting_bytes, known_bytes=card.known_bytes)
+    fitted = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
     fragmented = max(1.0, *map(_reserved_per_allocated, peaks))
     reason = _withheld(seen, fitted, fragmented)
     if reason is not None:
@@ -116,13 +116,13 @@ def advise(
     if varying:
         # A larger batch holds the longest samples seen more often, never longer ones.
         careful = replace(careful, per_sample_bytes=careful.per_sample_bytes * (1 + varying))
-    fit = _Fit(card, band, fragmented, careful, hopeful)
+    fit = _Fit(room, band, fragmented, careful, hopeful)
     low, high, safe = fit.low(), fit.high(), fit.safe_high()
     if safe < 1:
         return BatchSizeAdvice(
             largest, reason="the model alone fills the band: no batch size fits into it"
         )
-    notes = list(_notes(seen, fitted, card, fragmented, varying, largest))
+    notes = list(_notes(seen, fitted, room, fragmented, varying, largest))
     limit = MAX_STRETCH * largest
     if high > limit:
         low, high, safe = min(low, limit), limit, min(safe, limit)
@@ -143,32 +143,32 @@ def advise(
 
 @dataclass(frozen=True)
 class _Fit:
-    """Sizes that fill shares of the card, by either line."""
+    """Sizes that fill shares of the device, by either line."""
 
-    card: Card
+    room: DeviceRoom
     band: tuple[float, float]
     fragmented: float
     careful: Line
     hopeful: Line
 
     def low(self) -> int:
-        return self._size(self.band[0], self.careful, self.card.others_bytes)
+        return self._size(self.band[0], self.careful, self.room.others_bytes)
 
     def middle(self) -> int:
-        return self._size(sum(self.band) / 2, self.careful, self.card.others_bytes)
+        return self._size(sum(self.band) / 2, self.careful, self.room.others_bytes)
 
     def safe_high(self) -> int:
-        return self._size(self.band[1], self.careful, self.card.others_bytes)
+        return self._size(self.band[1], self.careful, self.room.others_bytes)
 
     def high(self) -> int:
-        least = self.card.least_others_bytes
-        others = self.card.others_bytes if least is None else least
+        least = self.room.least_others_bytes
+        others = self.room.others_bytes if least is None else least
         return max(self.safe_high(), self._size(self.band[1], self.hopeful, others))
 
     def _size(self, frac: float, line: Line, others: int) -> int:
         # Reserved exceeds allocated by the pool's fragmentation, which grows along.
-        room = (self.card.total_bytes * frac - others) / self.fragmented - line.constant_bytes
-        return max(0, int(room / line.per_sample_bytes))
+        left = (self.room.total_bytes * frac - others) / self.fragmented - line.constant_bytes
+        return max(0, int(left / line.per_sample_bytes))
 
 
 def _reserved_per_allocated(peak: Peak) -> float:
@@ -212,7 +212,7 @@ def _with_validation(fitted: Lines, seen: Circumstances, largest: int) -> Line:
 def _notes(
     seen: Circumstances,
     fitted: Lines,
-    card: Card,
+    room: DeviceRoom,
     fragmented: float,
     varying: float,
     largest: int,
@@ -230,12 +230,12 @@ def _notes(
         yield f"{seen.compiled_windows} windows with compilation in them were left out"
     if fragmented >= FRAGMENTED:
         yield f"the pool is fragmented: it reserves {fragmented:.1f} times what is allocated"
-    least = card.others_bytes if card.least_others_bytes is None else card.least_others_bytes
-    if card.others_bytes > CONTEXT_BYTES or card.others_bytes - least > CONTEXT_BYTES // 4:
-        yield f"others hold up to {size(card.others_bytes)} of the device outside this process"
-    if fitted.sizes > 1 and card.known_bytes is not None:
-        short = card.known_bytes - fitted.hopeful.constant_bytes
-        if short > NOISY_FRAC * card.known_bytes:
+    least = room.others_bytes if room.least_others_bytes is None else room.least_others_bytes
+    if room.others_bytes > CONTEXT_BYTES or room.others_bytes - least > CONTEXT_BYTES // 4:
+        yield f"others hold up to {size(room.others_bytes)} of the device outside this process"
+    if fitted.sizes > 1 and room.known_bytes is not None:
+        short = room.known_bytes - fitted.hopeful.constant_bytes
+        if short > NOISY_FRAC * room.known_bytes:
             yield "the peak grows faster than in a straight line between the sizes that were run"
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from lightning_gpuprof.traces.memory_snapshot import (
+    AllocatorDump,
     AllocatorEvent,
     Frame,
-    MemorySnapshot,
     user_frame,
 )
 
@@ -89,7 +89,7 @@ class _Life:
 
 
 def analyze_snapshot(
-    snapshot: MemorySnapshot,
+    snapshot: AllocatorDump,
     device: int,
     *,
     kinds: Mapping[str, Iterable[int]] | None = None,
@@ -126,7 +126,7 @@ def analyze_snapshot(
     )
 
 
-def _lives(snapshot: MemorySnapshot, device: int, events: Sequence[AllocatorEvent]) -> list[_Life]:
+def _lives(snapshot: AllocatorDump, device: int, events: Sequence[AllocatorEvent]) -> list[_Life]:
     lives: list[_Life] = []
     live: dict[int, _Life] = {}
     for index, event in enumerate(events):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.memory.batch_size import BatchSizeAdvice, Card, advise
+from lightning_gpuprof.analysis.memory.batch_size import BatchSizeAdvice, DeviceRoom, advise
 from lightning_gpuprof.analysis.memory.memory_line import Peak
 from lightning_gpuprof.analysis.run.throughput import Knee, knee
 from lightning_gpuprof.errors import ConfigError
@@ -104,5 +104,5 @@ def _memory(ran: Sequence[TunePoint], band: tuple[float, float]) -> BatchSizeAdv
         peaks.append(Peak(point.batch_size, point.peak_allocated_bytes, point.peak_reserved_bytes))
     if not peaks or not total:
         return None
-    card = Card(total_bytes=total, others_bytes=max(others), resting_bytes=max(resting))
-    return advise(peaks, card, band=band)
+    room = DeviceRoom(total_bytes=total, others_bytes=max(others), resting_bytes=max(resting))
+    return advise(peaks, room, band=band)

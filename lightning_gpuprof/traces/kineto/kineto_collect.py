@@ -10,9 +10,9 @@ from lightning_gpuprof.traces.kineto.kineto_events import (
     NOTHING,
     Args,
     Event,
+    EventKind,
     FullArgs,
     Kind,
-    Phase,
 )
 from lightning_gpuprof.traces.kineto.kineto_times import to_ns
 from lightning_gpuprof.traces.options import ReadOptions
@@ -234,16 +234,16 @@ class Collector:
             name=np.full(len(rows), self.names["fwdbwd"], dtype=np.int32),
             id=ids([e.id for e in rows]),
             thread=self._threads(rows),
-            is_start=np.array([e.ph is Phase.FLOW_START for e in rows], dtype=np.int8),
+            is_start=np.array([e.ph is EventKind.FLOW_START for e in rows], dtype=np.int8),
         )
 
     def _add_unnamed(self, rows: list[Event]) -> None:
         """Events without `cat`: names of threads, allocator marks, and all of 2020's."""
         for event in rows:
-            if event.ph is Phase.METADATA and event.name == "thread_name" and event.args:
+            if event.ph is EventKind.METADATA and event.name == "thread_name" and event.args:
                 thread = (plain_id(event.pid), plain_id(event.tid))
                 self.thread_names[thread] = str(event.args.name)
-        old = [e for e in rows if e.ph is Phase.COMPLETE]
+        old = [e for e in rows if e.ph is EventKind.COMPLETE]
         if host := [e for e in old if e.pid != _OLD_DEVICE_PID]:
             self._add_host(host, "cpu_op")
         if kernels := [e for e in old if e.pid == _OLD_DEVICE_PID]:
@@ -251,7 +251,9 @@ class Collector:
                 event.pid = plain_id(event.tid)
             self._add_device(self.device, kernels, "kernel")
         if self._options.memory:
-            marks = [e for e in rows if e.ph is Phase.INSTANT and e.name == "[memory]" and e.args]
+            marks = [
+                e for e in rows if e.ph is EventKind.INSTANT and e.name == "[memory]" and e.args
+            ]
             if marks:
                 self._add_memory(marks)
 

@@ -13,7 +13,7 @@ Loose = int | float | str | None
 NOTHING = msgspec.Raw(b"")
 
 
-class Phase(Enum):
+class EventKind(Enum):
     """The Chrome trace event types that appear; decoding to members allocates nothing."""
 
     COMPLETE = "X"
@@ -28,7 +28,7 @@ class Phase(Enum):
 
     @override
     @classmethod
-    def _missing_(cls, value: object) -> "Phase":
+    def _missing_(cls, value: object) -> "EventKind":
         return cls.OTHER
 
 
@@ -114,7 +114,7 @@ class FullArgs(Args, gc=False):
 class Event(msgspec.Struct, gc=False):
     """An event of any type."""
 
-    ph: Phase = Phase.OTHER
+    ph: EventKind = EventKind.OTHER
     cat: Kind | None = None
     name: str = ""
     pid: int | str | None = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lightning_gpuprof.analysis.compare.trace_diff import Change, compare_traces
+from lightning_gpuprof.analysis.compare.trace_diff import ChangeKind, compare_traces
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
@@ -33,7 +33,7 @@ def test_a_trace_does_not_differ_from_itself(analyzed):
 
     for rows in (diff.kernels, diff.operators, diff.categories, diff.copies, diff.gpu):
         assert rows
-        assert all(row.change is Change.SAME and row.delta_ns == 0 for row in rows)
+        assert all(row.change is ChangeKind.SAME and row.delta_ns == 0 for row in rows)
 
 
 def test_more_steps_of_the_same_are_no_change(analyzed):
@@ -41,7 +41,7 @@ def test_more_steps_of_the_same_are_no_change(analyzed):
 
     assert diff.per_step
     assert (diff.base_steps, diff.test_steps) == (3, 6)
-    assert all(row.change is Change.SAME for row in diff.kernels)
+    assert all(row.change is ChangeKind.SAME for row in diff.kernels)
 
 
 def test_slower_kernels_are_found_with_their_time_per_step(analyzed):
@@ -50,7 +50,7 @@ def test_slower_kernels_are_found_with_their_time_per_step(analyzed):
     gemm = by_name(diff.kernels, "gemm")
     per_step = 2 * 7  # a burst holds two of them, and a step seven bursts
 
-    assert gemm.change is Change.SLOWER
+    assert gemm.change is ChangeKind.SLOWER
     assert gemm.delta_ns == pytest.approx(per_step * 4_000)
     assert gemm.base_count == gemm.test_count == per_step
     assert diff.kernels[0] is gemm
@@ -70,8 +70,8 @@ def test_the_other_way_round_every_change_turns_its_sign(analyzed):
     assert {row.name: row.delta_ns for row in there.kernels} == {
         row.name: -row.delta_ns for row in back.kernels
     }
-    assert by_name(there.kernels, "nccl").change is Change.REMOVED
-    assert by_name(back.kernels, "nccl").change is Change.ADDED
+    assert by_name(there.kernels, "nccl").change is ChangeKind.REMOVED
+    assert by_name(back.kernels, "nccl").change is ChangeKind.ADDED
 
 
 def test_steps_are_compared_by_their_median(analyzed):

@@ -4,12 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_gpuprof.analysis.memory.batch_size import IDLE_BYTES, Card, Circumstances, advise
+from lightning_gpuprof.analysis.memory.batch_size import (
+    IDLE_BYTES,
+    Circumstances,
+    DeviceRoom,
+    advise,
+)
 from lightning_gpuprof.analysis.memory.effective_batch import effective_batch
 from lightning_gpuprof.analysis.memory.memory_line import Peak
 
 MIB = 2**20
-CARD = Card(total_bytes=10_000 * MIB, others_bytes=500 * MIB, resting_bytes=1_000 * MIB)
+ROOM = DeviceRoom(total_bytes=10_000 * MIB, others_bytes=500 * MIB, resting_bytes=1_000 * MIB)
 
 
 def peak(samples, *, constant=1_000, per_sample=50, reserved=1.0):
@@ -18,7 +23,7 @@ def peak(samples, *, constant=1_000, per_sample=50, reserved=1.0):
 
 
 def test_one_size_is_extended_from_what_rests_between_steps():
-    advice = advise([peak(32)], CARD)
+    advice = advise([peak(32)], ROOM)
     assert (advice.batch_size, advice.low, advice.high) == (32, 90, 128)
     assert advice.suggested == 104
     assert advice.constant_bytes == 1_000 * MIB
@@ -27,7 +32,7 @@ def test_one_size_is_extended_from_what_rests_between_steps():
 
 def test_two_sizes_give_the_line_itself():
     peaks = [peak(16, constant=2_000), peak(32, constant=2_000)]
-    advice = advise(peaks, CARD)
+    advice = advise(peaks, ROOM)
     assert advice.constant_bytes == 2_000 * MIB
     assert (advice.low, advice.high) == (70, 110)
 
@@ -40,44 +45,44 @@ def test_two_sizes_give_the_line_itself():
 )
 def test_the_band_is_filled_and_never_passed(constant, per_sample, samples, spread):
     kind = {"constant": constant, "per_sample": per_sample, "reserved": spread}
-    advice = advise([peak(samples, **kind), peak(2 * samples, **kind)], CARD)
+    advice = advise([peak(samples, **kind), peak(2 * samples, **kind)], ROOM)
     if advice.suggested is None:
         return
     assert advice.low <= advice.suggested <= advice.high
     if (spread - 1) * (constant + per_sample * 2 * samples) * MIB <= IDLE_BYTES:
         spread = 1.0  # so much lies idle in the segments of any pool
-    predicted = spread * (constant + per_sample * advice.high) * MIB + CARD.others_bytes
-    assert advice.high == 1 or predicted <= 0.8 * CARD.total_bytes * 1.001
+    predicted = spread * (constant + per_sample * advice.high) * MIB + ROOM.others_bytes
+    assert advice.high == 1 or predicted <= 0.8 * ROOM.total_bytes * 1.001
 
 
 def test_a_size_in_the_band_stays():
-    assert advise([peak(100)], CARD).suggested == 100
+    assert advise([peak(100)], ROOM).suggested == 100
 
 
 def test_a_size_above_the_band_is_lowered():
-    assert advise([peak(170)], CARD).suggested < 128
+    assert advise([peak(170)], ROOM).suggested < 128
 
 
 def test_a_fragmented_pool_leaves_less_room():
-    assert advise([peak(32, reserved=1.3)], CARD).high < advise([peak(32)], CARD).high
+    assert advise([peak(32, reserved=1.3)], ROOM).high < advise([peak(32)], ROOM).high
 
 
 def test_the_idle_rest_of_a_small_models_segments_is_no_fragmentation():
     small = Peak(32, peak_allocated_bytes=MIB // 2, peak_reserved_bytes=22 * MIB)
-    advice = advise([small], replace(CARD, resting_bytes=MIB // 4))
+    advice = advise([small], replace(ROOM, resting_bytes=MIB // 4))
     assert advice.suggested is not None
     assert not any("fragmented" in note for note in advice.notes)
 
 
 def test_a_suggestion_does_not_stretch_far_past_what_was_run():
-    advice = advise([peak(4, per_sample=1)], CARD)
+    advice = advise([peak(4, per_sample=1)], ROOM)
     assert advice.high == 16
     assert "4 times the largest" in advice.notes[0]
 
 
 def test_known_kinds_make_the_suggestion_careful_and_the_interval_wide():
-    known = replace(CARD, known_bytes=600 * MIB)
-    advice, plain = advise([peak(32)], known), advise([peak(32)], CARD)
+    known = replace(ROOM, known_bytes=600 * MIB)
+    advice, plain = advise([peak(32)], known), advise([peak(32)], ROOM)
     # 600 MiB are constant for sure: the other 2000 of the peak may all grow with the batch.
     assert advice.per_sample_bytes == 2_000 * MIB / 32
     assert advice.low == int(4_900 / 62.5)
@@ -87,7 +92,7 @@ def test_known_kinds_make_the_suggestion_careful_and_the_interval_wide():
 
 def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
     bent = [peak(16), peak(32, constant=1_400), peak(64)]
-    advice = advise(bent, CARD)
+    advice = advise(bent, ROOM)
     assert advice.constant_bytes == 1_400 * MIB
     assert (advice.low, advice.high) == (82, 130)
 
@@ -100,7 +105,7 @@ def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
     ],
 )
 def test_samples_of_varying_length_widen_the_suggestion(peaks):
-    advice, alike = advise(peaks, CARD), advise([peak(32, per_sample=80)], CARD)
+    advice, alike = advise(peaks, ROOM), advise([peak(32, per_sample=80)], ROOM)
     assert advice.low < alike.low
     assert advice.suggested < alike.suggested
     assert advice.high == alike.high
@@ -109,61 +114,61 @@ def test_samples_of_varying_length_widen_the_suggestion(peaks):
 
 def test_validation_that_holds_more_sets_the_size():
     seen = Circumstances(validation_peak_bytes=(1_000 + 32 * 100) * MIB)
-    advice = advise([peak(32)], CARD, seen=seen)
+    advice = advise([peak(32)], ROOM, seen=seen)
     assert advice.per_sample_bytes == 100 * MIB
     assert advice.suggested <= 65
     assert "validation sets the peak (4.10 GiB)" in advice.notes[0]
     less = Circumstances(validation_peak_bytes=2_000 * MIB)
-    assert advise([peak(32)], CARD, seen=less) == advise([peak(32)], CARD)
+    assert advise([peak(32)], ROOM, seen=less) == advise([peak(32)], ROOM)
 
 
 def test_what_others_hold_is_said_and_the_most_of_it_counts():
-    card = replace(CARD, others_bytes=3_000 * MIB, least_others_bytes=500 * MIB)
-    advice = advise([peak(32)], card)
+    room = replace(ROOM, others_bytes=3_000 * MIB, least_others_bytes=500 * MIB)
+    advice = advise([peak(32)], room)
     assert (advice.low, advice.high) == (40, 128)
     assert advice.suggested <= 80
     assert "others hold up to 2.93 GiB" in advice.notes[0]
 
 
 def test_windows_left_out_for_compilation_are_said():
-    notes = advise([peak(32)], CARD, seen=Circumstances(compiled_windows=2)).notes
+    notes = advise([peak(32)], ROOM, seen=Circumstances(compiled_windows=2)).notes
     assert notes[0] == "2 windows with compilation in them were left out"
 
 
 def test_a_fragmented_pool_is_said():
-    assert "reserves 1.4 times" in advise([peak(32, reserved=1.4)], CARD).notes[0]
+    assert "reserves 1.4 times" in advise([peak(32, reserved=1.4)], ROOM).notes[0]
 
 
 def test_growth_faster_than_a_line_is_said():
-    known = replace(CARD, known_bytes=1_000 * MIB)
+    known = replace(ROOM, known_bytes=1_000 * MIB)
     advice = advise([peak(16, constant=300), peak(32, constant=300)], known)
     assert "faster than in a straight line" in advice.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("peaks", "card", "seen", "reason"),
+    ("peaks", "room", "seen", "reason"),
     [
-        ([peak(32)], CARD, Circumstances(alloc_retries=2), "ran out of memory"),
-        ([peak(32)], CARD, Circumstances(cuda_graphs=True), "CUDA graphs keep memory"),
-        ([peak(32, reserved=2.5)], CARD, None, "reserves 2.5 times what is allocated"),
-        ([peak(16), peak(32, per_sample=10)], CARD, None, "does not grow"),
+        ([peak(32)], ROOM, Circumstances(alloc_retries=2), "ran out of memory"),
+        ([peak(32)], ROOM, Circumstances(cuda_graphs=True), "CUDA graphs keep memory"),
+        ([peak(32, reserved=2.5)], ROOM, None, "reserves 2.5 times what is allocated"),
+        ([peak(16), peak(32, per_sample=10)], ROOM, None, "does not grow"),
         (
             [peak(8, constant=9_000)],
-            Card(10_000 * MIB, 500 * MIB, 9_000 * MIB),
+            DeviceRoom(10_000 * MIB, 500 * MIB, 9_000 * MIB),
             None,
             "the model alone fills the band",
         ),
     ],
 )
-def test_a_suggestion_is_withheld_with_its_reason(peaks, card, seen, reason):
-    advice = advise(peaks, card, seen=seen)
+def test_a_suggestion_is_withheld_with_its_reason(peaks, room, seen, reason):
+    advice = advise(peaks, room, seen=seen)
     assert advice.suggested is None
     assert advice.low is None
     assert reason in advice.reason
 
 
 def test_nothing_measured_gives_no_advice():
-    assert advise([], CARD) is None
+    assert advise([], ROOM) is None
 
 
 def test_the_effective_batch_is_kept_by_accumulating_less():
