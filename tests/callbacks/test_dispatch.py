@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.callbacks.dispatch import BatchCalls, add_hook, drop_hook
+from lightning_gpuprof.callbacks.dispatch import BatchCalls, Hooks, add_hook, drop_hook
 
 HOOK = "on_train_batch_end"
 
@@ -73,6 +73,20 @@ def test_a_hook_that_nothing_is_left_of_is_passed_over(host):
     drop_hook(host, HOOK, one)
 
     assert getattr(host, HOOK) is None
+
+
+def test_hooks_added_together_call_once_each_until_they_are_dropped(host):
+    begun, ended = [], []
+    hooks = Hooks({"on_train_batch_start": begun.append, HOOK: ended.append})
+    hooks.add(host)
+    hooks.add(host)
+
+    host.on_train_batch_start(1)
+    call(host, 1)
+
+    assert (begun, ended) == ([1], [1])
+    assert (hooks.drop(), hooks.drop()) == (True, False)
+    assert (host.on_train_batch_start, host.on_train_batch_end) == (None, None)
 
 
 def test_a_single_method_is_the_hook_itself(host):
