@@ -80,14 +80,9 @@ def page(cases: dict[str, Any]) -> str:
     if any("after" in entry for entry in cases.values()):
         newest = {n: {**e, "now": e.get("after", e.get("first_look"))} for n, e in cases.items()}
         newest = {n: e for n, e in newest.items() if e["now"]}
-        afresh = [
-            n for n, e in cases.items() if e.get("after", {}).get("recorded", "look0") != "look0"
-        ]
         lines += [
             "**After** the rules were mended with these programs' reports at hand (in sample): "
-            f"{counts(newest, 'now')}; {after_all(newest, 'now')}. "
-            f"Recorded afresh: {', '.join(afresh) or 'none'}; of the others the first recording "
-            "was read again, which shows nothing of what was mended in the recording itself.",
+            f"{counts(newest, 'now')}; {after_all(newest, 'now')}. " + _recorded(newest),
             "",
         ]
     lines += [
@@ -114,8 +109,26 @@ def page(cases: dict[str, Any]) -> str:
         if name in cases
     ]
     lines += ["", "The causes:", ""]
-    lines += [f"- `{name}`: {e['cause']}" for name, e in cases.items() if e["cause"]]
+    seen = {name: entry for name, entry in cases.items() if "first_look" in entry}
+    lines += [f"- `{name}`: {e['cause']}" for name, e in seen.items() if e["cause"]]
     return "\n".join(lines) + "\n"
+
+
+def _recorded(cases: dict[str, Any]) -> str:
+    """Return which programs were recorded again for `after`, and what holds of the others."""
+    looks = {n: e["after"]["recorded"] for n, e in cases.items() if "after" in e}
+    afresh = [name for name, look in looks.items() if look != "look0"]
+    if len(afresh) == len(cases):
+        return "All were recorded afresh."
+    said = [f"Recorded afresh: {', '.join(afresh) or 'none'}"]
+    if len(looks) > len(afresh):
+        said.append(
+            f"of {len(looks) - len(afresh)} the first recording was read again, which shows "
+            "nothing of what was mended in the recording itself"
+        )
+    if len(cases) > len(looks):
+        said.append(f"{len(cases) - len(looks)} have their first look alone")
+    return f"{'; '.join(said)}."
 
 
 def _name(name: str, which: str) -> str:

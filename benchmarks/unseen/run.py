@@ -5,17 +5,21 @@
     python benchmarks/unseen/run.py reread   # the recordings of `look`, by today's rules
     python benchmarks/unseen/run.py table    # the results as a page
 
+    python benchmarks/unseen/run.py look --second --half A    # the second set, in two halves
+
 Whoever wrote the programs had not read the rules, and wrote down in each docstring what is wrong
 and which finding would help before it ran under the profiler. What the report said of a program
 when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
 --again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
-seconds end them in time).
+seconds end them in time). The second set was written when the rules had been mended with the
+first at hand. Chance drew its halves: A may mend the rules again, B is looked at once, at the end.
 """
 
 import argparse
 import ast
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -34,7 +38,8 @@ from _harness import keep_memory, machine, one_thread  # noqa: E402
 
 import lightning_gpuprof  # noqa: E402
 
-RESULTS = HERE.parent / "results" / "unseen-2026-11-21.json"
+SECOND = HERE / "second"
+RESULTS = HERE.parent / "results"
 NO_CASES = {"run", "case", "page", "judged"}
 
 
@@ -42,14 +47,14 @@ NO_CASES = {"run", "case", "page", "judged"}
 class Case:
     """A program as its author described it before it was profiled."""
 
-    name: str
+    path: Path
     cause: str | None
     accept: tuple[str, ...]
     lines: tuple[int, ...]
 
     @property
-    def path(self) -> Path:
-        return HERE / f"{self.name}.py"
+    def name(self) -> str:
+        return self.path.stem
 
 
 def read(path: Path) -> Case:
@@ -60,12 +65,24 @@ def read(path: Path) -> Case:
     cause = before.partition("cause: ")[2].strip() or None
     ids = () if accept == "none" else tuple(accept.split())
     marked = [n for n, line in enumerate(source.splitlines(), 1) if line.endswith("# cause")]
-    return Case(path.stem, cause, ids, tuple(marked))
+    return Case(path, cause, ids, tuple(marked))
 
 
-def cases(names: list[str]) -> list[Case]:
-    found = [read(path) for path in sorted(HERE.glob("*.py")) if path.stem not in NO_CASES]
+def cases(folder: Path, names: list[str], half: str | None) -> list[Case]:
+    """Return the cases of a folder, of these names or this half where any is given."""
+    found = [read(path) for path in sorted(folder.glob("*.py")) if path.stem not in NO_CASES]
+    if half:
+        names = [*names, *drawn(found, half)]
     return [case for case in found if not names or case.name in names]
+
+
+def drawn(found: list[Case], half: str) -> list[str]:
+    """Return the names in half A or B: half of the slow programs and half of the clean ones."""
+    chance = random.Random(2026)
+    slow = sorted(case.name for case in found if case.cause)
+    clean = sorted(case.name for case in found if not case.cause)
+    first = {*chance.sample(slow, len(slow) // 2), *chance.sample(clean, len(clean) // 2)}
+    return [name for name in (*slow, *clean) if (name in first) == (half == "A")]
 
 
 def look(case: Case, runs: Path) -> dict[str, Any]:
@@ -76,7 +93,14 @@ def look(case: Case, runs: Path) -> dict[str, Any]:
     start = time.perf_counter()
     command = [sys.executable, str(case.path), "--profile", "--root", str(root)]
     with (root / "console.txt").open("w") as console:
-        subprocess.run(command, check=True, stdout=console, stderr=subprocess.STDOUT, timeout=150)
+        subprocess.run(
+            command,
+            check=True,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            timeout=150,
+            env={**os.environ, "PYTHONPATH": str(HERE)},  # for the module `case`
+        )
     seconds = round(time.perf_counter() - start, 1)
     return {"recorded": f"look{number}", "seconds": seconds, **reread(case, root)}
 
@@ -176,7 +200,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
     """Yield the cases that still lack this command's result, until the budget is spent."""
     end = time.monotonic() + args.budget
     longest = 0.0
-    for case in cases(args.cases):
+    for case in cases(SECOND if args.second else HERE, args.cases, args.half):
         entry = state["cases"].setdefault(case.name, {})
         entry.update(cause=case.cause, accept=list(case.accept), lines=list(case.lines))
         if args.command == "pairs" and (case.cause is None or "pairs" in entry) and not args.again:
@@ -199,8 +223,15 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1e9, help="seconds")
     parser.add_argument("--pairs", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/unseen"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--second", action="store_true", help="the second set of programs")
+    parser.add_argument("--half", choices=["A", "B"], help="one half of the second set")
+    parser.add_argument("--results", type=Path)
     args = parser.parse_args()
+    if args.half and not args.second:
+        parser.error("--half: the first set has no halves. Add --second, or leave --half out.")
+    name = "unseen-second-2026-11-21.json" if args.second else "unseen-2026-11-21.json"
+    args.results = args.results or RESULTS / name
+    sys.path.insert(0, str(SECOND if args.second else HERE))
     one_thread()
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # read by the C library when a process starts
         keep_memory()
