@@ -1,6 +1,7 @@
 """Advantage actor-critic on recorded rollouts, with generalized advantage estimation.
 
 cause: the advantages are taken backwards in time with one-element tensors, five operations a step
+accept: host-bound small-kernels @line
 """
 
 import lightning as L

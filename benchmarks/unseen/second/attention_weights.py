@@ -2,6 +2,7 @@
 
 cause: nn.MultiheadAttention returns its weights by default; nobody reads them, and they cost the
 fused kernel
+accept: memory-bound-kernels @line
 """
 
 import lightning as L

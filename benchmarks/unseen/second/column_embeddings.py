@@ -1,6 +1,7 @@
 """Will the customer default? 48 categorical columns and a few numbers.
 
 cause: every column has an nn.Embedding of its own, each with its own small kernels and gradient
+accept: host-bound small-kernels @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Matrix factorization of play counts for a music shop.
 
 cause: the tables of 80 000 users and songs get dense gradients, so Adagrad walks all rows each step
+accept: @line
 """
 
 import lightning as L
@@ -33,7 +34,7 @@ class Factors(L.LightningModule):
         return loss
 
     def configure_optimizers(self):
-        return torch.optim.Adagrad(self.parameters(), lr=0.02)  # cause
+        return torch.optim.Adagrad(self.parameters(), lr=0.02)
 
 
 def main(run: Run) -> None:

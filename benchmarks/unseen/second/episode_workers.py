@@ -1,6 +1,7 @@
 """Prototypical networks: 5-way 5-shot episodes drawn by worker processes.
 
 cause: an epoch is 15 episodes, and each epoch starts its two workers anew
+accept: worker-startup slow-epoch-start
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Segmentation of microscope images by a small U-shaped network.
 
 cause: colours of the whole image are changed before the small crop is cut out of it
+accept: data-wait @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Federated learning with a proximal term (FedProx), one client simulated after another.
 
 cause: the round's global model is copied before every local step, where once a round is meant
+accept: slow-callback @line
 """
 
 import copy

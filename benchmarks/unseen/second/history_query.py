@@ -1,6 +1,7 @@
 """Next-item recommendation from a click log in SQLite.
 
 cause: the table has no index on the user, so every sample scans all rows
+accept: data-wait @line
 """
 
 import sqlite3

@@ -1,6 +1,7 @@
 """Low-rank adapters (LoRA) in the feed-forward layers of a frozen language model.
 
 cause: each forward adds B @ A to the frozen weight, so backward takes the gradient of a full matrix
+accept: @line
 """
 
 import lightning as L

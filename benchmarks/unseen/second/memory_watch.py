@@ -1,6 +1,7 @@
 """Anomaly detection in machine sounds, with an eye on memory after a leak last week.
 
 cause: each batch reads the process's unique memory, for which the kernel walks all of its mappings
+accept: slow-callback @line
 """
 
 import lightning as L

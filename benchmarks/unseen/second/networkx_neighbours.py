@@ -1,6 +1,7 @@
 """GraphSAGE over a citation graph: two hops of sampled neighbours for each batch of nodes.
 
 cause: neighbours are drawn node by node in Python from a networkx graph
+accept: data-wait @line
 """
 
 import random

@@ -1,6 +1,7 @@
 """Spam or not: messages through a small transformer.
 
 cause: the collate pads every batch to 192 tokens, where messages have 50 on average
+accept: @line
 """
 
 import lightning as L

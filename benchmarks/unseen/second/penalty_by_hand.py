@@ -1,6 +1,7 @@
 """Reading a price from hotel reviews, with an L2 penalty against overfitting.
 
 cause: the penalty is a sum over all weights in the loss, where SGD's weight_decay does the same
+accept: memory-bound-kernels @line
 """
 
 import lightning as L

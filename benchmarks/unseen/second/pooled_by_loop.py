@@ -1,6 +1,7 @@
 """Who speaks? Utterances of different lengths, pooled over the frames that are no padding.
 
 cause: pooling slices utterance by utterance; each slice has a gradient as large as the batch
+accept: host-bound small-kernels @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Transliteration: an encoder-decoder with exact match in validation.
 
 cause: greedy decoding runs the decoder over the whole prefix again for every new character
+accept: frequent-validation @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """A diffusion model of small rings, with previews of what it draws.
 
 cause: a callback draws four previews by the whole chain every 20 steps; one an epoch was meant
+accept: slow-callback @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """A language model of short poems, whose data module tokenizes the corpus.
 
 cause: reload_dataloaders_every_n_epochs=1, left from a curriculum, tokenizes it again each epoch
+accept: rebuilt-loader slow-epoch-start @line
 """
 
 import re

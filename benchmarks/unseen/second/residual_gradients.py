@@ -1,6 +1,7 @@
 """Flow around a cylinder by a physics-informed network.
 
 cause: autograd.grad is called anew for each derivative, where one call gives x, y and t together
+accept: @line
 """
 
 from itertools import pairwise

@@ -1,6 +1,7 @@
 """Captions by policy gradient: sampled words are scored against references in two processes.
 
 cause: a pool of processes is started and ended in every training step
+accept: @line
 """
 
 from itertools import pairwise

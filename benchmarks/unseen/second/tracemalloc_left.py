@@ -1,6 +1,7 @@
 """Toxicity of molecules, from their bonds as a batch of small graphs.
 
 cause: tracemalloc, switched on to hunt a leak, still traces every allocation with 25 frames
+accept: @line
 """
 
 import random

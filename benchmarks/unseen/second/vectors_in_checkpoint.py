@@ -1,6 +1,7 @@
 """Matching questions to answers over frozen word vectors.
 
 cause: the frozen vectors are a persistent buffer, so each epoch's checkpoint writes them again
+accept: slow-checkpoint @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Topic classification of news lines by a bag of attentive words.
 
 cause: word ids are looked up by `list.index`, which walks the vocabulary from its start each time
+accept: data-wait @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Counting birds in drone images; all weights watched as histograms in TensorBoard.
 
 cause: the histograms are written after every batch, where once an epoch is enough to see them move
+accept: slow-callback slow-logging @line
 """
 
 import lightning as L

@@ -1,6 +1,7 @@
 """Hourly load of a power grid, forecast by a dilated convolution.
 
 cause: every window scales the whole series, mean and deviation included, before it is cut out
+accept: data-wait @line
 """
 
 import lightning as L
