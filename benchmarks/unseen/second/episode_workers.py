@@ -1,6 +1,6 @@
 """Prototypical networks: 5-way 5-shot episodes drawn by worker processes.
 
-cause: an epoch is 15 episodes, and each epoch starts its two workers anew
+cause: an epoch is 12 episodes, and each epoch starts its two workers anew
 accept: worker-startup slow-epoch-start
 """
 
@@ -41,7 +41,7 @@ def block(inside: int, outside: int) -> nn.Sequential:
 class Prototypes(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(block(1, 16), block(16, 32), block(32, 64), nn.Flatten())
+        self.encoder = nn.Sequential(block(1, 8), block(8, 16), block(16, 32), nn.Flatten())
 
     def training_step(self, batch, batch_idx):
         support, query = batch
@@ -58,7 +58,7 @@ class Prototypes(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    episodes = Episodes(torch.rand(64, 20, 1, 28, 28), per_epoch=15)
+    episodes = Episodes(torch.rand(64, 20, 1, 28, 28), per_epoch=12)
     data = DataLoader(  # cause
         episodes,  # cause
         batch_size=None,  # cause

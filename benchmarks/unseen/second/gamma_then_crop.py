@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 300
-SIZE, CROP = 256, 96
+SIZE, CROP = 288, 96
 
 
 class RandomGamma:
@@ -53,10 +53,10 @@ def conv(inside: int, outside: int) -> nn.Sequential:
 class Segmenter(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.down = conv(3, 12)
-        self.deep = nn.Sequential(nn.MaxPool2d(2), conv(12, 24), conv(24, 24))
-        self.up = nn.ConvTranspose2d(24, 12, 2, stride=2)
-        self.head = nn.Conv2d(24, 2, 1)
+        self.down = conv(3, 8)
+        self.deep = nn.Sequential(nn.MaxPool2d(2), conv(8, 16), conv(16, 16))
+        self.up = nn.ConvTranspose2d(16, 8, 2, stride=2)
+        self.head = nn.Conv2d(16, 2, 1)
 
     def training_step(self, batch, batch_idx):
         images, masks = batch

@@ -14,8 +14,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 450
-USERS, ITEMS, LENGTH = 600, 3000, 20
+STEPS = 350
+USERS, ITEMS, LENGTH = 600, 1500, 20
 QUERY = "SELECT item FROM clicks WHERE user = ? ORDER BY at DESC LIMIT ?"
 
 

@@ -11,7 +11,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 400
 
 
 class MemoryWatch(L.Callback):

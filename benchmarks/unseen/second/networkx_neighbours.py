@@ -14,7 +14,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader
 
-STEPS = 350
+STEPS = 700
 NODES, FANOUT, CLASSES = 4000, 8, 12
 
 

@@ -10,7 +10,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 400
 L2, WORDS = 1e-4, 2000
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 400
+STEPS = 350
 BANDS, SPEAKERS = 40, 100
 
 
@@ -49,7 +49,7 @@ class SpeakerNet(L.LightningModule):
         super().__init__()
         self.pool = pool
         self.frames = nn.Sequential(
-            nn.Linear(BANDS, 192), nn.ReLU(), nn.Linear(192, 192), nn.ReLU(), nn.Linear(192, 64)
+            nn.Linear(BANDS, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 64)
         )
         self.head = nn.Linear(64, SPEAKERS)
 
@@ -65,7 +65,7 @@ class SpeakerNet(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    data = DataLoader(Utterances(1200), batch_size=24, shuffle=True, collate_fn=collate)
+    data = DataLoader(Utterances(1280), batch_size=64, shuffle=True, collate_fn=collate)
     model = SpeakerNet(pooled_by_mask if run.fixed else pooled)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(model, data)
 

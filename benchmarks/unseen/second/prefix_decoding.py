@@ -10,7 +10,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 400
 LETTERS, LENGTH, START = 60, 32, 1
 
 

@@ -1,6 +1,6 @@
-"""A language model of short poems, whose data module tokenizes the corpus.
+"""A language model of short poems, whose data module tokenizes the corpus without its echoes.
 
-cause: reload_dataloaders_every_n_epochs=1, left from a curriculum, tokenizes it again each epoch
+cause: reload_dataloaders_every_n_epochs=1, left from a curriculum, does it all again each epoch
 accept: rebuilt-loader slow-epoch-start @line
 """
 
@@ -28,8 +28,19 @@ class Poems(L.LightningDataModule):
         ids = [crc32(token.encode()) % WORDS for token in TOKEN.findall(line.lower())]  # cause
         return (ids + [0] * LENGTH)[: LENGTH + 1]
 
+    def unlike_each_other(self, texts: list[list[int]]) -> list[list[int]]:
+        """Drop texts that share nearly all of their words with an earlier one."""
+        kept, sets = [], []
+        for text in texts:
+            words = set(text)
+            if all(len(words & others) < 0.8 * len(words) for others in sets):  # cause
+                kept.append(text)
+                sets.append(words)
+        return kept
+
     def train_dataloader(self):
-        ids = torch.tensor([self.tokenize(line) for line in self.lines])  # cause
+        texts = [self.tokenize(line) for line in self.lines]  # cause
+        ids = torch.tensor(self.unlike_each_other(texts))  # cause
         return DataLoader(TensorDataset(ids), batch_size=16, shuffle=True)
 
 

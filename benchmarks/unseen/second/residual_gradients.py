@@ -12,7 +12,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 250
+STEPS = 450
 VISCOSITY = 0.01
 
 

@@ -11,7 +11,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 500
+STEPS = 350
 WORDS, TOPICS, LENGTH = 8000, 20, 32
 
 
@@ -60,10 +60,10 @@ class Classifier(L.LightningModule):
 def main(run: Run) -> None:
     rng = np.random.default_rng(0)
     words = [f"word{i:05d}" for i in range(WORDS)]
-    drawn = np.minimum(rng.zipf(1.35, size=(3000, LENGTH)) - 1, WORDS - 1)
+    drawn = np.minimum(rng.zipf(1.25, size=(3000, LENGTH)) - 1, WORDS - 1)
     lines = [" ".join(words[i] for i in row) for row in drawn]
     news = News(lines, rng.integers(TOPICS, size=3000).tolist(), Vocabulary(words, run.fixed))
-    data = DataLoader(news, batch_size=32, shuffle=True)
+    data = DataLoader(news, batch_size=24, shuffle=True)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Classifier(), data)
 
 
