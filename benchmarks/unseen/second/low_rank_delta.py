@@ -10,7 +10,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 300
+STEPS = 250
 WIDTH, RANK, LENGTH, VOCABULARY = 320, 8, 48, 1000
 
 

@@ -1,6 +1,6 @@
 """Spam or not: messages through a small transformer.
 
-cause: the collate pads every batch to 192 tokens, where messages have 50 on average
+cause: the collate pads every batch to 160 tokens, where messages have 50 on average
 accept: @line
 """
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 300
-LONGEST, VOCABULARY = 192, 4000
+LONGEST, VOCABULARY = 160, 4000
 
 
 class Messages(Dataset):
@@ -67,7 +67,7 @@ class SpamFilter(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    data = DataLoader(Messages(3000), batch_size=8, shuffle=True, collate_fn=Pad(run.fixed))
+    data = DataLoader(Messages(3000), batch_size=6, shuffle=True, collate_fn=Pad(run.fixed))
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(SpamFilter(), data)
 
 

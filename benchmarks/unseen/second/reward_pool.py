@@ -4,6 +4,7 @@ cause: a pool of processes is started and ended in every training step
 accept: @line
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from multiprocessing import get_context
 
@@ -15,6 +16,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 250
 WORDS, LENGTH = 800, 16
+
+
+def processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(2, mp_context=get_context("fork"))
 
 
 def overlap(pair) -> float:
@@ -34,18 +39,18 @@ class Captioner(L.LightningModule):
 
     def setup(self, stage):
         if self.keep_pool:
-            self.pool = get_context("fork").Pool(2)
+            self.pool = processes()
 
     def teardown(self, stage):
         if self.pool is not None:
-            self.pool.terminate()
+            self.pool.shutdown()
 
     def rewards(self, captions, references):
         pairs = list(zip(captions.tolist(), references.tolist(), strict=True))
         if self.pool is not None:
-            return torch.tensor(self.pool.map(overlap, pairs))
-        with get_context("fork").Pool(2) as pool:  # cause
-            return torch.tensor(pool.map(overlap, pairs))  # cause
+            return torch.tensor(list(self.pool.map(overlap, pairs, chunksize=24)))
+        with processes() as pool:  # cause
+            return torch.tensor(list(pool.map(overlap, pairs, chunksize=24)))  # cause
 
     def training_step(self, batch, batch_idx):
         images, references = batch

@@ -1,6 +1,6 @@
 """Toxicity of molecules, from their bonds as a batch of small graphs.
 
-cause: tracemalloc, switched on to hunt a leak, still traces every allocation with 25 frames
+cause: tracemalloc, switched on to hunt a leak, still traces every allocation
 accept: @line
 """
 
@@ -71,7 +71,7 @@ class Toxicity(L.LightningModule):
 
 def main(run: Run) -> None:
     if not run.fixed:
-        tracemalloc.start(25)  # cause
+        tracemalloc.start()  # cause
     data = DataLoader(Molecules(2000), batch_size=48, shuffle=True, collate_fn=collate)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Toxicity(), data)
 

@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 350
+STEPS = 300
 
 
 class WeightHistograms(L.Callback):
@@ -47,9 +47,9 @@ class BirdCounter(L.LightningModule):
             nn.ReLU(),
             nn.AdaptiveAvgPool2d(2),
             nn.Flatten(),
-            nn.Linear(256, 128),
+            nn.Linear(256, 64),
             nn.ReLU(),
-            nn.Linear(128, 1),
+            nn.Linear(64, 1),
         )
 
     def training_step(self, batch, batch_idx):
@@ -63,8 +63,8 @@ class BirdCounter(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    images = TensorDataset(torch.rand(800, 3, 96, 96), torch.randint(9, (800,)).float())
-    data = DataLoader(images, batch_size=8, shuffle=True)
+    images = TensorDataset(torch.rand(1200, 3, 96, 96), torch.randint(9, (1200,)).float())
+    data = DataLoader(images, batch_size=16, shuffle=True)
     callbacks = [WeightHistograms(every_batch=not run.fixed), *run.callbacks]
     logger = TensorBoardLogger(run.root)
     L.Trainer(callbacks=callbacks, logger=logger, **run.trainer).fit(BirdCounter(), data)
