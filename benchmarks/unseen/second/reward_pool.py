@@ -14,8 +14,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 250
-WORDS, LENGTH = 800, 16
+STEPS = 200
+WORDS, LENGTH = 500, 16
 
 
 def processes() -> ProcessPoolExecutor:
@@ -48,9 +48,9 @@ class Captioner(L.LightningModule):
     def rewards(self, captions, references):
         pairs = list(zip(captions.tolist(), references.tolist(), strict=True))
         if self.pool is not None:
-            return torch.tensor(list(self.pool.map(overlap, pairs, chunksize=24)))
+            return torch.tensor(list(self.pool.map(overlap, pairs, chunksize=12)))
         with processes() as pool:  # cause
-            return torch.tensor(list(pool.map(overlap, pairs, chunksize=24)))  # cause
+            return torch.tensor(list(pool.map(overlap, pairs, chunksize=12)))  # cause
 
     def training_step(self, batch, batch_idx):
         images, references = batch
@@ -68,7 +68,7 @@ class Captioner(L.LightningModule):
 
 def main(run: Run) -> None:
     images = TensorDataset(torch.randn(1600, 512), torch.randint(WORDS, (1600, LENGTH)))
-    data = DataLoader(images, batch_size=48, shuffle=True)
+    data = DataLoader(images, batch_size=24, shuffle=True)
     model = Captioner(keep_pool=run.fixed)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(model, data)
 
