@@ -14,6 +14,14 @@ from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.units import ascii_only
 
 
+_START = """\
+to begin with:
+  Trainer(callbacks=[GpuProfCallback()])    in your program: train as usual
+  lightning-gpuprof report                  the newest run in ./lightning_logs
+  tensorboard --logdir lightning_logs       the same and more in its PROFILE tab
+"""
+
+
 class CommandModule(Protocol):
     """What the module of a command defines."""
 
@@ -105,6 +113,8 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lightning-gpuprof",
         description="Know why a PyTorch Lightning training run is slow.",
+        epilog=_START,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"lightning-gpuprof {__version__}")
     commands = parser.add_subparsers(

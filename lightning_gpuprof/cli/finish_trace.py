@@ -24,7 +24,9 @@ _PLAIN_SUFFIX = ".json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("trace", help="plain trace, such as rank0-cycle0.pt.trace.json")
+    parser.add_argument(
+        "trace", metavar="TRACE", help="plain trace, such as rank0-cycle0.pt.trace.json"
+    )
     parser.add_argument(
         "--keep-priority",
         action="store_true",

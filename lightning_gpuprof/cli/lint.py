@@ -43,12 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="training script; it runs on one device, without validation, until its steps have "
         "been watched. Exit status: 0 none found, 1 some found, 2 the script failed",
     )
-    parser.add_argument(
+    rest = parser.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
         metavar="...",
         help="arguments of the script; --steps may also stand right after SCRIPT, unless -- does",
     )
+    rest.required = False  # else Python before 3.12 says that "..." is missing where SCRIPT is
 
 
 def run(args: argparse.Namespace) -> int:

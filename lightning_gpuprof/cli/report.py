@@ -12,12 +12,20 @@ from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, VIEWS, find_view
 
 
+_ONE_RUN_VIEWS = sorted(set(VIEWS) - set(NEEDS_MORE))
+DEFAULT_LOGS = "lightning_logs"
+"""Where Lightning's own loggers write, below the folder that training was started in."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="a run's log dir, such as lightning_logs/version_0, or a folder of them (the newest)",
+        nargs="?",
+        default=DEFAULT_LOGS,
+        help="a run's log dir, such as lightning_logs/version_0, or a folder of them (the newest); "
+        f"default: {DEFAULT_LOGS}",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
@@ -25,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--view",
         metavar="NAME",
-        choices=sorted(set(VIEWS) - set(NEEDS_MORE)),
-        help="print the data of one view of the PROFILE tab as JSON: %(choices)s",
+        choices=_ONE_RUN_VIEWS,
+        help=f"print the data of one view of the PROFILE tab as JSON: {', '.join(_ONE_RUN_VIEWS)}",
     )
     parser.add_argument(
         "--session", type=int, metavar="N", help="which session (default: the last fit)"

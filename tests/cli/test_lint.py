@@ -99,6 +99,12 @@ def test_a_script_that_is_not_there_gives_2(capfd):
     assert "no script nowhere.py" in capfd.readouterr().err
 
 
+def test_without_a_script_that_alone_is_asked_for(capfd):
+    with pytest.raises(SystemExit):
+        main(["lint"])
+    assert capfd.readouterr().err.endswith("arguments are required: SCRIPT\n")
+
+
 def test_blocked_time_is_shown_where_it_was_measured():
     site = SyncSite(
         file="train.py", line=7, function="f", source="loss.item()", owner="user",

@@ -57,3 +57,16 @@ def test_the_html_is_about_the_chosen_session(make_session, write_run, tmp_path,
 def test_a_missing_run_is_a_message_and_status_2(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_without_a_path_lightnings_own_log_dir_is_looked_into(
+    make_session, write_run, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 2
+    assert "lightning_logs does not exist. Pass the log dir" in capsys.readouterr().err
+    run = write_run(make_session({"forward": 5 * MS}, steps=10))
+    (tmp_path / "lightning_logs").mkdir()
+    (tmp_path / "lightning_logs" / "version_0").symlink_to(run, target_is_directory=True)
+    assert main(["report"]) == 0
+    assert "median 5.00 ms" in capsys.readouterr().out

@@ -39,6 +39,10 @@ def test_a_generated_page_is_current(name):
     assert (DOCS / name).read_text(encoding="utf-8") == generate().pages()[name], "run: make docs"
 
 
+def test_no_field_of_argparse_is_left_in_the_page_of_commands():
+    assert "%(" not in generate().pages()["commands.md"]
+
+
 def test_every_key_of_the_report_is_documented(make_session, write_run):
     memory = Memory(
         step=50,
