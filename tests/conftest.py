@@ -153,12 +153,13 @@ def make_session(
     columns |= {f"phase/{phase.value}": column for phase, column in phases.items()}
     columns |= {f"part/{name}": _series(value, steps) for name, value in (parts or {}).items()}
     dur = sum(phases.values(), np.zeros(steps, dtype=np.int64))
-    columns |= {
+    ordinary = {
         "step": np.arange(steps),
         "dur_ns": dur,
         "start_ns": np.cumsum(dur) - dur,
         "flags": _series(0 if flags is None else flags, steps),
     }
+    columns = ordinary | columns
     if samples is not None:
         columns["samples"] = _series(samples, steps)
     fields = {

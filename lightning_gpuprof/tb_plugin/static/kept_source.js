@@ -66,12 +66,12 @@ function bytes(base64) {
  */
 function part(steps, params) {
   const from = Number(params.first ?? 0);
-  const to = Number(params.last ?? steps.steps);
+  const to = Number(params.last ?? Infinity);
   const kept = (/** @type {any[]} */ column) =>
-    column.filter((_, index) => steps.first[index] + steps.count[index] > from && steps.first[index] < to);
+    column.filter((_, index) => steps.last[index] >= from && steps.first[index] < to);
   return {
     ...steps,
-    ...Object.fromEntries(["first", "count", "max_ns", "slowest", "flags"].map((key) => [key, kept(steps[key])])),
+    ...Object.fromEntries(["first", "last", "count", "max_ns", "slowest", "flags"].map((key) => [key, kept(steps[key])])),
     phase_ns: Object.fromEntries(Object.entries(steps.phase_ns).map(([phase, values]) => [phase, kept(values)])),
   };
 }

@@ -19,6 +19,8 @@ from lightning_gpuprof.views.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
 
 WIDTH = 100
+MOST_IN_FULL = 6
+"""Findings after these are titles alone unless --verbose: the first ones are worth the time."""
 _STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -90,7 +92,7 @@ def _headline(report: Report) -> str:
     count = results.steps.count if results.steps else 0
     steps = "1 step" if count == 1 else f"{count} steps"
     if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
-        steps = f"{results.end.steps} steps ({count} marked)"
+        steps = f"{results.end.steps} steps ({count} timed by phase)"
     return (
         f"{report.run}: {results.start.stage}{session}, {status}{ranks}, "
         f"{steps} in {duration(results.wall.wall_ns)}"
@@ -102,14 +104,19 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _indented(Text("Nothing that these rules know. See --verbose for what they lacked."))
     for number, finding in enumerate(report.findings, start=1):
         yield _indented(_finding_head(number, finding), 1)
+        if number > MOST_IN_FULL and not verbose:
+            continue
         brief = finding.severity is Severity.INFO and not verbose
         yield _indented(_finding_body(finding, report.results.step_ns, brief=brief), 4)
+    if len(report.findings) > MOST_IN_FULL and not verbose:
+        yield _indented(Text("--verbose has the changes of all of them."))
 
 
-def _finding_head(number: int, finding: Finding) -> Text:
-    head = Text(f"{number}. ")
-    head.append(f"[{finding.severity.value}]", style=_STYLE[finding.severity.value])
-    return head.append(f" {finding.title}", style="bold")
+def _finding_head(number: int, finding: Finding) -> Table:
+    head = Text(f"[{finding.severity.value}]", style=_STYLE[finding.severity.value])
+    table = Table.grid(padding=(0, 1))
+    table.add_row(f"{number}.", head.append(f" {finding.title}", style="bold"))
+    return table
 
 
 def _finding_body(finding: Finding, step_ns: int | None, *, brief: bool) -> Table:
@@ -152,6 +159,10 @@ def _label(key: str) -> str:
 def _next(report: Report) -> Iterator[RenderableType]:
     step_ns = report.results.step_ns
     if not step_ns:
+        return
+    if report.results.steps is not None and report.results.steps.basis == "all":
+        yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
+        yield _indented(Text("Only warm-up steps were recorded: train longer and look again."))
         return
     first = report.findings[0] if report.findings else None
     if first is None or not first.worth_a_change:

@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.run.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where
+from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.documents.report_payload import top_operators
 
@@ -18,7 +19,10 @@ BAR_WIDTH = 40
 MOST_RANKS = 8
 MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
+LONE_STEP_FRAC = 0.2
+"""From this share of all steps' time on, one step is named: the means would mislead."""
 _NAME_WIDTH = 52
+_WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 
 
 def step_lines(results: RunResults) -> RenderableType:
@@ -47,7 +51,23 @@ def step_lines(results: RunResults) -> RenderableType:
             if frac
         ]
         text.append(f"\nsteps by state: {', '.join(states)}")
+    if (lone := _lone_step(results)) is not None:
+        text.append(f"\n{lone}")
     return text
+
+
+def _lone_step(results: RunResults) -> str | None:
+    """Name a single step that moves the means below by itself, where one does."""
+    steps = results.steps
+    ordinary = (s for s in results.slowest if not {"profiled", "validation"} & set(s.flags))
+    slow = next(ordinary, None)
+    if steps is None or slow is None:
+        return None
+    share = slow.dur_ns / (steps.dur.mean_ns * steps.dur.count)
+    if share < LONE_STEP_FRAC or steps.dur.count < 1 / LONE_STEP_FRAC:
+        return None
+    why = f" (in {slow.part or slow.phase.value})" if slow.phase else ""
+    return f"step {slow.step} alone took {percent(share)} of that time{why}; the means below include it"
 
 
 def phase_table(results: RunResults, *, bar: str) -> Table:
@@ -229,7 +249,8 @@ def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
 
 def _outside(results: RunResults) -> str:
     kinds = [
-        f"{kind.where} {duration(kind.total_ns)}" + (f" in {kind.count}" * (kind.count > 1))
+        f"{_WHERE.get(kind.where, kind.where)} {duration(kind.total_ns)}"
+        + (f" in {kind.count}" * (kind.count > 1))
         for kind in results.outside
     ]
     whole = duration(results.wall.outside_ns)

@@ -16,31 +16,35 @@ MAX_BUCKETS = 1000
 
 
 def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return a range of steps by bucket; `first` and `last` (exclusive) are step indices.
+    """Return a range of steps by bucket; all steps go by their own numbers.
+
+    Where only one step in several is timed by phase, numbers and places in the record differ.
 
     Raises:
         QueryError: A parameter is out of range.
     """
     session = run.session(query)
-    last = query.integer("last", default=session.steps, low=0, high=2**53)
+    last = query.integer("last", default=2**53, low=0, high=2**53)
     first = query.integer("first", default=0, low=0, high=2**53)
+    numbers = session.columns.get("step", np.arange(session.steps))
     buckets = query.integer("buckets", default=DEFAULT_BUCKETS, low=1, high=MAX_BUCKETS)
     phases = _phases(session)
     found = bucket_steps(
         session.columns.get("dur_ns", np.zeros(0, dtype=np.int64)),
         phases,
         session.columns.get("flags"),
-        first=first,
-        last=last,
+        first=int(np.searchsorted(numbers, first)),
+        last=int(np.searchsorted(numbers, last)),
         buckets=buckets,
     )
     return {
         "steps": session.steps,
-        "first": found.first.tolist(),
+        "first": numbers[found.first].tolist(),
+        "last": numbers[found.first + found.count - 1].tolist(),
         "count": found.count.tolist(),
         "phase_ns": {name: values.tolist() for name, values in found.mean_ns.items()},
         "max_ns": found.max_ns.tolist(),
-        "slowest": found.slowest.tolist(),
+        "slowest": numbers[found.slowest].tolist(),
         "flags": found.flags.tolist(),
     }
 

@@ -21,7 +21,7 @@ from lightning_gpuprof.records.files import (
 )
 from lightning_gpuprof.records.schema import ProfilerCycle
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SUMMARY_NAME = "run.summary.json"
 LARGE_BYTES = 4_000_000
 """Records below this are read in less time than a person notices."""

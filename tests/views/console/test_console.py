@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -116,7 +117,10 @@ def test_what_happened_outside_of_steps_and_what_failed_is_said(report):
 
 def test_findings_in_warm_up_steps_alone_come_with_a_caution(report):
     caution = "note: Only warm-up steps are recorded"
-    assert caution in render(report(steps=4, flags=StepFlag.WARMUP))
+    brief = render(report(steps=4, flags=StepFlag.WARMUP))
+    assert caution in brief
+    assert "TOO SHORT TO SAY WHAT TO CHANGE" in brief
+    assert "THE ONE CHANGE" not in brief
     assert caution not in render(report())
 
 
@@ -139,3 +143,31 @@ def test_what_may_save_nothing_is_not_the_one_change_to_make(report):
     assert "THE ONE CHANGE" not in text
     assert "NOTHING HERE HOLDS TRAINING BACK MUCH" in text
     assert "Where to look next: the model's forward" in text
+
+
+def test_a_single_step_that_moves_the_means_is_named_beside_them(report):
+    logging = [0] * 99 + [400 * MS]
+    parts = {"logging/self.log": logging}
+    text = render(report({**PHASES, "logging": logging}, parts=parts))
+    assert "step 99 alone took 29.3% of that time (in self.log); the means below" in text
+    assert "alone took" not in render(report())
+
+
+def test_steps_timed_without_phases_are_called_so(report):
+    rest = OutsideSpan(
+        where="unmarked_steps", start_ns=0, dur_ns=50 * MS, phase_ns={"other": 50 * MS}, steps=5
+    )
+    text = render(report(records=[rest]))
+    assert "steps timed without phases 50.0 ms" in " ".join(text.split())
+    assert "(100 timed by phase)" in text
+    assert "unmarked" not in text
+
+
+def test_of_many_findings_the_last_are_titles_alone(report):
+    loaded = report(loader=Loader(num_workers=0))
+    loaded = replace(loaded, findings=loaded.findings[:1] * 8)
+    text = render(loaded)
+    assert text.count("\n    data-wait  saves") == 6
+    assert " 8. [critical] 60.0% of each step" in text
+    assert "--verbose has the changes of all of them." in text
+    assert render(loaded, verbose=True).count("\n    data-wait  saves") == 8

@@ -35,12 +35,26 @@ export function findingCard(finding, stepNs) {
     h(
       "dl.evidence",
       { "aria-label": "Evidence" },
-      Object.entries(finding.evidence ?? {}).map(([key, value]) => {
-        const [label, text] = evidence(key, value);
-        return h("div", null, h("dt", null, label), h("dd", null, text));
-      }),
+      paired(finding.evidence ?? {}).map(([label, texts]) =>
+        h("div", null, h("dt", null, label), h("dd", null, texts.length > 1 ? `${texts[0]} (${texts.slice(1).join(", ")})` : texts[0])),
+      ),
     ),
   );
+}
+
+/**
+ * One figure in several units, such as a time and its share, under its one name.
+ * @param {Record<string, unknown>} figures
+ * @returns {[label: string, texts: string[]][]}
+ */
+function paired(figures) {
+  /** @type {Map<string, string[]>} */
+  const found = new Map();
+  for (const [key, value] of Object.entries(figures)) {
+    const [label, text] = evidence(key, value);
+    found.set(label, [...(found.get(label) ?? []), text]);
+  }
+  return [...found];
 }
 
 /**

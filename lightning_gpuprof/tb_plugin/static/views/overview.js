@@ -10,6 +10,8 @@ import { whatIf } from "./what_if.js";
 
 /** Enough to see how the run went; the steps view has every step. */
 const OVERVIEW_BUCKETS = 160;
+/** Findings are ranked by saving: who has mended these looks again. */
+const MOST_OPEN = 8;
 
 /** @type {import("./registry.js").View} */
 export const overview = {
@@ -29,7 +31,7 @@ export const overview = {
       null,
       hero(report),
       report.steps.count > 0 && meters(context.header, report, cycle),
-      h(
+      (report.steps.count > 0 || report.findings.length > 0) && h(
         "div.columns",
         null,
         h("div.column", null, findings(report)),
@@ -54,7 +56,8 @@ function hero(report) {
   const { median_ns: median, mean_ns: mean } = report.steps;
   if (!median) return noSteps(report);
   const first = report.findings[0];
-  const gain = first && mean && first.saving_ns.high > 0;
+  // Warm-up steps alone promise nothing for later ones.
+  const gain = first && mean && first.saving_ns.high > 0 && report.steps.basis !== "all";
   return h(
     "section.hero",
     { "aria-label": "Step time" },
@@ -81,7 +84,7 @@ function hero(report) {
 function noSteps(report) {
   const open = report.run.status === "open";
   return h(
-    "section.hero",
+    "section.card.hero",
     { "aria-label": "Step time" },
     h(
       "div.hero-cause",
@@ -99,11 +102,14 @@ function noSteps(report) {
   );
 }
 
+/** @type {Record<string, string>} */
+const KINDS = { steady: "steady ", all: "warm-up " };
+
 /** @param {any} steps */
 function stepsNote(steps) {
   if (!steps.median_ns) return "no steps recorded yet";
   const rate = steps.samples_per_s;
-  const counted = `median of ${count(steps.basis_count)} ${steps.basis === "steady" ? "steady " : ""}steps`;
+  const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}steps`;
   // Shares and savings are of the mean, which a few slow steps may put far from the median.
   const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}` : null;
   const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
@@ -120,7 +126,7 @@ function heroGain(finding, mean) {
   return h(
     "div.hero-gain",
     null,
-    h("span.label", null, "Changing it saves"),
+    h("span.label", null, "Fixing it saves"),
     h("strong.big.accent", null, low ? percentRange(low / mean, high / mean) : `up to ${percentRange(high / mean, high / mean)}`),
     h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of each step`),
   );
@@ -203,10 +209,18 @@ function deviceMeters({ time, memory }, cycle) {
 function findings(report) {
   const found = report.findings;
   const step = report.steps.mean_ns;
+  const cards = found.map((/** @type {any} */ one) => h("li", null, findingCard(one, step)));
   return card(
     found.length === 1 ? "1 finding" : `${found.length} findings`,
     "What holds the run back, by expected saving.",
-    h("ol.findings", null, found.map((/** @type {any} */ one) => h("li", null, findingCard(one, step)))),
+    h("ol.findings", null, cards.slice(0, MOST_OPEN)),
+    cards.length > MOST_OPEN &&
+      h(
+        "details.abstained",
+        null,
+        h("summary", null, `${cards.length - MOST_OPEN} more findings that save less`),
+        h("ol.findings", { start: MOST_OPEN + 1 }, cards.slice(MOST_OPEN)),
+      ),
     !found.length && h("p.empty", null, "No rule fired on what was measured."),
     abstained(report.abstained),
   );

@@ -14,6 +14,9 @@ const DEVICE = [
   ["idle_ns", "Idle", "#c3cad6"],
 ];
 
+/** Backward's own colour, hatched: the time is a part of that phase. */
+const EXCHANGE = `repeating-linear-gradient(115deg, ${phaseColor("backward")} 0 3px, #9db2ee 3px 6px)`;
+
 /** @type {import("./registry.js").View} */
 export const ranks = {
   id: "ranks",
@@ -42,7 +45,7 @@ export const ranks = {
       chart(lanes),
       legend(shown(lanes)),
       lanes.some((/** @type {any} */ one) => one.exchange_ns !== null) &&
-        h("ul.legend", { "aria-label": "Exchange" }, h("li", null, h("i.chip", { style: { background: kindColor("kernel_communication") } }), "Exchanging gradients, and waiting for ranks that are late: the last part of Backward")),
+        h("ul.legend", { "aria-label": "Exchange" }, h("li", null, h("i.chip", { style: { background: EXCHANGE } }), "Exchanging gradients, and waiting for ranks that are late: the last part of Backward")),
       waits && h("ul.legend", { "aria-label": "Lower bars" }, h("li", null, "Lower bars, by the device's clock:"), DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label))),
       numbers(context, lanes),
       waits && h("p.muted", null, "A rank that is early waits for the late ones inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
@@ -106,7 +109,7 @@ function chart(lanes) {
             const exchange = (phase === "backward" && lane.exchange_ns) || 0;
             return [
               part(phaseLabel(phase), lane.phase_mean_ns[phase] - exchange, phaseColor(phase)),
-              exchange > 0 && part("Exchanging gradients", exchange, kindColor("kernel_communication")),
+              exchange > 0 && part("Exchanging gradients", exchange, EXCHANGE),
             ];
           }),
         ),
@@ -144,7 +147,7 @@ function numbers(context, lanes) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...(waited ? ["Waits for others", "Waits least"] : []), ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
+      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...(waited ? ["Waits for others", "Comes last"] : []), ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
       h(
         "tbody",
         null,
@@ -157,7 +160,7 @@ function numbers(context, lanes) {
             h("td.number", null, count(lane.steps)),
             h("td.number", null, duration(lane.median_ns)),
             h("td.number", null, duration(lane.mean_ns)),
-            waited && [h("td.number", null, lane.waited_ns === null ? "–" : duration(lane.waited_ns)), h("td.number", { title: "Share of steps in which it waits least: the others wait for it" }, lane.last_frac === null ? "–" : percent(lane.last_frac))],
+            waited && [h("td.number", null, lane.waited_ns === null ? "–" : duration(lane.waited_ns)), h("td.number", { title: "Share of steps in which the others wait for it" }, lane.last_frac === null ? "–" : percent(lane.last_frac))],
             phases.map((phase) =>
               h("td.number", { title: percent((lane.phase_mean_ns[phase] ?? 0) / lane.mean_ns) }, phase in lane.phase_mean_ns ? duration(lane.phase_mean_ns[phase]) : "–"),
             ),

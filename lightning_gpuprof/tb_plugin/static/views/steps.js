@@ -47,12 +47,14 @@ export const steps = {
 function range(context, payload) {
   if (!payload.first.length) return null;
   const last = payload.first.length - 1;
-  const until = payload.first[last] + payload.count[last];
+  const [from, to] = [payload.first[0], payload.last[last]];
+  const timed = payload.count.reduce((/** @type {number} */ sum, /** @type {number} */ one) => sum + one, 0);
   const widest = Math.max(...payload.count);
   return h(
     "p.muted",
     { "aria-live": "polite" },
-    `Steps ${count(payload.first[0])} to ${count(until - 1)} of ${count(payload.steps)}, `,
+    `Steps ${count(from)} to ${count(to)}`,
+    timed <= to - from ? `, ${count(timed)} of them timed by phase, ` : ` of ${count(Math.max(payload.steps, to + 1))}, `,
     widest > 1 ? `each point the mean of up to ${count(widest)} steps. ` : "one by one. ",
     (context.state.from ?? context.state.to) !== undefined &&
       h("button.link", { onclick: () => context.go({ from: undefined, to: undefined }) }, "Show all"),
@@ -155,7 +157,7 @@ function outside(spans) {
     table({
       label: "Outside of steps",
       columns: [
-        { key: "where", label: "Where", text: true, plain: true, format: (where) => where.replaceAll("_", " ") },
+        { key: "where", label: "Where", text: true, plain: true, format: (where) => (where === "unmarked_steps" ? "steps timed without phases" : where.replaceAll("_", " ")) },
         { key: "count", label: "Times", format: count },
         { key: "total_ns", label: "Together", format: duration, bar: true },
         { key: "max_ns", label: "Longest", format: duration },
@@ -177,7 +179,7 @@ function listen(context, plot, payload) {
     const right = event["xaxis.range[1]"];
     if (left === undefined) return;
     const from = Math.max(0, Math.floor(left));
-    const to = Math.min(payload.steps, Math.ceil(right) + 1);
+    const to = Math.ceil(right) + 1;
     if (to > from) context.go({ from: String(from), to: String(to) });
   });
   plot.on("plotly_doubleclick", () => context.go({ from: undefined, to: undefined }));

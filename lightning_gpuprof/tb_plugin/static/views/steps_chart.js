@@ -71,10 +71,10 @@ function cutNote({ limit, top, cut }) {
  * @returns {import("../charts.js").Numbers}
  */
 function numbers(payload, phases) {
-  const { first, count: counts } = payload;
+  const { first, last, count: counts } = payload;
   const rows = first.map((/** @type {number} */ step, /** @type {number} */ i) => ({
     step,
-    steps: counts[i] > 1 ? `${count(step)}–${count(step + counts[i] - 1)}` : count(step),
+    steps: counts[i] > 1 ? `${count(step)}–${count(last[i])}` : count(step),
     max_ns: payload.max_ns[i],
     ...Object.fromEntries(phases.map(([phase, values]) => [phase, values[i]])),
   }));
@@ -137,7 +137,7 @@ function plot(payload, phases, { zoom, marks: marking }) {
   const many = x.length > BARS_UP_TO;
   // An area's last step would have no width: it is drawn once more where it ends.
   const last = x.length - 1;
-  const ends = many ? [...x, payload.first[last] + payload.count[last]] : x;
+  const ends = many ? [...x, payload.last[last] + 1] : x;
   const data = phases.map(([phase, values]) => ({
     name: phaseLabel(phase),
     x: ends,

@@ -1,0 +1,31 @@
+"""The steps of a session in buckets: which step is which."""
+
+import pytest
+
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query
+from lightning_gpuprof.views.tab.steps import steps_view
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def sparse(make_session, write_run):
+    """A run of which one step in five was timed by phase."""
+    forward = [MS] * 19 + [9 * MS]
+    columns = {"step": list(range(0, 100, 5))}
+    return LoadedRun(write_run(make_session({"forward": forward}, steps=20, columns=columns)))
+
+
+def test_steps_go_by_their_own_numbers_where_few_were_timed(sparse):
+    found = steps_view(sparse, Query({"buckets": "4"}))
+    assert found["steps"] == 20
+    assert (found["first"], found["last"]) == ([0, 25, 50, 75], [20, 45, 70, 95])
+    assert found["count"] == [5, 5, 5, 5]
+    assert found["slowest"][-1] == 95
+
+
+def test_a_range_is_given_by_their_numbers_too(sparse):
+    found = steps_view(sparse, Query({"first": "90", "last": "1000"}))
+    assert found["first"] == found["last"] == [90, 95]
+    assert found["max_ns"] == [MS, 9 * MS]
