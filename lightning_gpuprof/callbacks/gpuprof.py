@@ -123,7 +123,7 @@ class GpuProfCallback(Callback):
             if self.config.report:
                 from lightning_gpuprof.callbacks.output.run_report import show_report
 
-                show_report(trainer, self._output.run_dir)
+                show_report(trainer, self._output)
 
     @override
     @guarded

@@ -13,7 +13,6 @@ from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.units import ascii_only
 
-
 _START = """\
 to begin with:
   Trainer(callbacks=[GpuProfCallback()])    in your program: train as usual

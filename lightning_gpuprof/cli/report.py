@@ -11,7 +11,6 @@ from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, VIEWS, find_view
 
-
 _ONE_RUN_VIEWS = sorted(set(VIEWS) - set(NEEDS_MORE))
 DEFAULT_LOGS = "lightning_logs"
 """Where Lightning's own loggers write, below the folder that training was started in."""

@@ -104,7 +104,7 @@ def test_operators_come_with_kernels_launch_costs_and_a_call_tree(page):
     assert len(page.browser.run(boxes)) < len(whole)
 
 
-@pytest.mark.parametrize("width", [1000, 2560])
+@pytest.mark.parametrize("width", [900, 2560])
 def test_no_view_scrolls_sideways(page, width):
     page.browser.resize(width, 900)
     try:
@@ -117,6 +117,17 @@ def test_no_view_scrolls_sideways(page, width):
                 " && document.documentElement.scrollWidth <= window.innerWidth",
                 view.capitalize(),
             )
+    finally:
+        page.browser.resize(1440, 900)
+
+
+def test_on_a_narrow_page_the_cause_has_the_width_of_the_page(page):
+    page.browser.resize(900, 900)
+    try:
+        page.open("char_lm/version_0")
+        page.wait_for(".hero-cause", "spent waiting for data")
+        width = "return document.querySelector(arguments[0]).clientWidth"
+        assert page.browser.run(width, ".hero-cause") > 0.9 * page.browser.run(width, ".strip")
     finally:
         page.browser.resize(1440, 900)
 

@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
+from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (
@@ -55,6 +56,19 @@ def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
     said = [record.getMessage() for record in caplog.records if record.name == "lightning_gpuprof"]
     assert sum(line.startswith("[PROFILE] data:") for line in said) == 3
     assert "WHERE A STEP GOES" in said[-1]
+
+
+def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypatch):
+    def full_disk(writer):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
+    with (
+        caplog.at_level("INFO", logger="lightning_gpuprof"),
+        pytest.warns(RuntimeWarning, match="No space left"),
+    ):
+        fit(GpuProfCallback(trace=False))
+    assert "no report: what was measured could not be written" in caplog.records[-1].getMessage()
 
 
 def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, caplog):

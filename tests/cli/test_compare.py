@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.schema import Loader, Scalars
+from lightning_gpuprof.records.schema import Loader, Scalars, StepFlag
 
 MS = 1_000_000
 
@@ -84,3 +84,9 @@ def test_a_share_that_is_none_is_refused(two_runs, share, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *two_runs(1.0), f"--fail-if-slower={share}"])
     assert "is no share: pass 5% or 0.05" in capsys.readouterr().err
+
+
+def test_steps_of_a_short_run_are_not_called_steady(make_session, write_run, capsys):
+    run = write_run(make_session({"forward": MS}, steps=1, flags=StepFlag.WARMUP))
+    main(["compare", run, run])
+    assert "(1 warm-up step)" in capsys.readouterr().out

@@ -95,6 +95,11 @@ class RunOutput:
         """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
         return self._step()
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether the folder could not be written when last tried: its records are not whole."""
+        return self._failures > 0
+
     def count_steps(self, step: Callable[[], int]) -> None:
         """Let a callback that counts steps provide `step`."""
         self._step = step

@@ -1,24 +1,26 @@
 """What the user is shown when a fit has ended: the report, and findings in the loggers."""
 
-import os
 import sys
 from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.output.console import say
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import Report, load_report
 
 
-def show_report(trainer: Trainer, run_dir: str) -> None:
+def show_report(trainer: Trainer, output: RunOutput) -> None:
     """Show the report of the session that has just ended, and hand its findings to the loggers."""
+    if output.unwritten:  # of which the output has warned
+        say(f"[PROFILE] no report: what was measured could not be written to {output.run_dir}.")
+        return
     try:
-        report = load_report(run_dir)
-    except RecordError as error:  # an unwritable folder, of which the output has warned
-        why = str(error) if os.path.isdir(run_dir) else f"nothing could be written to {run_dir}."
-        say(f"[PROFILE] no report: {why}")
+        report = load_report(output.run_dir)
+    except RecordError as error:
+        say(f"[PROFILE] no report: {error}")
         return
     say(render_for(report, sys.stderr).rstrip())
     _log_findings(trainer, report)

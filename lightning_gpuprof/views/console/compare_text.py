@@ -6,6 +6,7 @@ from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.units import quantity
 from lightning_gpuprof.views.documents.compare import RunComparison
+from lightning_gpuprof.views.documents.report import Report
 
 TOP = 8
 MIN_SHARE = 0.005
@@ -20,8 +21,8 @@ def render_comparison(found: RunComparison) -> str:
 
 def _lines(found: RunComparison) -> Iterator[str]:
     result = found.result
-    yield f"base  {found.base.run} ({result.base_steps} steady steps)"
-    yield f"new   {found.new.run} ({result.new_steps} steady steps)"
+    yield f"base  {found.base.run} ({_counted(found.base, result.base_steps)})"
+    yield f"new   {found.new.run} ({_counted(found.new, result.new_steps)})"
     yield ""
     sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER)
     yield f"The new run is {found.sentence}." if sure else f"Result: {found.sentence}."
@@ -36,6 +37,13 @@ def _lines(found: RunComparison) -> Iterator[str]:
     yield from _findings("FINDINGS GONE", found.gone)
     yield from _findings("FINDINGS NEW", found.appeared)
     yield from _values(found)
+
+
+def _counted(report: Report, count: int) -> str:
+    """Say how many steps a side has, and of what kind: in a short run all may be warm-up."""
+    steps = report.results.steps
+    kind = {"steady": "steady ", "all": "warm-up "}.get(steps.basis if steps else "", "")
+    return f"{count} {kind}step{'' if count == 1 else 's'}"
 
 
 def _warnings(found: RunComparison) -> Iterator[str]:

@@ -22,6 +22,8 @@ MIN_PART_FRAC = 0.005
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
 _NAME_WIDTH = 52
+_NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
+"""Notes that say why there is no trace; `static/views/cycles.js` has the same."""
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 
 
@@ -67,7 +69,8 @@ def _lone_step(results: RunResults) -> str | None:
     if share < LONE_STEP_FRAC or steps.dur.count < 1 / LONE_STEP_FRAC:
         return None
     why = f" (in {slow.part or slow.phase.value})" if slow.phase else ""
-    return f"step {slow.step} alone took {percent(share)} of that time{why}; the means below include it"
+    alone = f"step {slow.step} alone took {percent(share)} of that time{why}"
+    return f"{alone}; the means below include it"
 
 
 def phase_table(results: RunResults, *, bar: str) -> Table:
@@ -243,7 +246,7 @@ def _batch_size(results: RunResults) -> str | None:
 def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
     if traces:
         return ", ".join(trace.cycle.trace_file for trace in traces)
-    reasons = [note.message for note in results.notes if note.name == "no-trace" and note.message]
+    reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 
 

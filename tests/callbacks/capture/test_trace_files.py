@@ -68,3 +68,9 @@ def test_a_trace_goes_with_all_that_was_made_of_it(make, tmp_path):
         files.save(Recorded(cycle, 0, 0, trace, stop_ns=0, whole=True))
     left = {path.name for path in (tmp_path / "plugins" / "gpuprof").iterdir()}
     assert {name.split(".")[0] for name in left} == {"rank0-cycle1"}
+
+
+def test_a_trace_that_kineto_did_not_write_is_no_missing_file(make):
+    silent = SimpleNamespace(export=lambda path: None)
+    with pytest.raises(OSError, match="is the disk full"):
+        make(Finisher(0)).save(Recorded(0, 0, 0, silent, stop_ns=0, whole=True))

@@ -8,6 +8,7 @@ from lightning_gpuprof.records.schema import (
     Device,
     Loader,
     Memory,
+    Note,
     OutsideSpan,
     ProbeDisabled,
     StepFlag,
@@ -171,3 +172,8 @@ def test_of_many_findings_the_last_are_titles_alone(report):
     assert " 8. [critical] 60.0% of each step" in text
     assert "--verbose has the changes of all of them." in text
     assert render(loaded, verbose=True).count("\n    data-wait  saves") == 8
+
+
+def test_why_another_profiler_left_no_trace_is_said(report):
+    busy = Note(step=4, name="profiler-busy", message="A torch profiler is at work.")
+    assert "none: A torch profiler is at work." in render(report(records=[busy]))

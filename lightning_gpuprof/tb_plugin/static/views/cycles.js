@@ -3,11 +3,27 @@
 import { count } from "../format.js";
 import { picker } from "../picker.js";
 
-/** Why a cycle's payload holds nothing, null where it does. @param {{state: string, error?: string}} payload */
-export function absent(payload) {
+/** Notes of a run that say why it has no trace. */
+const WHY = ["no-trace", "profiler-busy", "trace-failed"];
+
+/**
+ * Why no cycle has a trace, as far as the run knows.
+ * @param {import("../app.js").Context} context
+ */
+export function untraced(context) {
+  const notes = context.header.notes.filter((/** @type {any} */ note) => WHY.includes(note.name) && note.message);
+  return `No profiler cycle has finished: this run has timers only. ${notes.at(-1)?.message ?? "A cycle needs wait + warmup + active steps."}`;
+}
+
+/**
+ * Why a cycle's payload holds nothing, null where it does.
+ * @param {{state: string, error?: string}} payload
+ * @param {import("../app.js").Context} context
+ */
+export function absent(payload, context) {
   switch (payload.state) {
     case "no-cycle":
-      return "No profiler cycle has finished: this run has timers only. A cycle needs wait + warmup + active steps.";
+      return untraced(context);
     case "not-analysed":
       return "This cycle's trace is not analysed yet; that happens beside the training, within seconds to minutes.";
     case "preparing":

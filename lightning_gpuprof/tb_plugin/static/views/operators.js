@@ -38,7 +38,7 @@ export const operators = {
     // The same cycle, also where none was picked and they would choose by different files.
     const trace = { trace: payload.trace };
     const [device, calls] = await Promise.all([context.get("device", trace), context.get("calls", trace)]);
-    const why = absent(payload);
+    const why = absent(payload, context);
     const onDevice = payload.operators.some((/** @type {any} */ row) => row.device_self_ns);
     return h(
       "div",

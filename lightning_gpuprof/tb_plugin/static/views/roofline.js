@@ -24,7 +24,7 @@ export const roofline = {
       context.get("traces"),
     ]);
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
-    const why = absent(payload) ?? nothing(payload);
+    const why = absent(payload, context) ?? nothing(payload);
     if (why) return h("div", null, picker, h("p.empty", { role: "note" }, why));
     const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.flop_per_byte);
     return h(

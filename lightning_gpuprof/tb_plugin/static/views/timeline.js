@@ -26,7 +26,7 @@ export const timeline = {
     if (payload.state !== "prepared") {
       const again = payload.state === "preparing";
       if (again) context.onMount(() => setTimeout(() => node.isConnected && context.refresh(), ASK_AGAIN_MS));
-      const node = h("div", null, picker, h("p.empty", { role: "status" }, absent(payload)), deviceTables(summary));
+      const node = h("div", null, picker, h("p.empty", { role: "status" }, absent(payload, context)), deviceTables(summary));
       return node;
     }
     return new TimelineView(context, payload, summary, cycles).node(picker);

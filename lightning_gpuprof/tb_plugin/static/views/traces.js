@@ -3,6 +3,7 @@
 import { card, h } from "../dom.js";
 import { count, size } from "../format.js";
 import { openInPerfetto } from "../perfetto.js";
+import { untraced } from "./cycles.js";
 
 /** @type {import("./registry.js").View} */
 export const traces = {
@@ -18,7 +19,7 @@ export const traces = {
       "One file for each profiler cycle and rank. Perfetto opens in a new tab and gets the file from this page, not over the network.",
       cycles.length
         ? h("ul.traces", null, cycles.map((/** @type {any} */ one) => line(context, one, say)))
-        : h("p.empty", null, "No profiler cycle has finished: this run has timers only."),
+        : h("p.empty", null, untraced(context)),
       said,
     );
   },
