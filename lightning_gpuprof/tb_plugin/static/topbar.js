@@ -68,8 +68,8 @@ function facts(run, header) {
   if (device) texts.push(device.name ?? (device.type === "cpu" ? "CPU" : "GPU, model not recorded"));
   const world = header?.world_size ?? 1;
   if (world > 1) texts.push(`${world} ranks`);
-  // Above the overhead budget some steps are only counted: the end knows of them.
-  if (header) texts.push(`${count(Math.max(header.steps, header.end?.steps ?? 0))} steps`);
+  // Above the overhead budget some steps are only counted, not recorded.
+  if (header) texts.push(`${count(Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0))} steps`);
   if (run.started_unix_ns) texts.push(date(run.started_unix_ns));
   return texts;
 }

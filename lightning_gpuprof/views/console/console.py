@@ -40,6 +40,7 @@ def render(
         file=stream,
         width=WIDTH,
         force_terminal=color,
+        force_jupyter=False,  # there rich would display each part itself, and write nothing
         color_system="standard" if color else None,
         highlight=False,
         legacy_windows=False,

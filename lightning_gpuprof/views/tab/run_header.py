@@ -21,6 +21,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     session = run.session(query)
     start = session.start
     memory = session.all(Memory)
+    numbers = session.columns.get("step")
     return {
         "name": run.name,
         "ranks": [
@@ -35,6 +36,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "stage": start.stage,
         "started_unix_ns": start.started_unix_ns,
         "steps": session.steps,
+        "last_step": int(numbers[-1]) if numbers is not None and len(numbers) else None,
         "phases": start.phases,
         "timer": start.timer,
         "world_size": start.world_size,

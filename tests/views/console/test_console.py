@@ -177,3 +177,10 @@ def test_of_many_findings_the_last_are_titles_alone(report):
 def test_why_another_profiler_left_no_trace_is_said(report):
     busy = Note(step=4, name="profiler-busy", message="A torch profiler is at work.")
     assert "none: A torch profiler is at work." in render(report(records=[busy]))
+
+
+def test_in_a_notebook_the_report_is_the_same_text(report, monkeypatch):
+    loaded = report()
+    text = render(loaded)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert render(loaded) == text

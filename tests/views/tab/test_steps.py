@@ -4,6 +4,7 @@ import pytest
 
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
+from lightning_gpuprof.views.tab.run_header import run_view
 from lightning_gpuprof.views.tab.steps import steps_view
 
 MS = 1_000_000
@@ -29,3 +30,8 @@ def test_a_range_is_given_by_their_numbers_too(sparse):
     found = steps_view(sparse, Query({"first": "90", "last": "1000"}))
     assert found["first"] == found["last"] == [90, 95]
     assert found["max_ns"] == [MS, 9 * MS]
+
+
+def test_the_header_knows_how_far_the_run_is_where_few_steps_were_timed(sparse):
+    header = run_view(sparse, Query({}))
+    assert (header["steps"], header["last_step"]) == (20, 95)

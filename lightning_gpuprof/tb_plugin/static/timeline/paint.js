@@ -200,7 +200,8 @@ export function paintRuler(pen, { from, to, width, height }) {
     pen.fillStyle = color("border");
     pen.fillRect(x, height - 6, 1, 6);
     pen.fillStyle = color("muted");
-    pen.fillText(tickText(at, to - from), x + 4, height / 2);
+    const text = tickText(at, to - from);
+    if (x + 4 + pen.measureText(text).width <= width) pen.fillText(text, x + 4, height / 2); // not half of it
   }
 }
 
