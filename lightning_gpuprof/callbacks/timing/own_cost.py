@@ -86,10 +86,9 @@ class OwnCost:
         step = duration(round(self._total_ns / self._plain))
         left = duration(round(hooks_ns + marks_ns / every))
         return (
-            f"lightning_gpuprof takes {duration(round(hooks_ns + marks_ns))} of each {step} step "
-            f"that it marks; overhead_budget={percent(self._budget)}: from here on one step in "
-            f"{every} is marked ({left} per step), the others have no phases, and gpuprof/* "
-            "scalars are not logged."
+            f"lightning_gpuprof takes {duration(round(hooks_ns + marks_ns))} of each {step} step, "
+            f"more than overhead_budget={percent(self._budget)}: from here on it times one step in "
+            f"{every} by phase ({left} per step), and logs no gpuprof/* scalars."
         )
 
     def _parts(self) -> tuple[float, float] | None:

@@ -76,4 +76,4 @@ def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
 
     assert "overhead_budget=0.5%" in message
     assert "9.00 µs of each 1.00 ms step" in message
-    assert "one step in 3 is marked (5.00 µs per step)" in message
+    assert "it times one step in 3 by phase (5.00 µs per step)" in message

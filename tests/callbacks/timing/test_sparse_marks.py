@@ -53,7 +53,7 @@ def test_it_says_of_which_steps_the_phases_are(sparse):
     notes = [n for n in sparse().session.all(Note) if n.name == "overhead-budget"]
 
     assert [note.value for note in notes] == [5]
-    assert "one step in 5 is marked" in notes[0].message
+    assert "it times one step in 5 by phase" in notes[0].message
 
 
 def test_an_epochs_first_step_is_marked_always(planted, sparse):
