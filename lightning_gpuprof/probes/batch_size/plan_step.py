@@ -82,7 +82,7 @@ def loss_of(made: Made, batch: Any) -> torch.Tensor:
     loss = loss if isinstance(loss, torch.Tensor) else getattr(output, "loss", None)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise ConfigError(
-            f"{type(model).__name__} gave {type(output).__name__} for a step, not a loss of one "
+            f"{type(model).__name__} gave {_told(output)} for a step, not a loss of one "
             f"number (or a dict with 'loss'). {CONTRACT}"
         )
     return loss
@@ -159,3 +159,10 @@ def _autocast(precision: str) -> Iterator[None]:
 
 def _distinct(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     return list(dict.fromkeys(tensors))
+
+
+def _told(output: object) -> str:
+    """Say what a step gave: the kind of tensor is ours, its shape is the user's."""
+    if isinstance(output, torch.Tensor):
+        return f"a tensor of shape {tuple(output.shape)}"
+    return type(output).__name__

@@ -329,5 +329,7 @@ def test_what_cannot_be_planned_is_said():
         predict(mlp, [1], optimizer="lamb")
     with pytest.raises(ConfigError, match="sizes of 1 or more"):
         predict(mlp, [0])
-    with pytest.raises(ConfigError, match="not a loss of one number"):
+    with pytest.raises(
+        ConfigError, match=r"a tensor of shape \(1, 2\) for a step, not a loss of one"
+    ):
         predict(lambda: (nn.Linear(2, 2), lambda size: (torch.randn(size, 2),)), [1])
