@@ -469,7 +469,7 @@ def test_settings_that_cannot_work_are_refused(options):
 
 
 def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(deferred_loss, "EVERY_NS", 0)
+    monkeypatch.setattr(deferred_loss, "WRITE_EVERY_NS", 0)
     deferred, called = DeferredLoss(window=3), []
 
     class Look(Callback):

@@ -11,6 +11,7 @@ from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.dispatch import BatchCalls
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.region import ActiveComponents
+from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled
 from lightning_gpuprof.callbacks.tap.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.timing.component import Component
@@ -53,6 +54,7 @@ class TimingRun:
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
         self._output = output
         self._compiles = CompileWatch()
+        self._counters: Mapping[str, Any] | None = None
         self._calls = calls
         self._left = window + 1  # the step whose batch ends has not ended itself
         self._epoch_loop: Any = trainer.fit_loop.epoch_loop
@@ -81,7 +83,7 @@ class TimingRun:
                 trainer,
                 self.timeline,
                 evaluating=self.evaluating,
-                on_ran=shield(self.batch_ran),
+                called=BatchCalled(shield(self.batch_begins), shield(self.what_is_due)),
                 watch=None if self.device is None else self.device.watch,
             )
             output.timer = "tap"
@@ -114,49 +116,68 @@ class TimingRun:
         self.timeline.epoch = epoch
         self._batch_idx = -1
 
-    def batch_ran(self, batch: Any = None, batch_idx: int = -1) -> None:
-        """Note what is known of a step once its batch has run; write a full window.
+    def batch_begins(self) -> None:
+        """Note what is known of a step when its batch begins to run.
 
-        For every step: a training loop leaves nothing of this in the processor's caches, where
-        each function that is called costs about a microsecond. So it is all in one.
-
-        Args:
-            batch: With its index as a hook was given them; else the loop is asked.
-            batch_idx: -1 for a call without them.
+        For every step, and while there is something of it in the processor's caches: the loader
+        and the copy to the device have just had the batch in their hands. After it has been trained
+        nothing is left there, and each function that is called costs a microsecond or more.
         """
-        timeline, output = self.timeline, self._output
-        if batch_idx < 0:
-            loop = self._epoch_loop
-            batch, batch_idx = loop._results.batch, self._batch_idx + 1
-            if not batch_idx:  # an epoch's first: its loaders' iterators are there now
-                batch_idx = loop.batch_idx
-                self.tapping.time_loader()
-            self._batch_idx = batch_idx
+        loop, timeline, output = self._epoch_loop, self.timeline, self._output
+        self._batch_idx += 1
+        if not self._batch_idx:  # an epoch's first: its loaders' iterators are there now
+            self._batch_idx = loop.batch_idx
+            self.tapping.time_loader()
+        counters = self._counters
+        if counters or counters is None:
+            self._look_for_compiling()
+        batch = loop._results.batch
         first = batch[0] if type(batch) in _ROWS and batch else batch
         try:
             samples = first.size(0) if type(first) is torch.Tensor else batch_size(batch)
         except IndexError:
             samples = UNKNOWN_SAMPLES
-        timeline.end_batch(batch_idx, samples)
+        timeline.begin_batch(self._batch_idx, samples)
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
-        dynamo = _MODULES.get("torch._dynamo.utils")
-        if dynamo is not None and dynamo.counters and self._compiles.compiled_since(dynamo):
-            timeline.flags |= StepFlag.COMPILED
-            took_ns = self._compiles.took_ns()
-            if took_ns:
-                output.write(Note(step=timeline.step, name=COMPILE_NOTE, value=took_ns))
         self._left -= 1
+        self._calls.left -= 1
+        timeline.due = self._left <= 0 or self._calls.left <= 0
+
+    def what_is_due(self) -> None:
+        """A batch has run for which `due` was set: write a full window, and see to rare calls."""
         if self._left <= 0:
             self._left = self._writing.fill()
-        calls = self._calls
-        calls.left -= 1
-        if calls.left == 0:
-            calls.ring()
+        if self._calls.left <= 0:
+            self._calls.ring()
+
+    def batch_ran(self, batch: Any, batch_idx: int) -> None:
+        """Note a batch that only a hook told of, when it had run."""
+        timeline, output = self.timeline, self._output
+        timeline.end_batch(batch_idx, batch_size(batch))
+        timeline.flags |= output.step_flags
+        output.step_flags = 0
+        self._look_for_compiling()
+        self._left -= 1
+        self._calls.left -= 1
+        self.what_is_due()
+
+    def _look_for_compiling(self) -> None:
+        """Flag the step of the last batch that ran, if torch.compile compiled something in it."""
+        dynamo = _MODULES.get("torch._dynamo.utils")
+        if dynamo is None:
+            return
+        self._counters = dynamo.counters
+        if not self._compiles.compiled_since(dynamo):
+            return
+        took_ns, step = self._compiles.took_ns(), self.timeline.flag_last_batch(StepFlag.COMPILED)
+        if took_ns and step is not None:
+            self._output.write(Note(step=step, name=COMPILE_NOTE, value=took_ns))
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
+        self._look_for_compiling()
         end_ns = self.timeline.stop(unfinished=error is not None)
         self.restore()
         self._writing.write(final=True)

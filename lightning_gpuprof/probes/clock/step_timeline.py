@@ -40,8 +40,10 @@ class StepTimeline:
         flags: Of the step now running; reset at its end.
         epoch: Set by the callback.
         ran: A step is running whose batch has run: the next fetch begins the next step.
-        batch_slot: The slot that is open while a batch is trained (or evaluated).
-        running_batch: Set while one is, where no slot is opened for it.
+        begun: One is running whose batch has begun and not run yet.
+        due: For who begins a batch to set: something is to be done once it has run.
+        batch_slot: The slot that is open while a batch is evaluated.
+        running_batch: Set while one is trained, where nobody says that it begins.
         choose: Where not every step is marked: called when one begins, tells whether it is.
         marked: Whether the step now running is.
         nth_mark: How many before it were, where not every step is.
@@ -52,7 +54,7 @@ class StepTimeline:
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
         self.epoch = self.flags = self.batch_slot = 0
-        self.ran = self.running_batch = False
+        self.ran = self.begun = self.due = self.running_batch = False
         self.choose: Callable[[], bool] | None = None
         self.marked = True
         self.nth_mark = 0
@@ -69,7 +71,7 @@ class StepTimeline:
     @property
     def step(self) -> int:
         """Number of the step now running, from 0."""
-        return self._batches() - self.ran
+        return self._batches() - (self.ran or self.begun)
 
     @property
     def in_step(self) -> bool:
@@ -80,16 +82,34 @@ class StepTimeline:
         """Begin; everything up to the first epoch is `setup`."""
         self.clock.start(at_ns)
 
-    def end_batch(self, batch_idx: int, samples: int) -> None:
-        """The step's batch has run.
+    def begin_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch begins to run; once it has, `ran` is set and `begun` no more.
 
         For every step, as is `Fetch`: what they leave behind are plain numbers, nothing for the
         garbage collector to go through later.
         """
         if self.ran or not self._in_step:
             self.begin_step()  # its fetch was not seen
+        if self.begun:
+            self._forget_batch()
         self._facts.extend((self.epoch, batch_idx, samples))
-        self.ran = True
+        self.begun = True
+
+    def end_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch has run; that it began was not said."""
+        self.begin_batch(batch_idx, samples)
+        self.begun, self.ran = False, True
+
+    def flag_last_batch(self, flag: StepFlag) -> int | None:
+        """Flag the step of the last batch that ran, and return it; None where none has run."""
+        last = self._batches() - 1 - self.begun
+        if last < 0:
+            return None
+        if self.ran:
+            self.flags |= flag
+        else:
+            self._flagged[last] = self._flagged.get(last, 0) | flag
+        return last
 
     def keep_flags(self) -> None:
         """Keep the flags of the step that ends, and begin anew."""
@@ -130,6 +150,8 @@ class StepTimeline:
                 self.flags |= StepFlag.UNFINISHED
             self._end_step()
         # A fetch that found no batch left, or whose batch was skipped, is no step.
+        if self.begun:
+            self._forget_batch()
         self._in_step = self.ran = False
         self._where = EPOCH_END
 
@@ -173,8 +195,16 @@ class StepTimeline:
             self._starting_up = False
             self.clock.swap(0)
 
+    def _forget_batch(self) -> None:
+        """What began never ran: a loader had no batch for a step that fetches for itself."""
+        del self._facts[-3:]
+        self.begun = False
+
     def _end_torn_batch(self) -> None:
-        if self.running_batch or self.clock.opened_since_mark(self.batch_slot):
+        if self.begun:
+            self._facts[-1] = UNKNOWN_SAMPLES
+            self.begun, self.ran = False, True
+        elif self.running_batch or self.clock.opened_since_mark(self.batch_slot):
             epoch, batch_idx = self._facts[-3:-1] or self._last
             self.end_batch(batch_idx + 1 if epoch == self.epoch else 0, UNKNOWN_SAMPLES)
 
