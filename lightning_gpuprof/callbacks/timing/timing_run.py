@@ -164,7 +164,7 @@ class TimingRun:
         self.what_is_due()
 
     def _look_for_compiling(self) -> None:
-        """Flag the step of the last batch that ran, if torch.compile compiled something in it."""
+        """Flag the step of the batch that began last, if torch.compile compiled something in it."""
         dynamo = _MODULES.get("torch._dynamo.utils")
         if dynamo is None:
             return

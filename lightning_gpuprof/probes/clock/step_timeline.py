@@ -101,14 +101,14 @@ class StepTimeline:
         self.begun, self.ran = False, True
 
     def flag_last_batch(self, flag: StepFlag) -> int | None:
-        """Flag the step of the last batch that ran, and return it; None where none has run."""
-        last = self._batches() - 1 - self.begun
+        """Flag the step of the batch that began last, and return it; None where none has."""
+        if self.ran or self.begun:
+            self.flags |= flag
+            return self.step
+        last = self.step - 1
         if last < 0:
             return None
-        if self.ran:
-            self.flags |= flag
-        else:
-            self._flagged[last] = self._flagged.get(last, 0) | flag
+        self._flagged[last] = self._flagged.get(last, 0) | flag
         return last
 
     def keep_flags(self) -> None:
