@@ -91,6 +91,8 @@ class WindowWriting:
             self._output.flush()
             self._written_ns = self._output.now()
             self.cost.wrote(self._written_ns - begun, in_marked=self._timeline.marked)
+        elif self.device is not None:  # its clock drifts, whether something is written or not
+            self.device.calibrate()
         return self._window * (1 if self.choice is None else self.choice.every)
 
     def write(self, *, final: bool = False) -> None:
