@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.dispatch import BatchCalls
+from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.region import ActiveComponents
 from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled
@@ -58,7 +60,9 @@ class TimingRun:
         self._calls = calls
         self._left = window + 1  # the step whose batch ends has not ended itself
         self._epoch_loop: Any = trainer.fit_loop.epoch_loop
-        self._batch_idx = -1
+        self._first = True
+        self._begin_elsewhere = shield(self._begin)
+        self._look_for_compiling = shield(self._look)
         self.timeline.start(output.started_ns)
         self._writing = WindowWriting(
             trainer,
@@ -83,7 +87,7 @@ class TimingRun:
                 trainer,
                 self.timeline,
                 evaluating=self.evaluating,
-                called=BatchCalled(shield(self.batch_begins), shield(self.what_is_due)),
+                called=BatchCalled(self.batch_begins, shield(self.what_is_due)),
                 watch=None if self.device is None else self.device.watch,
             )
             output.timer = "tap"
@@ -114,36 +118,42 @@ class TimingRun:
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
-        self._batch_idx = -1
+        self._first = True
 
     def batch_begins(self) -> None:
         """Note what is known of a step when its batch begins to run.
 
-        For every step, and while there is something of it in the processor's caches: the loader
+        For every step, when there is something of it in the processor's caches: the loader
         and the copy to the device have just had the batch in their hands. After it has been trained
-        nothing is left there, and each function that is called costs a microsecond or more.
+        nothing is left there. Each function that is called costs a microsecond or two all the
+        same, so all is in this one, with no guard: what may fail is called behind it.
         """
-        loop, timeline, output = self._epoch_loop, self.timeline, self._output
-        self._batch_idx += 1
-        if not self._batch_idx:  # an epoch's first: its loaders' iterators are there now
-            self._batch_idx = loop.batch_idx
-            self.tapping.time_loader()
+        timeline, output = self.timeline, self._output
         counters = self._counters
         if counters or counters is None:
             self._look_for_compiling()
-        batch = loop._results.batch
-        first = batch[0] if type(batch) in _ROWS and batch else batch
-        try:
-            samples = first.size(0) if type(first) is torch.Tensor else batch_size(batch)
-        except IndexError:
-            samples = UNKNOWN_SAMPLES
-        timeline.begin_batch(self._batch_idx, samples)
+        if self._first or timeline.ran or timeline.begun:
+            self._begin_elsewhere()
+        else:
+            batch = self._epoch_loop._results.batch
+            first = batch[0] if type(batch) in _ROWS and batch else batch
+            shape = first.shape if type(first) is torch.Tensor else ()
+            timeline.samples.append(shape[0] if shape else _size_of(batch))
+            timeline.begun = True
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
         self._left -= 1
         self._calls.left -= 1
         timeline.due = self._left <= 0 or self._calls.left <= 0
+
+    def _begin(self) -> None:
+        """Begin an epoch's first batch: its loaders' iterators are there now."""
+        loop = self._epoch_loop
+        self.timeline.begin_batch(loop.batch_idx, _size_of(loop._results.batch))
+        if self._first:
+            self._first = False
+            self.tapping.time_loader()
 
     def what_is_due(self) -> None:
         """A batch has run for which `due` was set: write a full window, and see to rare calls."""
@@ -163,7 +173,7 @@ class TimingRun:
         self._calls.left -= 1
         self.what_is_due()
 
-    def _look_for_compiling(self) -> None:
+    def _look(self) -> None:
         """Flag the step of the batch that began last, if torch.compile compiled something in it."""
         dynamo = _MODULES.get("torch._dynamo.utils")
         if dynamo is None:
@@ -218,6 +228,11 @@ def batch_size(batch: Any) -> int:
         else:
             return UNKNOWN_SAMPLES
     return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
+
+
+def _size_of(batch: Any) -> int:
+    """Return `batch_size`, also where a user's own type of batch fails when it is asked."""
+    return attempt(partial(batch_size, batch), UNKNOWN_SAMPLES)
 
 
 def _no_run() -> None:
