@@ -80,7 +80,7 @@ class StepBorders:
 
     def _replace_held(self, one: Any, other: Any) -> None:
         """Exchange the method where a loop that runs holds it: in what fetches its batches."""
-        fetcher = getattr(self._fit_loop, "_data_fetcher", None)
+        fetcher: Any = getattr(self._fit_loop, "_data_fetcher", None)
         if getattr(fetcher, "_start_profiler", None) == one:
             fetcher._start_profiler = other
 
