@@ -288,7 +288,7 @@ def main() -> None:
                 for name, some in known["pairs"].items()
                 if some
             },
-            "whole_fits": fit_rows(known["rounds"]),
+            "whole_fits": fit_rows(known.get("rounds", [])),
         }
         for kind, known in measured.items()
         if kind in KINDS

@@ -17,6 +17,7 @@ from lightning_gpuprof.callbacks._lightning import (
 )
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.output.run_output import WRITE_EVERY_NS
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink, logged_names
@@ -25,14 +26,13 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
 from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
-from lightning_gpuprof.probes.scalars.transfer import with_room
+from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_room
 
 _AT_END = "on_train_batch_end"
-_OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
-EVERY_NS = 250_000_000
+_OF_A_RUN = ("_outputs", "_host", "_loop", "_progress", "_log", "_sink", "_trainer")
 MOST_WAITING = 10
-"""Where steps are short, full windows wait for this long, at most this many: to send them, to
-write files and to call loggers costs about as much for ten windows as for one."""
+"""Full windows wait (`WRITE_EVERY_NS`), at most this many: to send them, to write files and to call
+loggers costs about as much for ten windows as for one."""
 
 
 class DeferredLoss(RecordingCallback):
@@ -50,8 +50,8 @@ class DeferredLoss(RecordingCallback):
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.
-        window: Batches between copies; of short ones up to ten windows, or a quarter of a second,
-            are copied together.
+        window: Batches between copies; up to ten windows, or what comes in five seconds, are copied
+            together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
@@ -90,6 +90,9 @@ class DeferredLoss(RecordingCallback):
         self._outputs: StepOutputs | None = None
         self._host: Callback | None = None
         self._loop: Any = None
+        self._progress: Any = None
+        self._transfer: Transfer = to_host
+        self._room = 0
         self._trainer: ref[Trainer] | None = None
         self._batch = -1
         self._full = window
@@ -112,11 +115,12 @@ class DeferredLoss(RecordingCallback):
             return
         self._release()
         self._trainer = ref(trainer)
-        room = MOST_WAITING * self.window * len(self.metrics)
+        self._room = MOST_WAITING * self.window * len(self.metrics)
+        self._transfer = with_room(self._room, trainer.strategy.root_device)
         self._log = ScalarLog(
             self.metrics,
             window=None,
-            transfer=with_room(room, trainer.strategy.root_device),
+            transfer=self._transfer,
             send=self._send,
             refuse=self._refuse,
         )
@@ -133,6 +137,7 @@ class DeferredLoss(RecordingCallback):
         self._refused = set()
         self._host = called_by_trainer(trainer, self)
         self._loop = loop = trainer.fit_loop.epoch_loop
+        self._progress = loop.batch_progress.total
         self._batch, self._full, self._sent_ns = -1, self.window, None
         automatic = pl_module.automatic_optimization
         optimization = loop.automatic_optimization if automatic else loop.manual_optimization
@@ -150,7 +155,7 @@ class DeferredLoss(RecordingCallback):
         log, loop = self._log, self._loop
         if log is None or loop is None:
             return
-        batch = loop.batch_progress.total.ready
+        batch = self._progress.ready
         if batch == self._batch and log.steps:
             log.take_back()
         self._batch = batch
@@ -164,10 +169,16 @@ class DeferredLoss(RecordingCallback):
         output, host = self._output, self._host
         if output is None or host is None:
             return
-        waited_ns = EVERY_NS if self._sent_ns is None else output.now() - self._sent_ns
+        waited_ns = WRITE_EVERY_NS if self._sent_ns is None else output.now() - self._sent_ns
         # Ranks that meet must do so in the same batch, whatever their clocks say.
-        if self.sync_dist or waited_ns >= EVERY_NS or self._full >= MOST_WAITING * self.window:
+        if (
+            self.sync_dist
+            or waited_ns >= WRITE_EVERY_NS
+            or self._full >= MOST_WAITING * self.window
+        ):
             add_hook(host, _AT_END, self._end_window)
+        elif self._log is not None and self._log.on_their_way:
+            add_hook(host, _AT_END, self._take_arrived)
         self._full += self.window
 
     @guarded
@@ -181,6 +192,14 @@ class DeferredLoss(RecordingCallback):
             self._sink.take(self._log.arrived())
             self._begin_window()
 
+    @guarded
+    def _take_arrived(self, *_: Any) -> None:
+        """Hand on what was on its way when the last windows were sent."""
+        if self._host is not None:
+            drop_hook(self._host, _AT_END, self._take_arrived)
+        if self._log is not None and self._sink is not None:
+            self._sink.take(self._log.arrived())
+
     def _begin_window(self) -> None:
         self._full = self.window
         self._sent_ns = None if self._output is None else self._output.now()
@@ -193,7 +212,7 @@ class DeferredLoss(RecordingCallback):
         trainer = self._trainer() if self._trainer is not None else None
         if not steps or trainer is None or self._loop._batches_that_stepped != steps[-1][0]:
             return
-        is_over = self._loop.batch_progress.total.ready != self._batch
+        is_over = self._progress.ready != self._batch
         if is_over or _accumulates(trainer):
             steps[-1] = None, steps[-1][1]
 
@@ -252,7 +271,8 @@ class DeferredLoss(RecordingCallback):
         if not self.sync_dist or trainer is None or trainer.world_size == 1:
             return None
         strategy = trainer.strategy
-        return RankMeans(columns, strategy.root_device, partial(strategy.reduce, reduce_op="sum"))
+        add = partial(strategy.reduce, reduce_op="sum")
+        return RankMeans(columns, strategy.root_device, add, self._transfer, room=self._room)
 
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []
@@ -282,7 +302,8 @@ class DeferredLoss(RecordingCallback):
             self._outputs.remove()
         if self._host is not None:
             drop_hook(self._host, _AT_END, self._end_window)
-        self._outputs = self._host = self._loop = None
+            drop_hook(self._host, _AT_END, self._take_arrived)
+        self._outputs = self._host = self._loop = self._progress = None
         self._log = None
         self._sink = None
         self._trainer = None

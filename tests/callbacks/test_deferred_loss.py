@@ -469,7 +469,7 @@ def test_settings_that_cannot_work_are_refused(options):
 
 
 def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(deferred_loss, "EVERY_NS", 0)
+    monkeypatch.setattr(deferred_loss, "WRITE_EVERY_NS", 0)
     deferred, called = DeferredLoss(window=3), []
 
     class Look(Callback):
@@ -481,6 +481,33 @@ def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path,
 
     fit(tmp_path, Model(), deferred, Look())
     assert called == [False, False, True, False, False, True, False, False]
+
+
+def test_what_is_on_its_way_as_a_window_is_sent_is_handed_on_a_window_later(tmp_path, monkeypatch):
+    class Late:
+        """A copy that is still on its way when it is first looked at."""
+
+        def __init__(self, values):
+            self.values, self.looks = values, 0
+
+        def ready(self):
+            self.looks += 1
+            return self.looks > 1
+
+        def result(self):
+            return self.values
+
+    monkeypatch.setattr(deferred_loss, "with_room", lambda room, device: Late)
+    deferred, given = DeferredLoss(window=2), []
+
+    class Look(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            given.append(deferred._sink._batches)
+
+    model = Model()
+    trainer = fit(tmp_path, model, deferred, Look())
+    assert given == [0, 0, 0, 0, 2, 2, 2, 2]
+    assert recorded(trainer) == dict(enumerate(model.items))
 
 
 def test_of_several_closures_the_last_ones_loss_counts(tmp_path):

@@ -17,6 +17,10 @@ from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.records.schema import Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 
+WRITE_EVERY_NS = 5_000_000_000
+"""So long full windows of records may wait for those that come after them, to be written together.
+A process that is killed (SIGKILL, a lost node) loses at most this and one window; what Python hears
+of (an exception, Ctrl-C, Lightning's SIGTERM) loses nothing."""
 _MAX_FAILURES = 100
 """Flushes that may fail in a row before records are dropped: at one a window this bounds what is
 kept in memory to about a megabyte."""

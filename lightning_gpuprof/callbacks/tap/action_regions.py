@@ -16,6 +16,7 @@ from lightning_gpuprof.callbacks.tap.actions import (
 from lightning_gpuprof.callbacks.tap.tap_regions import (
     AtBorder,
     Batch,
+    BatchCalled,
     Context,
     EpochLoop,
     HandingOn,
@@ -44,7 +45,7 @@ class ActionRegions:
         idle: Tells of an action whether it runs a hook that is empty.
         fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
             where the hooks of their start are called.
-        on_ran: Called after each batch of a fit that was trained.
+        called: Who is called around each batch of a fit; None where nobody is.
         watch: Puts something around the regions at which it wants to be told, such as the
             device's marks.
 
@@ -64,7 +65,7 @@ class ActionRegions:
         evaluating: bool,
         idle: Callable[[Action], bool],
         fetches_inside: bool,
-        on_ran: Callable[[], object] | None,
+        called: BatchCalled | None,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._inner = inner
@@ -72,7 +73,7 @@ class ActionRegions:
         self._clock = timeline.clock
         self._names = names
         self._idle = idle
-        self._on_ran = on_ran
+        self._called = called
         self._watch = watch
         self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
         if not fetches_inside:
@@ -110,18 +111,18 @@ class ActionRegions:
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
             timeline.batch_slot = region.slot
-            if self._on_ran is None:
+            if self._called is None:
                 return region
             own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
-            return Batch(region, self._on_ran, own)
+            return Batch(region, timeline, self._called, own)
         return AtBorder(region, self._tells[border])
 
     def _in_passing(self, action_name: str) -> Context:
         """In a step that is not marked: borders, and what saves a checkpoint, rare as that is."""
         action = parse_action(action_name)
         border = self._borders.get(action.name)
-        if border is Border.BATCH and self._on_ran is not None:
-            return self._handing_on(PassedOver(self._timeline, self._on_ran), action_name)
+        if border is Border.BATCH and self._called is not None:
+            return self._handing_on(PassedOver(self._timeline, self._called), action_name)
         saves = action.kind == "Callback" and self._names(action.owner)[1]
         if border is not None or saves or action_name == "save_checkpoint":
             return self.training[action_name]

@@ -18,6 +18,7 @@ class StepBorders:
     between the two, and counts the batches that have run: where that number has grown, a step
     begins. (An iterable without a length may be fetched from once more when it is at its end.)
 
+    Where nothing more is to come Lightning's method is put back, so that later steps pay nothing.
     Where steps fetch for themselves, by `dataloader_iter`, they begin at `on_train_batch_start`.
 
     Args:
@@ -33,31 +34,55 @@ class StepBorders:
         self._on_border = on_border
         self._first: int = self._loop.batch_progress.total.completed
         self._due = self._first
-        self._original: Any = self._loop._on_before_fetch
+        self._original: Any = None
+        self._entered = False
         self._mine = self._before_fetch
-        self._loop._on_before_fetch = self._mine
+        self._fit_loop = trainer.fit_loop
         self._host = called_by_trainer(trainer, callback)
         if fetches_inside(trainer.lightning_module):
             add_hook(self._host, "on_train_batch_start", self._reach)
+        self._enter()
 
     def sleep_until(self, step: int | None) -> None:
         """Pass over the steps before this one; None for all of them."""
         self._due = _NEVER if step is None else self._first + step
+        if step is None:
+            self._leave()
 
     def wake(self) -> None:
         """Pass over no more steps."""
+        self._enter()
         completed = self._loop.batch_progress.total.completed
         if self._due > completed + 1:
             self._due = completed
 
     def remove(self) -> None:
         """Put Lightning's method back."""
-        self._due = _NEVER  # a loop that runs holds the method elsewhere, too
+        self._due = _NEVER
         drop_hook(self._host, "on_train_batch_start", self._reach)
-        if self._loop.__dict__.get("_on_before_fetch") is self._mine:
+        self._leave()
+
+    def _enter(self) -> None:
+        if not self._entered:
+            self._entered = True
+            self._original = self._loop._on_before_fetch
+            self._loop._on_before_fetch = self._mine
+            self._replace_held(self._original, self._mine)
+
+    def _leave(self) -> None:
+        """Put Lightning's method back, unless somebody came on top: that one calls on."""
+        if self._entered and self._loop.__dict__.get("_on_before_fetch") is self._mine:
+            self._entered = False
             del self._loop._on_before_fetch
             if self._loop._on_before_fetch != self._original:  # someone was there before
                 self._loop._on_before_fetch = self._original
+            self._replace_held(self._mine, self._original)
+
+    def _replace_held(self, one: Any, other: Any) -> None:
+        """Exchange the method where a loop that runs holds it: in what fetches its batches."""
+        fetcher: Any = getattr(self._fit_loop, "_data_fetcher", None)
+        if getattr(fetcher, "_start_profiler", None) == one:
+            fetcher._start_profiler = other
 
     def _before_fetch(self) -> None:
         if self._loop.batch_progress.total.completed >= self._due:

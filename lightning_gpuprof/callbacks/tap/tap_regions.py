@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from lightning_gpuprof.probes.clock.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
-from lightning_gpuprof.probes.clock.region_paths import close_code, swap_code
+from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
@@ -34,21 +34,43 @@ class AtBorder(Region):
         Region.__enter__(self)
 
 
+class BatchCalled(NamedTuple):
+    """Who is called around each training batch, without the cost of hooks."""
+
+    on_begins: Callable[[], object]
+    on_due: Callable[[], object]
+    """After a batch that raised nothing, where the timeline's `due` was set."""
+
+
 class Batch(Region):
-    """A batch is being trained; says so once it has been, without the cost of a hook.
+    """A batch is being trained.
 
     Args:
         region: Its region.
-        on_ran: Called after each batch that raised nothing; what it takes is charged to `own`.
+        timeline: Told when it has run.
+        called: What these take is charged to `own`.
         own: The slot of the timer's own time.
     """
 
-    __slots__ = ("_becomes_own", "_on_ran", "_own_closes")
+    __slots__ = ("_becomes", "_becomes_own", "_called", "_own_closes", "_own_opens", "_timeline")
 
-    def __init__(self, region: Region, on_ran: Callable[[], object], own: int) -> None:
+    def __init__(
+        self, region: Region, timeline: StepTimeline, called: BatchCalled, own: int
+    ) -> None:
         super().__init__(region.clock, region.slot)
-        self._on_ran = on_ran
-        self._becomes_own, self._own_closes = swap_code(own), close_code(own)
+        self._timeline = timeline
+        self._called = called
+        self._becomes, self._becomes_own = swap_code(region.slot), swap_code(own)
+        self._own_opens, self._own_closes = open_code(own), close_code(own)
+
+    @override
+    def __enter__(self) -> None:
+        time, code, now = self._time, self._code, self._now
+        time(now())
+        code(self._own_opens)
+        self._called.on_begins()
+        time(now())
+        code(self._becomes)
 
     @override
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
@@ -57,33 +79,35 @@ class Batch(Region):
         if kind is not None:
             code(self._closes)
             return
+        timeline = self._timeline
+        timeline.begun, timeline.ran = False, True
+        if not timeline.due:
+            code(self._closes)
+            return
         code(self._becomes_own)
-        self._on_ran()
+        self._called.on_due()
         time(now())
         code(self._own_closes)
 
 
 class PassedOver:
-    """A batch is being trained in a step that is not marked.
+    """A batch is being trained in a step that is not marked; as `Batch`, but for the region."""
 
-    Args:
-        timeline: Told of a batch that raised something.
-        on_ran: Called after each that did not.
-    """
+    __slots__ = ("_called", "_timeline")
 
-    __slots__ = ("_on_ran", "_timeline")
-
-    def __init__(self, timeline: StepTimeline, on_ran: Callable[[], object]) -> None:
+    def __init__(self, timeline: StepTimeline, called: BatchCalled) -> None:
         self._timeline = timeline
-        self._on_ran = on_ran
+        self._called = called
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        self._called.on_begins()
 
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         if kind is None:
-            self._on_ran()
-        else:
-            self._timeline.running_batch = True
+            timeline = self._timeline
+            timeline.begun, timeline.ran = False, True
+            if timeline.due:
+                self._called.on_due()
 
 
 class Settling(Region):

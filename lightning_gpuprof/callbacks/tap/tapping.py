@@ -12,7 +12,7 @@ from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
 from lightning_gpuprof.callbacks.tap.tap import ProfilerTap
-from lightning_gpuprof.callbacks.tap.tap_regions import Context
+from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, Context
 from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
@@ -43,10 +43,10 @@ class Tapping:
         timeline: Told of the borders of steps.
         evaluating: The session is validate, test or predict instead of fit.
         watch: See `ActionRegions`.
-        on_ran: Called after each batch of a fit, where the tap sees them all; see `sees_batches`.
+        called: Who is called around each batch of a fit, where the tap sees them all.
 
     Attributes:
-        sees_batches: Whether `on_ran` is called.
+        sees_batches: Whether it does.
 
     Raises:
         AttributeError: The Trainer's profiler cannot be replaced.
@@ -58,7 +58,7 @@ class Tapping:
         timeline: StepTimeline,
         *,
         evaluating: bool,
-        on_ran: Callable[[], object],
+        called: BatchCalled,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
@@ -83,7 +83,7 @@ class Tapping:
             evaluating=evaluating,
             idle=partial(is_idle, trainer),
             fetches_inside=inside,
-            on_ran=on_ran if self.sees_batches else None,
+            called=called if self.sees_batches else None,
             watch=watch,
         )
         self.tap = ProfilerTap(self._inner, timeline, actions)

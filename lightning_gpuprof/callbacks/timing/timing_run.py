@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,8 +10,10 @@ from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.dispatch import BatchCalls
+from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.region import ActiveComponents
+from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled
 from lightning_gpuprof.callbacks.tap.tapping import EVALUATION_PHASES, Tapping, own_callback_names
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.timing.component import Component
@@ -53,10 +56,13 @@ class TimingRun:
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
         self._output = output
         self._compiles = CompileWatch()
+        self._counters: Mapping[str, Any] | None = None
         self._calls = calls
         self._left = window + 1  # the step whose batch ends has not ended itself
         self._epoch_loop: Any = trainer.fit_loop.epoch_loop
-        self._batch_idx = -1
+        self._first = True
+        self._begin_elsewhere = shield(self._begin)
+        self._look_for_compiling = shield(self._look)
         self.timeline.start(output.started_ns)
         self._writing = WindowWriting(
             trainer,
@@ -81,7 +87,7 @@ class TimingRun:
                 trainer,
                 self.timeline,
                 evaluating=self.evaluating,
-                on_ran=shield(self.batch_ran),
+                called=BatchCalled(self.batch_begins, shield(self.what_is_due)),
                 watch=None if self.device is None else self.device.watch,
             )
             output.timer = "tap"
@@ -112,51 +118,76 @@ class TimingRun:
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
-        self._batch_idx = -1
+        self._first = True
 
-    def batch_ran(self, batch: Any = None, batch_idx: int = -1) -> None:
-        """Note what is known of a step once its batch has run; write a full window.
+    def batch_begins(self) -> None:
+        """Note what is known of a step when its batch begins to run.
 
-        For every step: a training loop leaves nothing of this in the processor's caches, where
-        each function that is called costs about a microsecond. So it is all in one.
-
-        Args:
-            batch: With its index as a hook was given them; else the loop is asked.
-            batch_idx: -1 for a call without them.
+        For every step, when there is something of it in the processor's caches: the loader
+        and the copy to the device have just had the batch in their hands. After it has been trained
+        nothing is left there. Each function that is called costs a microsecond or two all the
+        same, so all is in this one, with no guard: what may fail is called behind it.
         """
         timeline, output = self.timeline, self._output
-        if batch_idx < 0:
-            loop = self._epoch_loop
-            batch, batch_idx = loop._results.batch, self._batch_idx + 1
-            if not batch_idx:  # an epoch's first: its loaders' iterators are there now
-                batch_idx = loop.batch_idx
-                self.tapping.time_loader()
-            self._batch_idx = batch_idx
-        first = batch[0] if type(batch) in _ROWS and batch else batch
-        try:
-            samples = first.size(0) if type(first) is torch.Tensor else batch_size(batch)
-        except IndexError:
-            samples = UNKNOWN_SAMPLES
-        timeline.end_batch(batch_idx, samples)
+        counters = self._counters
+        if counters or counters is None:
+            self._look_for_compiling()
+        if self._first or timeline.ran or timeline.begun:
+            self._begin_elsewhere()
+        else:
+            batch = self._epoch_loop._results.batch
+            first = batch[0] if type(batch) in _ROWS and batch else batch
+            shape = first.shape if type(first) is torch.Tensor else ()
+            timeline.samples.append(shape[0] if shape else _size_of(batch))
+            timeline.begun = True
         if output.step_flags:
             timeline.flags |= output.step_flags
             output.step_flags = 0
-        dynamo = _MODULES.get("torch._dynamo.utils")
-        if dynamo is not None and dynamo.counters and self._compiles.compiled_since(dynamo):
-            timeline.flags |= StepFlag.COMPILED
-            took_ns = self._compiles.took_ns()
-            if took_ns:
-                output.write(Note(step=timeline.step, name=COMPILE_NOTE, value=took_ns))
         self._left -= 1
+        self._calls.left -= 1
+        timeline.due = self._left <= 0 or self._calls.left <= 0
+
+    def _begin(self) -> None:
+        """Begin an epoch's first batch: its loaders' iterators are there now."""
+        loop = self._epoch_loop
+        self.timeline.begin_batch(loop.batch_idx, _size_of(loop._results.batch))
+        if self._first:
+            self._first = False
+            self.tapping.time_loader()
+
+    def what_is_due(self) -> None:
+        """A batch has run for which `due` was set: write a full window, and see to rare calls."""
         if self._left <= 0:
             self._left = self._writing.fill()
-        calls = self._calls
-        calls.left -= 1
-        if calls.left == 0:
-            calls.ring()
+        if self._calls.left <= 0:
+            self._calls.ring()
+
+    def batch_ran(self, batch: Any, batch_idx: int) -> None:
+        """Note a batch that only a hook told of, when it had run."""
+        timeline, output = self.timeline, self._output
+        timeline.end_batch(batch_idx, batch_size(batch))
+        timeline.flags |= output.step_flags
+        output.step_flags = 0
+        self._look_for_compiling()
+        self._left -= 1
+        self._calls.left -= 1
+        self.what_is_due()
+
+    def _look(self) -> None:
+        """Flag the step of the batch that began last, if torch.compile compiled something in it."""
+        dynamo = _MODULES.get("torch._dynamo.utils")
+        if dynamo is None:
+            return
+        self._counters = dynamo.counters
+        if not self._compiles.compiled_since(dynamo):
+            return
+        took_ns, step = self._compiles.took_ns(), self.timeline.flag_last_batch(StepFlag.COMPILED)
+        if took_ns and step is not None:
+            self._output.write(Note(step=step, name=COMPILE_NOTE, value=took_ns))
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
+        self._look_for_compiling()
         end_ns = self.timeline.stop(unfinished=error is not None)
         self.restore()
         self._writing.write(final=True)
@@ -197,6 +228,11 @@ def batch_size(batch: Any) -> int:
         else:
             return UNKNOWN_SAMPLES
     return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
+
+
+def _size_of(batch: Any) -> int:
+    """Return `batch_size`, also where a user's own type of batch fails when it is asked."""
+    return attempt(partial(batch_size, batch), UNKNOWN_SAMPLES)
 
 
 def _no_run() -> None:

@@ -28,6 +28,15 @@ class Outside(NamedTuple):
     cut: Cut
 
 
+class Place(NamedTuple):
+    """Where in the epochs a batch is; those after it follow one by one, up to the next place."""
+
+    first: int
+    """The batch's number, from 0."""
+    epoch: int
+    batch_idx: int
+
+
 class StepTimeline:
     """Follows a training or evaluation loop through its borders.
 
@@ -40,11 +49,15 @@ class StepTimeline:
         flags: Of the step now running; reset at its end.
         epoch: Set by the callback.
         ran: A step is running whose batch has run: the next fetch begins the next step.
-        batch_slot: The slot that is open while a batch is trained (or evaluated).
-        running_batch: Set while one is, where no slot is opened for it.
+        begun: One is running whose batch has begun and not run yet.
+        due: For who begins a batch to set: something is to be done once it has run.
+        batch_slot: The slot that is open while a batch is evaluated.
+        running_batch: Set while one is trained, where nobody says that it begins.
         choose: Where not every step is marked: called when one begins, tells whether it is.
         marked: Whether the step now running is.
         nth_mark: How many before it were, where not every step is.
+        samples: The sizes of batches that began, of steps that nobody has taken yet: for who
+            begins a batch that follows the last one in its epoch to add to, with `begun`.
     """
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
@@ -52,7 +65,7 @@ class StepTimeline:
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
         self.epoch = self.flags = self.batch_slot = 0
-        self.ran = self.running_batch = False
+        self.ran = self.begun = self.due = self.running_batch = False
         self.choose: Callable[[], bool] | None = None
         self.marked = True
         self.nth_mark = 0
@@ -62,14 +75,14 @@ class StepTimeline:
         self._in_step = self._starting_up = False
         self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
         self._taken = 0
-        self._last = [0, -1]
-        self._facts: array[int] = array("q")
+        self.samples: array[int] = array("q")
+        self._places = [Place(0, 0, 0)]
         self._flagged: dict[int, int] = {}
 
     @property
     def step(self) -> int:
         """Number of the step now running, from 0."""
-        return self._batches() - self.ran
+        return self._batches() - (self.ran or self.begun)
 
     @property
     def in_step(self) -> bool:
@@ -80,16 +93,37 @@ class StepTimeline:
         """Begin; everything up to the first epoch is `setup`."""
         self.clock.start(at_ns)
 
-    def end_batch(self, batch_idx: int, samples: int) -> None:
-        """The step's batch has run.
+    def begin_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch begins to run; once it has, `ran` is set and `begun` no more.
 
-        For every step, as is `Fetch`: what they leave behind are plain numbers, nothing for the
+        What is left behind for each step, here and in `Fetch`, are plain numbers, nothing for the
         garbage collector to go through later.
         """
         if self.ran or not self._in_step:
             self.begin_step()  # its fetch was not seen
-        self._facts.extend((self.epoch, batch_idx, samples))
-        self.ran = True
+        if self.begun:
+            self._forget_batch()
+        number = self._batches()
+        if self._place(number) != (self.epoch, batch_idx):
+            self._places.append(Place(number, self.epoch, batch_idx))
+        self.samples.append(samples)
+        self.begun = True
+
+    def end_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch has run; that it began was not said."""
+        self.begin_batch(batch_idx, samples)
+        self.begun, self.ran = False, True
+
+    def flag_last_batch(self, flag: StepFlag) -> int | None:
+        """Flag the step of the batch that began last, and return it; None where none has."""
+        if self.ran or self.begun:
+            self.flags |= flag
+            return self.step
+        last = self.step - 1
+        if last < 0:
+            return None
+        self._flagged[last] = self._flagged.get(last, 0) | flag
+        return last
 
     def keep_flags(self) -> None:
         """Keep the flags of the step that ends, and begin anew."""
@@ -130,6 +164,8 @@ class StepTimeline:
                 self.flags |= StepFlag.UNFINISHED
             self._end_step()
         # A fetch that found no batch left, or whose batch was skipped, is no step.
+        if self.begun:
+            self._forget_batch()
         self._in_step = self.ran = False
         self._where = EPOCH_END
 
@@ -154,28 +190,52 @@ class StepTimeline:
         """
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
-        told = np.array(self._facts[: 3 * count]).reshape(-1, 3)
-        del self._facts[: 3 * count]
+        samples = np.array(self.samples[:count])
+        del self.samples[:count]
         step = np.arange(self._taken, self._taken + count)
         flags = np.where(step < self._warmup, int(StepFlag.WARMUP), 0)
         for number in [number for number in self._flagged if number < self._taken + count]:
             flags[number - self._taken] |= self._flagged.pop(number)
         self._taken += count
-        self._last = told[-1, :2].tolist() if count else self._last
-        facts = np.column_stack([step, told, flags, rows.start_ns, rows.end_ns])
+        epoch, batch_idx = self._take_places(step)
+        facts = np.column_stack(
+            [step, epoch, batch_idx, samples, flags, rows.start_ns, rows.end_ns]
+        )
         return facts, rows.charged_ns
 
+    def _take_places(self, step: Int64) -> tuple[Int64, Int64]:
+        """Return the epoch and the batch's index of steps, and forget those before them."""
+        first, epoch, batch_idx = np.array(self._places).T
+        at = np.searchsorted(first, step, side="right") - 1
+        del self._places[: int(at[-1]) if len(at) else 0]
+        return epoch[at], batch_idx[at] + step - first[at]
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """Return the epoch and the index of a batch, the last one or the one after it."""
+        last = next((one for one in self._places[::-1] if one.first <= number), self._places[0])
+        return last.epoch, last.batch_idx + number - last.first
+
     def _batches(self) -> int:
-        return self._taken + len(self._facts) // 3
+        return self._taken + len(self.samples)
 
     def _end_startup(self) -> None:
         if self._starting_up:
             self._starting_up = False
             self.clock.swap(0)
 
+    def _forget_batch(self) -> None:
+        """What began never ran: a loader had no batch for a step that fetches for itself."""
+        self.samples.pop()
+        self.begun = False
+        if len(self._places) > 1 and self._places[-1].first == self._batches():
+            self._places.pop()
+
     def _end_torn_batch(self) -> None:
-        if self.running_batch or self.clock.opened_since_mark(self.batch_slot):
-            epoch, batch_idx = self._facts[-3:-1] or self._last
+        if self.begun:
+            self.samples[-1] = UNKNOWN_SAMPLES
+            self.begun, self.ran = False, True
+        elif self.running_batch or self.clock.opened_since_mark(self.batch_slot):
+            epoch, batch_idx = self._place(self._batches() - 1)
             self.end_batch(batch_idx + 1 if epoch == self.epoch else 0, UNKNOWN_SAMPLES)
 
     def _end_step(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host
+from lightning_gpuprof.probes.scalars.transfer import Transfer, in_pinned, to_host
 
 Values = Sequence[Tensor | float | None]
 Sum = Callable[[Tensor], Tensor]
@@ -24,6 +24,7 @@ class RankMeans:
         device: Where the ranks can meet.
         add: Sums over them.
         transfer: Queues a copy to the host.
+        room: Numbers to allocate pinned memory for, where there are fewer.
 
     >>> columns = {"loss": [torch.tensor(0.5), None], "kl": [None, 2.0]}
     >>> RankMeans(columns, torch.device("cpu"), lambda sums: sums * 3).result()
@@ -36,14 +37,17 @@ class RankMeans:
         device: torch.device,
         add: Sum,
         transfer: Transfer = to_host,
+        *,
+        room: int = 0,
     ) -> None:
         self._names = list(columns)
         numbers = [value for column in columns.values() for value in column]
         exact = torch.float32 if device.type == "mps" else torch.float64
         given = [0.0 if value is None else 1.0 for value in numbers]
         own = [0.0 if value is None or isinstance(value, Tensor) else value for value in numbers]
-        pinned = device.type == "cuda"  # or the copy would wait
-        sums = torch.tensor([own, given], dtype=exact, pin_memory=pinned)
+        sums = torch.tensor([own, given], dtype=exact)
+        if device.type == "cuda":  # or the copy would wait
+            sums = in_pinned(sums, room=room)
         sums = sums.to(device, non_blocking=True)
         for place, value in enumerate(numbers):
             if isinstance(value, Tensor):

@@ -86,6 +86,11 @@ class ScalarLog:
         """Return the number of steps in the open window."""
         return len(self.steps)
 
+    @property
+    def on_their_way(self) -> bool:
+        """Whether windows were sent that nobody has taken since."""
+        return bool(self._pending)
+
     def add(
         self,
         step: Any,

@@ -51,9 +51,7 @@ class PinnedCopy:
     """
 
     def __init__(self, values: Tensor, *, room: int = 0) -> None:
-        count = values.numel()
-        self._host = pinned(max(room, count), values.dtype)[:count].view(values.shape)
-        self._host.copy_(values, non_blocking=True)
+        self._host = in_pinned(values, room=room)
         self._event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record(torch.cuda.current_stream(values.device))
 
@@ -72,15 +70,27 @@ def pinned(count: int, dtype: torch.dtype) -> Tensor:
     return torch.empty(count, dtype=dtype, pin_memory=True)
 
 
+def in_pinned(values: Tensor, *, room: int = 0) -> Tensor:
+    """Copy values into pinned memory, asynchronously from a device.
+
+    Args:
+        values: What is copied.
+        room: Numbers to allocate for, where there are fewer.
+    """
+    count = values.numel()
+    host = pinned(max(room, count), values.dtype)[:count].view(values.shape)
+    return host.copy_(values, non_blocking=True)
+
+
 def with_room(count: int, device: torch.device) -> Transfer:
     """Return `to_host` for float64, its memory for so many numbers at a time allocated already.
 
     To allocate pinned memory may make the host wait for the device, so it has no place in a step.
-    What is freed torch keeps for the next of that size: hence one size for all copies, and two
-    pieces, as one is being filled while another is read.
+    What is freed torch keeps for the next of that size: hence one size for all copies, and three
+    pieces, as one is being filled while another is read, and with several ranks one is sent.
     """
     if device.type == "cuda":
-        pieces = [pinned(count, torch.float64) for _ in range(2)]
+        pieces = [pinned(count, torch.float64) for _ in range(3)]
         del pieces
     return partial(to_host, room=count)
 

@@ -114,7 +114,7 @@ def test_waiting_steps_take_less_than_two_mebibytes(planted, clock, tmp_path):
     class Look(planted.Callback):
         def on_train_batch_end(self, trainer, *_):
             timeline = timer._run.timeline
-            clock_log = timeline.clock.times, timeline.clock.codes, timeline._facts
+            clock_log = timeline.clock.times, timeline.clock.codes, timeline.samples
             sizes.append(sum(log.itemsize * len(log) for log in clock_log))
 
     trainer.callbacks.append(Look())

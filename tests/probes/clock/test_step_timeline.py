@@ -111,3 +111,42 @@ def test_flags_set_outside_steps_are_no_steps_flags(loop):
     loop.timeline.end_epoch()
 
     assert [row["flags"] for row in loop.facts()] == [StepFlag.EPOCH_START]
+
+
+def test_a_batch_that_began_but_had_nothing_to_run_is_no_step(loop):
+    loop.timeline.begin_epoch()
+    loop.fetch()
+    loop.batch()
+    loop.fetch()
+    loop.timeline.begin_batch(1, 4)
+    loop.timeline.end_epoch()
+
+    assert [(row["batch_idx"], row["samples"]) for row in loop.facts()] == [(0, 4)]
+
+
+def test_a_batch_that_was_torn_is_the_last_step_with_no_known_samples(loop):
+    loop.timeline.begin_epoch()
+    loop.fetch()
+    loop.batch()
+    loop.fetch()
+    loop.timeline.begin_batch(1, 4)
+    assert loop.timeline.step == 1
+    loop.timeline.end_epoch(unfinished=True)
+
+    rows = [(row["batch_idx"], row["samples"], row["flags"]) for row in loop.facts()]
+    assert rows == [(0, 4, StepFlag.EPOCH_START), (1, -1, StepFlag.UNFINISHED)]
+
+
+def test_what_is_seen_as_a_batch_begins_can_be_flagged_where_it_happened(loop):
+    assert loop.timeline.flag_last_batch(StepFlag.COMPILED) is None
+    loop.timeline.begin_epoch()
+    loop.fetch()
+    loop.batch()
+    assert loop.timeline.flag_last_batch(StepFlag.LOGGED) == 0
+    loop.fetch()
+    assert loop.timeline.flag_last_batch(StepFlag.COMPILED) == 0
+    loop.batch()
+    loop.timeline.end_epoch()
+
+    seen = StepFlag.EPOCH_START | StepFlag.LOGGED | StepFlag.COMPILED
+    assert [row["flags"] for row in loop.facts()] == [seen, 0]

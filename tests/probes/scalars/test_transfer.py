@@ -28,7 +28,7 @@ def allocated(monkeypatch):
 def test_memory_is_there_before_the_first_copy(allocated):
     with_room(500, CUDA)
 
-    assert allocated == [500, 500]
+    assert allocated == [500, 500, 500]
 
 
 def test_every_copy_asks_for_the_size_that_is_there(allocated):

@@ -1,0 +1,70 @@
+"""When windows of records are written: the first ones at once, later ones together."""
+
+import pytest
+
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.timing import own_cost, window_writing
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def train(planted, clock, tmp_path, monkeypatch):
+    """Train with windows of two steps.
+
+    Returns how many steps were on disk as each one ran, and how many are in the end.
+    """
+    monkeypatch.setattr(own_cost, "_MIN_STEPS", 4)
+
+    def run(*, step_ns, ends=None, raised=None):
+        timer, seen = PhaseTimer(window=2, console=False, overhead_budget=1.0, clock=clock), []
+
+        class Model(planted.Model):
+            def training_step(self, batch, batch_idx):
+                seen.append(planted.sessions(timer)[0].steps)
+                clock.now_ns += step_ns
+                if ends is not None and len(seen) == 27:
+                    raise ends
+                return super().training_step(batch, batch_idx)
+
+        options = {"model": Model(clock), "max_epochs": 5}
+        if ends is None:
+            planted.fit(timer, clock, tmp_path, **options)
+        else:
+            with pytest.raises(raised):
+                planted.fit(timer, clock, tmp_path, **options)
+        return seen, planted.sessions(timer)[0].steps
+
+    return run
+
+
+def test_full_windows_wait_five_seconds_for_each_other_but_the_first_ones_do_not(train):
+    seen, whole = train(step_ns=SECOND)
+
+    assert sorted(set(seen)) == [0, 2, 4, 10, 16, 22, 28]
+    assert whole == 30
+
+
+def test_of_short_steps_so_many_windows_wait_at_most(train, monkeypatch):
+    monkeypatch.setattr(window_writing, "_MOST_WAITING", 4)
+    seen, whole = train(step_ns=1_000)
+
+    assert sorted(set(seen)) == [0, 2, 4, 12, 20, 28]
+    assert whole == 30
+
+
+def test_steps_that_take_longer_than_that_are_written_window_by_window(train):
+    seen, whole = train(step_ns=3 * SECOND)
+
+    assert sorted(set(seen)) == list(range(0, 30, 2))
+    assert whole == 30
+
+
+@pytest.mark.parametrize(
+    ("ends", "raised"), [(ValueError("torn"), ValueError), (KeyboardInterrupt(), SystemExit)]
+)
+def test_what_waits_is_written_whatever_python_hears_of(train, ends, raised):
+    seen, whole = train(step_ns=SECOND, ends=ends, raised=raised)
+
+    assert seen[-1] == 22
+    assert whole == 27
