@@ -17,7 +17,6 @@ from lightning_gpuprof.callbacks._lightning import (
 )
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.output.run_output import WRITE_EVERY_NS
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink, logged_names
@@ -31,8 +30,8 @@ from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_ro
 _AT_END = "on_train_batch_end"
 _OF_A_RUN = ("_outputs", "_host", "_loop", "_progress", "_log", "_sink", "_trainer")
 MOST_WAITING = 10
-"""Full windows wait (`WRITE_EVERY_NS`), at most this many: to send them, to write files and to call
-loggers costs about as much for ten windows as for one."""
+"""Full windows wait (`RunOutput.is_due`), at most this many: to send them, to write files and to
+call loggers costs about as much for ten windows as for one."""
 
 
 class DeferredLoss(RecordingCallback):
@@ -50,7 +49,7 @@ class DeferredLoss(RecordingCallback):
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.
-        window: Batches between copies; up to ten windows, or what comes in five seconds, are copied
+        window: Batches between copies; up to ten windows, or what comes in five seconds (early on less), are copied
             together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
             records hold them all. By default loggers get every step, except that one whose
@@ -169,11 +168,11 @@ class DeferredLoss(RecordingCallback):
         output, host = self._output, self._host
         if output is None or host is None:
             return
-        waited_ns = WRITE_EVERY_NS if self._sent_ns is None else output.now() - self._sent_ns
         # Ranks that meet must do so in the same batch, whatever their clocks say.
         if (
             self.sync_dist
-            or waited_ns >= WRITE_EVERY_NS
+            or self._sent_ns is None
+            or output.is_due(self._sent_ns)
             or self._full >= MOST_WAITING * self.window
         ):
             add_hook(host, _AT_END, self._end_window)

@@ -16,6 +16,7 @@ from lightning.pytorch.plugins import MixedPrecision
 
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.errors import ConfigError
@@ -469,7 +470,7 @@ def test_settings_that_cannot_work_are_refused(options):
 
 
 def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(deferred_loss, "WRITE_EVERY_NS", 0)
+    monkeypatch.setattr(run_output, "_WRITE_EVERY_NS", 0)
     deferred, called = DeferredLoss(window=3), []
 
     class Look(Callback):

@@ -17,10 +17,12 @@ from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.records.schema import Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 
-WRITE_EVERY_NS = 5_000_000_000
-"""So long full windows of records may wait for those that come after them, to be written together.
-A process that is killed (SIGKILL, a lost node) loses at most this and one window; what Python hears
-of (an exception, Ctrl-C, Lightning's SIGTERM) loses nothing."""
+_WRITE_EVERY_NS = 5_000_000_000
+_WAIT_FRAC = 0.25
+"""So long, and for so much of the run so far, full windows of records may wait for those that come
+after them, to be written together. A process that is killed (SIGKILL, a lost node) loses at most
+this and one window; what Python hears of (an exception, Ctrl-C, Lightning's SIGTERM) loses
+nothing."""
 _MAX_FAILURES = 100
 """Flushes that may fail in a row before records are dropped: at one a window this bounds what is
 kept in memory to about a megabyte."""
@@ -111,6 +113,12 @@ class RunOutput:
     def clock(self) -> int:
         """Return ns since the session's start."""
         return self.now() - self.started_ns
+
+    def is_due(self, written_ns: int) -> bool:
+        """Tell whether what has waited since `written_ns` (by `now`) is to be written now."""
+        now = self.now()
+        wait_ns = min(_WRITE_EVERY_NS, _WAIT_FRAC * (now - self.started_ns))
+        return now - written_ns >= wait_ns
 
     def write(self, record: Record) -> None:
         """Keep a record for the next flush."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.output.console import profile_line, say
-from lightning_gpuprof.callbacks.output.run_output import WRITE_EVERY_NS, RunOutput
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.scalars.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
 from lightning_gpuprof.callbacks.timing.own_cost import OwnCost
@@ -27,7 +27,7 @@ _SCALARS_TIMES = 200
 """A logger that is slower than that is called again after this many times what it took, so that
 it has the budget's share (0.5 %) at most: one that writes all its history anew may take 100 ms."""
 _MOST_WAITING = 10
-"""Full windows wait (`WRITE_EVERY_NS`), at most this many: a write costs a training loop a
+"""Full windows wait (`RunOutput.is_due`), at most this many: a write costs a training loop a
 millisecond, since none of it is in the processor's caches, and several windows at a time cost
 little more than one. The first ones, by which it is judged what a step costs, do not wait."""
 
@@ -84,8 +84,7 @@ class WindowWriting:
         """A window is full: write it, unless it can wait. Returns the steps until the next is."""
         self._full_windows += 1
         begun = self._output.now()
-        late = begun - self._written_ns > WRITE_EVERY_NS
-        if late or self._full_windows >= self._most_waiting:
+        if self._full_windows >= self._most_waiting or self._output.is_due(self._written_ns):
             self.write()
             self._keep_to_budget()
             self._output.flush()

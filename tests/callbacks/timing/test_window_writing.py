@@ -38,18 +38,18 @@ def train(planted, clock, tmp_path, monkeypatch):
     return run
 
 
-def test_full_windows_wait_five_seconds_for_each_other_but_the_first_ones_do_not(train):
+def test_full_windows_wait_for_a_quarter_of_the_run_so_far_and_five_seconds_at_most(train):
     seen, whole = train(step_ns=SECOND)
 
-    assert sorted(set(seen)) == [0, 2, 4, 10, 16, 22, 28]
+    assert sorted(set(seen)) == [0, 2, 4, 6, 10, 14, 20, 26]
     assert whole == 30
 
 
 def test_of_short_steps_so_many_windows_wait_at_most(train, monkeypatch):
-    monkeypatch.setattr(window_writing, "_MOST_WAITING", 4)
+    monkeypatch.setattr(window_writing, "_MOST_WAITING", 2)
     seen, whole = train(step_ns=1_000)
 
-    assert sorted(set(seen)) == [0, 2, 4, 12, 20, 28]
+    assert sorted(set(seen)) == [0, 2, 4, 6, 10, 14, 18, 22, 26]
     assert whole == 30
 
 
@@ -66,5 +66,5 @@ def test_steps_that_take_longer_than_that_are_written_window_by_window(train):
 def test_what_waits_is_written_whatever_python_hears_of(train, ends, raised):
     seen, whole = train(step_ns=SECOND, ends=ends, raised=raised)
 
-    assert seen[-1] == 22
+    assert seen[-1] == 20
     assert whole == 27
