@@ -8,7 +8,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
 
-_KNOWN = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
+_KNOWN = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.GARBAGE_COLLECTION)
 """Timed in every step, also where one in many is marked."""
 
 

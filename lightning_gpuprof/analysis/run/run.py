@@ -21,12 +21,11 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.special_steps import (
-    chance_collection_ns,
     compiling,
     flagged_steps,
     usual_save_ns,
 )
-from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
+from lightning_gpuprof.analysis.run.spikes import spikes
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.step_noise import step_noise_ns
 from lightning_gpuprof.analysis.run.stop_check import stop_check
@@ -43,7 +42,7 @@ from lightning_gpuprof.records.schema import (
     SyncSite,
 )
 
-OF_STEPS = (RSS_NOTE, GC_NOTE, COMPILE_NOTE)
+OF_STEPS = (RSS_NOTE, COMPILE_NOTE)
 """Notes that are measurements of single steps, not news."""
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 
@@ -96,7 +95,6 @@ def analyze_run(
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
-        chance_collection_ns=chance_collection_ns(chosen, steady),
         flagged_steps=flagged_steps(chosen, steady),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,

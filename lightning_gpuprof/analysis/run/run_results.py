@@ -85,8 +85,6 @@ class RunResults:
     compiling: Compiling | None = None
     usual_save_ns: int | None = None
     """What a checkpoint takes at the median; None without one."""
-    chance_collection_ns: int = 0
-    """A full garbage collection that fell into one of the validations."""
     flagged_steps: dict[str, int] = field(default_factory=dict)
     """Steady steps that carry a flag, by its name in lower case."""
     ranks: tuple[RankView, ...] = ()

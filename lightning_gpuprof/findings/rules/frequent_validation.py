@@ -42,9 +42,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if validation is None or step_ns is None or run.steps is None:
         return Abstained(ID, "no step's validation was measured")
     runs = run.flagged_steps.get("validation", 0)
-    steps, epochs = run.steps.dur.count, run.steps.epochs
-    # A full garbage collection may fall into any step.
-    mean_ns = validation.mean_ns - run.chance_collection_ns // max(1, steps)
+    steps, epochs, mean_ns = run.steps.dur.count, run.steps.epochs, validation.mean_ns
     if not 0 < mean_ns < step_ns:
         return None
     total_ns = mean_ns * steps
