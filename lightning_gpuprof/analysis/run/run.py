@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.device_time import device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epoch_starts import epoch_starts
+from lightning_gpuprof.analysis.run.every_step import every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -22,7 +23,6 @@ from lightning_gpuprof.analysis.run.sessions import choose_session, same_session
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.special_steps import (
     compiling,
-    flagged_steps,
     usual_save_ns,
 )
 from lightning_gpuprof.analysis.run.spikes import spikes
@@ -95,7 +95,7 @@ def analyze_run(
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
-        flagged_steps=flagged_steps(chosen, steady),
+        every=every_step(chosen, steady),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,
         stop_check=stop_check(same, compared),

@@ -83,11 +83,3 @@ def usual_save_ns(session: Session, steady: Mask) -> int | None:
         return None
     holds = steady & ((step_flags(session) & int(StepFlag.CHECKPOINT)) != 0)
     return median(saving[holds]) if holds.any() else None
-
-
-def flagged_steps(session: Session, steady: Mask) -> dict[str, int]:
-    """Return how many of the steady steps carry each flag, by its name in lower case."""
-    if not session.steps:
-        return {}
-    flags = step_flags(session)[steady]
-    return {str(flag.name).lower(): int(((flags & int(flag)) != 0).sum()) for flag in StepFlag}

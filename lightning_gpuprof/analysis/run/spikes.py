@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import median
+from lightning_gpuprof.analysis.run.every_step import unmarked_spans
 from lightning_gpuprof.analysis.run.steady import Mask, step_flags
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
@@ -40,12 +41,11 @@ class Spikes:
     """Mean distance of spikes that come regularly, else None."""
     phase: Phase | None
     """Where most of the excess lies."""
-    gc_ns: int | None
-    """The collector's runs in all these steps; None where not recorded."""
     gc_count: int
-    """Steps in which it ran."""
-    gc_after_ns: int
-    """What these took above the median beside it, where that is less than it took itself."""
+    """Steps in which the collector ran, or a window's without marks."""
+    gc_after_frac: float
+    """What these took above the median beside it, where that is less than it took itself, as a
+    share of its time."""
     gc_spikes_every_steps: float | None
     """Mean distance of the steps that it made spikes of, where they come regularly, else None."""
 
@@ -74,13 +74,17 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         excess_per_step_ns=excess // steps,
         every_steps=_distance(np.flatnonzero(high), len(high)),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
-        gc_ns=None if watched is None else int(collected.sum()),
-        gc_count=int((collected > 0).sum()),
-        gc_after_ns=max(0, int(above[follows].sum())),
+        gc_count=int((collected > 0).sum()) + _windows_collecting(session),
+        gc_after_frac=max(0.0, float(above[follows].sum() / max(1, collected[follows].sum()))),
         gc_spikes_every_steps=_distance(
             np.flatnonzero(collected > SPIKE_FRAC * whole), len(collected)
         ),
     )
+
+
+def _windows_collecting(session: Session) -> int:
+    name = Phase.GARBAGE_COLLECTION.value
+    return sum(bool(span.phase_ns.get(name)) for span in unmarked_spans(session))
 
 
 def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]", steps: int) -> float | None:

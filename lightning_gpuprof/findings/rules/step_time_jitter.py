@@ -55,7 +55,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if run.spikes is None or run.step_ns is None:
         return Abstained(ID, "no step was recorded")
     seen = run.spikes
-    collected_ns = (seen.gc_ns or 0) // seen.steps
+    mean_ns = run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None
+    collected_ns = mean_ns or 0
     by_collector = seen.gc_count >= MIN_COLLECTIONS and (
         collected_ns >= GC_FRAC * run.step_ns or seen.gc_spikes_every_steps is not None
     )
@@ -73,7 +74,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     }
     if seen.every_steps is not None:
         evidence["steps_between_count"] = round(seen.every_steps)
-    if seen.gc_ns is not None:
+    if mean_ns is not None:
         evidence["collections_count"] = seen.gc_count
         evidence["collecting_per_step_ns"] = collected_ns
     return Finding(
@@ -92,7 +93,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
     if by_collector:
         least, most = around(collected_ns)
-        return Range(low=least, high=max(most, collected_ns + seen.gc_after_ns // seen.steps))
+        return Range(low=least, high=max(most, round((1 + seen.gc_after_frac) * collected_ns)))
     if seen.every_steps is not None:
         most = seen.excess_per_step_ns
         return Range(low=round(LOW_FRAC * most), high=most)

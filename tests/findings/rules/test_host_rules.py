@@ -6,6 +6,7 @@ from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity, Where
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
+    UNMARKED_STEPS,
     Device,
     Loader,
     Note,
@@ -95,6 +96,13 @@ class TestWorkerStartup:
         assert finding.saving_ns.high == 9 * 99_900 * US // 100
         assert finding.saving_ns.low == (99_900 * US - step_ns) * 9 // 100
         assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+
+    def test_steps_that_were_not_marked_share_the_cost(self, judge):
+        more = OutsideSpan(where=UNMARKED_STEPS, start_ns=0, dur_ns=0, phase_ns={}, steps=300)
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        plain = judge("worker-startup", EPOCHS, **run)
+        finding = judge("worker-startup", EPOCHS, **run, records=[more])
+        assert finding.saving_ns.high == plain.saving_ns.high // 4
 
     def test_has_nothing_to_say_without_workers(self, judge):
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
@@ -399,6 +407,21 @@ class TestFrequentValidation:
         # Of the 3 ms a step, a tenth stays.
         assert span(finding) == (2_160 * US, 3_240 * US)
 
+    def test_those_in_steps_without_marks_count(self, judge):
+        phases = {**WORK, "validation": every(50, 30 * MS, first=9)}
+        flags = every(50, StepFlag.VALIDATION, first=9)
+        more = OutsideSpan(
+            where=UNMARKED_STEPS,
+            start_ns=0,
+            dur_ns=0,
+            phase_ns={"validation": 240 * MS},
+            steps=100,
+            flagged={"validation": 8},
+        )
+        evidence = judge("frequent-validation", phases, flags=flags, records=[more]).evidence
+        assert evidence["validations_count"] == 10
+        assert (evidence["validation_ns"], evidence["per_validation_ns"]) == (1_500 * US, 30 * MS)
+
     def test_one_hook_that_is_most_of_it_is_named(self, judge):
         phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
         flags = every(10, StepFlag.VALIDATION, first=9)
@@ -633,6 +656,19 @@ class TestStepTimeJitter:
         chance = [12 * MS if step in (3, 11, 80) else 0 for step in range(100)]
         found = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": chance})
         assert found is None
+
+    def test_collections_in_steps_without_marks_count(self, judge):
+        # Every epoch's first step is marked; here it is the one that collects.
+        more = OutsideSpan(
+            where=UNMARKED_STEPS,
+            start_ns=0,
+            dur_ns=0,
+            phase_ns={"garbage_collection": 15 * MS},
+            steps=200,
+        )
+        finding = judge("step-time-jitter", collecting(3, 11, 80), records=[more])
+        assert finding.evidence["collecting_per_step_ns"] == (3 * 45 + 15) * MS // 300
+        assert finding.evidence["collections_count"] == 4
 
     def test_what_follows_a_collection_may_go_with_it(self, judge):
         after = [17 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
