@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import median
+from lightning_gpuprof.analysis.run.distribution import Int64, median
 from lightning_gpuprof.analysis.run.every_step import unmarked_spans
 from lightning_gpuprof.analysis.run.steady import Mask, step_flags
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
@@ -66,19 +66,18 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     watched = session.phase_ns(Phase.GARBAGE_COLLECTION)
     collected = np.zeros_like(compute) if watched is None else watched * steady
     follows = (collected > 0) & (above <= collected)
+    numbers = session.columns.get("step", np.arange(session.steps))
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
         count=count,
         steps=steps,
         excess_ns=excess,
         excess_per_step_ns=excess // steps,
-        every_steps=_distance(np.flatnonzero(high), len(high)),
+        every_steps=_distance(numbers, high),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
         gc_count=int((collected > 0).sum()) + _windows_collecting(session),
         gc_after_frac=max(0.0, float(above[follows].sum() / max(1, collected[follows].sum()))),
-        gc_spikes_every_steps=_distance(
-            np.flatnonzero(collected > SPIKE_FRAC * whole), len(collected)
-        ),
+        gc_spikes_every_steps=_distance(numbers, collected > SPIKE_FRAC * whole),
     )
 
 
@@ -87,10 +86,14 @@ def _windows_collecting(session: Session) -> int:
     return sum(bool(span.phase_ns.get(name)) for span in unmarked_spans(session))
 
 
-def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]", steps: int) -> float | None:
-    """Return the mean distance of spikes that come regularly; None for a burst of them."""
-    if len(indices) < MIN_REGULAR or indices[-1] - indices[0] < SPAN * steps:
+def _distance(numbers: Int64, chosen: Mask) -> float | None:
+    """Return the mean distance in steps of spikes that come regularly; None for a burst of them.
+
+    Of steps marked here and there, `numbers` has gaps: what is seen then is seldom regular.
+    """
+    spiking = numbers[chosen]
+    if len(spiking) < MIN_REGULAR or spiking[-1] - spiking[0] < SPAN * (numbers[-1] - numbers[0]):
         return None
-    distances = np.diff(indices)
+    distances = np.diff(spiking)
     mean = float(distances.mean())
     return mean if float(distances.std()) <= REGULAR * mean else None
