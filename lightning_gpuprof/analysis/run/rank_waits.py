@@ -247,14 +247,13 @@ def _late(waits: _Waits) -> _Late:
 def _chance(waits: _Waits, ranks: Sequence[int]) -> float:
     """Return the mean wait of two ranks that are late by chance alone, as these are beside it.
 
-    That is E[max(0, d)] of a difference d around 0, spread as the lateness is around its median:
-    for a normal one its deviation over the root of two pi. By the median's deviation, as a
-    rank that is late in few steps, for a cause of its own, is not so by chance.
+    At each meeting that is E[max(0, d)] of a difference d around 0, spread as the lateness is
+    around its median: for a normal one its deviation over the root of two pi. By the median's
+    deviation, as a rank that is late in few steps, for a cause of its own, is not so by chance.
     """
-    whole = waits.sum(axis=0)
-    lateness = np.delete(whole, ranks, axis=0).min(axis=0) - whole[list(ranks)].min(axis=0)
-    spread = float(np.median(np.abs(lateness - np.median(lateness))))
-    return NORMAL_DEVIATION * spread / sqrt(2 * pi)
+    lateness = np.delete(waits, ranks, axis=1).min(axis=1) - waits[:, list(ranks)].min(axis=1)
+    spread = np.median(np.abs(lateness - np.median(lateness, axis=1, keepdims=True)), axis=1)
+    return NORMAL_DEVIATION * float(spread.sum()) / sqrt(2 * pi)
 
 
 def _gain(waits: _Waits, ranks: Sequence[int]) -> float:
