@@ -1,42 +1,56 @@
-"""Notes what full runs of Python's garbage collector take."""
+"""Charges full runs of Python's garbage collector to a phase of their own."""
 
 import gc
-from time import perf_counter_ns
 from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.run.spikes import GC_NOTE
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import EpochRecorder
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.probes.clock.phase_clock import Inside, PhaseClock, Slot
+from lightning_gpuprof.records.phases import Phase
 
 _FULL = 2
 """The generation of `gc.collect()`; the younger ones take microseconds."""
-_MOST = 10_000
-"""Steps with collections that are kept; in later ones they go unseen."""
 
 
-class GcWatch(EpochRecorder):
-    """Times the full garbage collections during training, and notes each step's sum.
+class Collecting(Inside):
+    """A full garbage collection: its part is the phase that it fell into, or that one's part."""
 
-    The interpreter itself says when a collection begins and ends (`gc.callbacks`); nothing runs in
-    a step without one. The notes are written when an epoch ends: to write from inside a collection,
-    which may begin anywhere, would not be safe.
+    __slots__ = ()
+
+    def __init__(self, clock: PhaseClock) -> None:
+        super().__init__(clock, Phase.GARBAGE_COLLECTION.value)
+
+    @override
+    def slot_inside(self, outer: Slot) -> Slot:
+        """Return the slot of a collection that began while `outer` was charged."""
+        return Slot(Phase.GARBAGE_COLLECTION, outer.part or outer.phase.value)
+
+
+class GcWatch(RecordingCallback):
+    """Takes the full garbage collections during training out of the phases that they fell into.
+
+    A collection comes after so many objects were made, whichever phase makes the last: a first one
+    of 150 ms would be half of what a single validation takes. The interpreter itself says when one
+    begins and ends (`gc.callbacks`); nothing runs in a step without one. In another thread one
+    holds the interpreter's lock, and so the training thread up, just as well.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._taken_ns: dict[int, int] = {}
-        self._written = 0
-        self._begun_ns: int | None = None
+        self._region: Collecting | None = None
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._taken_ns, self._written, self._begun_ns = {}, 0, None
+        output = self._output
+        self._region = None
+        if stage == "fit" and output is not None and output.phase_clock is not None:
+            self._region = Collecting(output.phase_clock)
+            output.phases.append(Phase.GARBAGE_COLLECTION.value)
 
     @override
     @guarded
@@ -44,25 +58,18 @@ class GcWatch(EpochRecorder):
         self._release()
         gc.callbacks.append(self._collects)
 
-    def _collects(self, phase: str, info: dict[str, Any]) -> None:
-        if info["generation"] != _FULL:
-            return
-        now = perf_counter_ns()
-        if phase == "start":
-            self._begun_ns = now
-        elif self._begun_ns is not None and self._output is not None:
-            step = self._output.step
-            if step in self._taken_ns or self._written + len(self._taken_ns) < _MOST:
-                self._taken_ns[step] = self._taken_ns.get(step, 0) + now - self._begun_ns
-            self._begun_ns = None
-
     @override
-    def _write(self) -> None:
-        taken, self._taken_ns = self._taken_ns, {}
-        self._written += len(taken)
-        if self._output is not None:
-            for step, taken_ns in taken.items():
-                self._output.write(Note(step=step, name=GC_NOTE, value=taken_ns))
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+
+    def _collects(self, phase: str, info: dict[str, Any]) -> None:
+        if info["generation"] != _FULL or self._region is None:
+            return
+        if phase == "start":
+            self._region.__enter__()
+        else:
+            self._region.__exit__(None, None, None)
 
     @override
     def _release(self) -> None:

@@ -68,6 +68,7 @@ _OTHERS = {
     Phase.CHECKPOINT: "checkpoints: less often, or smaller (save_weights_only)",
     Phase.VALIDATION: "validation: less often (val_check_interval, check_val_every_n_epoch), on "
     "fewer batches (limit_val_batches)",
+    Phase.GARBAGE_COLLECTION: "gc.collect() in the loop; gc.freeze() once before trainer.fit",
     Phase.OTHER: "the module's own hooks, such as on_after_backward, lr_scheduler_step and "
     "on_train_batch_end",
 }

@@ -25,7 +25,7 @@ def epoch_finding(
     starts, steps, step_ns = run.epoch_starts, run.steps, run.step_ns
     if starts is None or steps is None or step_ns is None:
         return Abstained(rule, "no start of an epoch was measured")
-    cost_ns = taken_ns // steps.count
+    cost_ns = taken_ns // steps.ran
     if cost_ns < MIN_FRAC * step_ns:
         return None
     each_ns = taken_ns // max(1, starts.count - 1)

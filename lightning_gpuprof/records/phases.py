@@ -17,6 +17,7 @@ class Phase(str, Enum):
     LOGGING = "logging"
     CHECKPOINT = "checkpoint"
     VALIDATION = "validation"
+    GARBAGE_COLLECTION = "garbage_collection"
     OTHER = "other"
 
 
@@ -47,6 +48,13 @@ CONSOLE_GROUPS: dict[str, tuple[Phase, ...]] = {
     "fwd": (Phase.FORWARD,),
     "bwd": (Phase.BACKWARD,),
     "opt": (Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP),
-    "other": (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.OTHER),
+    "other": (
+        Phase.CALLBACKS,
+        Phase.LOGGING,
+        Phase.CHECKPOINT,
+        Phase.VALIDATION,
+        Phase.GARBAGE_COLLECTION,
+        Phase.OTHER,
+    ),
 }
 """The six labels of the `[PROFILE]` console line; together they cover every phase once."""

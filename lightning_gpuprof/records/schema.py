@@ -181,7 +181,8 @@ class OutsideSpan(_Record, tag="outside"):
     """Wall time that belongs to no recorded step: before the first, between epochs, after the last.
 
     Where one step in many is marked, `unmarked_steps` holds those of a window that were not:
-    `dur_ns` is their sum, and `phase_ns` what is known of it (validation, checkpoints, loggers).
+    `dur_ns` is their sum, and `phase_ns` what is known of it (validation, checkpoints, loggers,
+    garbage collections).
     """
 
     where: str
@@ -193,6 +194,8 @@ class OutsideSpan(_Record, tag="outside"):
     """By `<phase>/<name>`."""
     steps: int = 0
     """How many steps were not marked."""
+    flagged: dict[str, int] = {}
+    """How many of them carry a `StepFlag`, by its name in lower case."""
     compiled_ns: list[int] = []
     """How long each of these took in which torch.compile compiled something, as after the warm-up
     and not for a validation."""

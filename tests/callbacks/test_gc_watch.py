@@ -5,10 +5,12 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
-from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.analysis.run.spikes import GC_NOTE
+from lightning_gpuprof import GpuProfCallback, PhaseTimer
+from lightning_gpuprof.callbacks.gc_watch import GcWatch
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Note
+
+GARBAGE = Phase.GARBAGE_COLLECTION.value
 
 
 class Collects(BoringModel):
@@ -23,29 +25,45 @@ class Collects(BoringModel):
             raise RuntimeError("boom")
         return super().training_step(batch, batch_idx)
 
+    def validation_step(self, batch, batch_idx):
+        gc.collect()
 
-def fit(tmp_path, model):
+
+def fit(tmp_path, model, callback=None, **options):
     trainer = Trainer(
         max_epochs=1,
         limit_train_batches=8,
-        limit_val_batches=0,
-        callbacks=[GpuProfCallback(console=False)],
+        callbacks=[callback or GpuProfCallback(console=False)],
         logger=CSVLogger(tmp_path),
+        **{"limit_val_batches": 0, **options},
     )
     try:
         trainer.fit(model)
     finally:
-        (session,) = read_run(trainer.loggers[0].log_dir)[0].sessions
-        trainer.notes = {n.step: n.value for n in session.all(Note) if n.name == GC_NOTE}
-    return trainer.notes
+        sessions = read_run(trainer.loggers[0].log_dir)[0].sessions
+    return sessions[0]
 
 
-def test_the_steps_that_collect_are_noted_with_what_it_took(tmp_path):
+def sums_to_the_step(session):
+    phases = sum(session.phase_ns(phase) for phase in Phase)
+    return (phases == session.columns["dur_ns"]).all()
+
+
+def test_the_steps_that_collect_have_it_as_a_phase_of_its_own(tmp_path):
     before = list(gc.callbacks)
-    notes = fit(tmp_path, Collects())
-    assert {2, 5} <= notes.keys()
-    assert all(taken_ns > 0 for taken_ns in notes.values())
+    session = fit(tmp_path, Collects())
+    taken = session.phase_ns(Phase.GARBAGE_COLLECTION)
+    assert (taken[[2, 5]] > 0).all()
+    assert (session.columns[f"part/{GARBAGE}/forward"] <= taken).all()
+    assert sums_to_the_step(session)
     assert gc.callbacks == before
+
+
+def test_a_collection_is_no_part_of_the_validation_that_it_falls_into(tmp_path):
+    session = fit(tmp_path, Collects(), limit_val_batches=1, val_check_interval=4)
+    taken = session.columns[f"part/{GARBAGE}/validation"]
+    assert (taken[[3, 7]] > 0).all()
+    assert sums_to_the_step(session)
 
 
 def test_nothing_is_left_behind_when_training_fails(tmp_path):
@@ -53,3 +71,12 @@ def test_nothing_is_left_behind_when_training_fails(tmp_path):
     with pytest.raises(RuntimeError, match="boom"):
         fit(tmp_path, Collects(fails=True))
     assert gc.callbacks == before
+
+
+def test_without_a_timer_there_is_nothing_to_charge(tmp_path):
+    assert not fit(tmp_path, Collects(), GcWatch()).steps
+
+
+def test_not_watched_is_not_measured(tmp_path):
+    session = fit(tmp_path, Collects(), PhaseTimer(console=False))
+    assert session.phase_ns(Phase.GARBAGE_COLLECTION) is None

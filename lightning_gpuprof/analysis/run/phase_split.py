@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import Int64, mean, median
+from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, unmarked_spans
 from lightning_gpuprof.analysis.run.steady import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
-
-_KNOWN = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
-"""Timed in every step, also where one in many is marked."""
+from lightning_gpuprof.records.schema import OutsideSpan
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
     in_steps = {phase: _total(columns[phase]) for phase in measured}
     per_marked = unmarked_per_marked(session)
     totals = {
-        phase: round(ns * (1 if phase in _KNOWN else 1 + per_marked)) + outside.get(phase.value, 0)
+        phase: _of_all(phase, ns, per_marked) + outside.get(phase.value, 0)
         for phase, ns in in_steps.items()
     }
     whole = max(1, sum(totals.values()))
@@ -94,14 +92,17 @@ def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
             Part(
                 phase=Phase(phase),
                 name=name,
-                total_ns=round(_total(column) * (1 if Phase(phase) in _KNOWN else 1 + per_marked))
-                + outside.get(key, 0),
+                total_ns=_of_all(Phase(phase), _total(column), per_marked) + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
                 per_step=_per_step(session, column, steady),
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))
+
+
+def _of_all(phase: Phase, marked_ns: int, per_marked: float) -> int:
+    return marked_ns if phase in IN_EVERY_STEP else round(marked_ns * (1 + per_marked))
 
 
 def unmarked_per_marked(session: Session) -> float:
@@ -111,9 +112,9 @@ def unmarked_per_marked(session: Session) -> float:
     validation, checkpoints and loggers took. For totals the rest is taken to be spread as in the
     marked steps, a sample of them.
     """
-    spans = [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
+    spans = unmarked_spans(session)
     rest = sum(span.dur_ns - sum(span.phase_ns.values()) for span in spans)
-    phases = [phase for phase in Phase if phase not in _KNOWN]
+    phases = [phase for phase in Phase if phase not in IN_EVERY_STEP]
     marked = sum(_total(session.phase_ns(phase)) for phase in phases)
     return rest / marked if marked else 0.0
 

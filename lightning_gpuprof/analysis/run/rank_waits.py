@@ -8,6 +8,7 @@ waits is the communication itself; what others wait longer is waiting for it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from lightning_gpuprof.records.schema import NOT_MEASURED, Note
 
 FORWARD_MORE = 1.5
 """Forward counts as waiting where that explains so many times as much lateness."""
+NORMAL_DEVIATION = 1.4826
+"""A normal distribution's standard deviation over its median one."""
 _AFTER = (
     Phase.CLIP_GRADIENTS,
     Phase.OPTIMIZER_STEP,
@@ -56,6 +59,7 @@ class RankWaits:
         late: The ranks that others wait for most: one, or several that are late together.
         late_ns: What each step would be shorter by, were these never later than all others.
         usual_ns: The same of one of the other ranks: what chance alone makes of it.
+        chance_ns: What equal ranks would still wait for one another, by how this lateness varies.
         uneven_ns: Mean wait of all ranks: what equal work on all of them would save.
         causes: By phase, how much longer it takes on the rank that waits least than on the median
             rank, the longest first; without the meetings.
@@ -69,6 +73,7 @@ class RankWaits:
     late: tuple[int, ...]
     late_ns: int
     usual_ns: int
+    chance_ns: int
     uneven_ns: int
     causes: dict[Phase, int]
     part: str | None
@@ -162,6 +167,7 @@ class _Compared:
             late=tuple(self._order[at] for at in late.rows),
             late_ns=round(late.costs_ns),
             usual_ns=round(late.usual_ns),
+            chance_ns=round(_chance(waits, late.rows)),
             uneven_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
@@ -236,6 +242,18 @@ def _late(waits: _Waits) -> _Late:
     others = [at for at in range(len(mean)) if at not in late]
     usual = [_gain(waits, [at]) for at in others[:4]]
     return _Late(late, _gain(waits, late), float(np.mean(usual)))
+
+
+def _chance(waits: _Waits, ranks: Sequence[int]) -> float:
+    """Return the mean wait of two ranks that are late by chance alone, as these are beside it.
+
+    At each meeting that is E[max(0, d)] of a difference d around 0, spread as the lateness is
+    around its median: for a normal one its deviation over the root of two pi. By the median's
+    deviation, as a rank that is late in few steps, for a cause of its own, is not so by chance.
+    """
+    lateness = np.delete(waits, ranks, axis=1).min(axis=1) - waits[:, list(ranks)].min(axis=1)
+    spread = np.median(np.abs(lateness - np.median(lateness, axis=1, keepdims=True)), axis=1)
+    return NORMAL_DEVIATION * float(spread.sum()) / sqrt(2 * pi)
 
 
 def _gain(waits: _Waits, ranks: Sequence[int]) -> float:

@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.device_time import device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epoch_starts import epoch_starts
+from lightning_gpuprof.analysis.run.every_step import every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -21,12 +22,10 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.special_steps import (
-    chance_collection_ns,
     compiling,
-    flagged_steps,
     usual_save_ns,
 )
-from lightning_gpuprof.analysis.run.spikes import GC_NOTE, spikes
+from lightning_gpuprof.analysis.run.spikes import spikes
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.step_noise import step_noise_ns
 from lightning_gpuprof.analysis.run.stop_check import stop_check
@@ -43,7 +42,7 @@ from lightning_gpuprof.records.schema import (
     SyncSite,
 )
 
-OF_STEPS = (RSS_NOTE, GC_NOTE, COMPILE_NOTE)
+OF_STEPS = (RSS_NOTE, COMPILE_NOTE)
 """Notes that are measurements of single steps, not news."""
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 
@@ -96,8 +95,7 @@ def analyze_run(
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
-        chance_collection_ns=chance_collection_ns(chosen, steady),
-        flagged_steps=flagged_steps(chosen, steady),
+        every=every_step(chosen, steady),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,
         stop_check=stop_check(same, compared),

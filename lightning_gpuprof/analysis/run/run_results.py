@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.device_use import DeviceUse
     from lightning_gpuprof.analysis.run.distribution import Int64
     from lightning_gpuprof.analysis.run.epoch_starts import EpochStarts
+    from lightning_gpuprof.analysis.run.every_step import EveryStep
     from lightning_gpuprof.analysis.run.growth import Growth
     from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
@@ -85,10 +86,8 @@ class RunResults:
     compiling: Compiling | None = None
     usual_save_ns: int | None = None
     """What a checkpoint takes at the median; None without one."""
-    chance_collection_ns: int = 0
-    """A full garbage collection that fell into one of the validations."""
-    flagged_steps: dict[str, int] = field(default_factory=dict)
-    """Steady steps that carry a flag, by its name in lower case."""
+    every: EveryStep | None = None
+    """All steps, also those that were not marked."""
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
     """How long ranks wait for one another; None with one rank, or where it was not measured."""

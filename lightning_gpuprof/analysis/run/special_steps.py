@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Int64, median
-from lightning_gpuprof.analysis.run.spikes import collected_ns
 from lightning_gpuprof.analysis.run.steady import MIN_STEADY, SLOWED_BY_MEASURING, Mask, step_flags
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -84,26 +83,3 @@ def usual_save_ns(session: Session, steady: Mask) -> int | None:
         return None
     holds = steady & ((step_flags(session) & int(StepFlag.CHECKPOINT)) != 0)
     return median(saving[holds]) if holds.any() else None
-
-
-def chance_collection_ns(session: Session, steady: Mask) -> int:
-    """Return the full garbage collection that fell into one validation; 0 if it was not just one.
-
-    It comes after so many objects were made, whichever phase makes the last. What comes in
-    several validations is theirs.
-    """
-    taken = collected_ns(session)
-    spent = session.columns.get(f"phase/{Phase.VALIDATION.value}")
-    if taken is None or spent is None:
-        return 0
-    validating = steady & ((step_flags(session) & int(StepFlag.VALIDATION)) != 0)
-    within = np.minimum(taken, spent)[validating]
-    return int(within.sum()) if np.count_nonzero(within) == 1 else 0
-
-
-def flagged_steps(session: Session, steady: Mask) -> dict[str, int]:
-    """Return how many of the steady steps carry each flag, by its name in lower case."""
-    if not session.steps:
-        return {}
-    flags = step_flags(session)[steady]
-    return {str(flag.name).lower(): int(((flags & int(flag)) != 0).sum()) for flag in StepFlag}

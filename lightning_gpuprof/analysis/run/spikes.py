@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Int64, median
+from lightning_gpuprof.analysis.run.every_step import unmarked_spans
 from lightning_gpuprof.analysis.run.steady import Mask, step_flags
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.records.schema import StepFlag
 
 SPIKE_FRAC = 0.5
 """A step this much above the median step is a spike: timers and the scheduler's time slices stay
@@ -19,10 +20,6 @@ REGULAR = 0.25
 MIN_REGULAR = 3
 SPAN = 0.5
 """What the program does every n steps it does all through the run, or half of it at the least."""
-MOSTLY = 0.5
-"""Where the collector took this share of a spike's excess, the rest is taken to follow from it."""
-GC_NOTE = "gc_ns"
-"""Note of this name: what one run of Python's garbage collector took in a step."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
 """The phases that should take the same each time."""
 
@@ -32,7 +29,7 @@ class Spikes:
     """The spikes among the steady steps, in `EVEN_PHASES`.
 
     Waits for data, callbacks, logging, checkpoints and validation are left out: each has a
-    finding of its own.
+    finding of its own. So are garbage collections, which are counted beside them.
     """
 
     count: int
@@ -44,12 +41,13 @@ class Spikes:
     """Mean distance of spikes that come regularly, else None."""
     phase: Phase | None
     """Where most of the excess lies."""
-    gc_ns: int | None
-    """The collector's runs in all these steps, spikes or not; None where not recorded."""
     gc_count: int
-    """Steps in which it ran."""
-    gc_excess_ns: int
-    """What the spikes took above the median in which the collector took most of that."""
+    """Steps in which the collector ran, or a window's without marks."""
+    gc_after_frac: float
+    """What these took above the median beside it, where that is less than it took itself, as a
+    share of its time."""
+    gc_spikes_every_steps: float | None
+    """Mean distance of the steps that it made spikes of, where they come regularly, else None."""
 
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
@@ -65,39 +63,37 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     steps, count = int(steady.sum()), int(high.sum())
     above = compute - typical
     excess = int(above[high].sum())
-    collected = collected_ns(session)
+    watched = session.phase_ns(Phase.GARBAGE_COLLECTION)
+    collected = np.zeros_like(compute) if watched is None else watched * steady
+    follows = (collected > 0) & (above <= collected)
+    numbers = session.columns.get("step", np.arange(session.steps))
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
         count=count,
         steps=steps,
         excess_ns=excess,
         excess_per_step_ns=excess // steps,
-        every_steps=_distance(np.flatnonzero(high), len(high)),
+        every_steps=_distance(numbers, high),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
-        gc_ns=None if collected is None else int(collected[steady].sum()),
-        gc_count=0 if collected is None else int((collected[steady] > 0).sum()),
-        gc_excess_ns=0
-        if collected is None
-        else int(above[high & (collected >= MOSTLY * above)].sum()),
+        gc_count=int((collected > 0).sum()) + _windows_collecting(session),
+        gc_after_frac=max(0.0, float(above[follows].sum() / max(1, collected[follows].sum()))),
+        gc_spikes_every_steps=_distance(numbers, collected > SPIKE_FRAC * whole),
     )
 
 
-def _distance(indices: "np.ndarray[tuple[int], np.dtype[np.int64]]", steps: int) -> float | None:
-    """Return the mean distance of spikes that come regularly; None for a burst of them."""
-    if len(indices) < MIN_REGULAR or indices[-1] - indices[0] < SPAN * steps:
+def _windows_collecting(session: Session) -> int:
+    name = Phase.GARBAGE_COLLECTION.value
+    return sum(bool(span.phase_ns.get(name)) for span in unmarked_spans(session))
+
+
+def _distance(numbers: Int64, chosen: Mask) -> float | None:
+    """Return the mean distance in steps of spikes that come regularly; None for a burst of them.
+
+    Of steps marked here and there, `numbers` has gaps: what is seen then is seldom regular.
+    """
+    spiking = numbers[chosen]
+    if len(spiking) < MIN_REGULAR or spiking[-1] - spiking[0] < SPAN * (numbers[-1] - numbers[0]):
         return None
-    distances = np.diff(indices)
+    distances = np.diff(spiking)
     mean = float(distances.mean())
     return mean if float(distances.std()) <= REGULAR * mean else None
-
-
-def collected_ns(session: Session) -> Int64 | None:
-    """Return the collector's time in each step; None where it took none or was not watched."""
-    column = session.columns.get(GC_NOTE)
-    if column is not None:
-        return column
-    taken = {n.step: n.value for n in session.all(Note) if n.name == GC_NOTE}
-    if not taken:
-        return None
-    numbers = session.columns.get("step", np.arange(session.steps))
-    return np.array([int(taken.get(step) or 0) for step in numbers.tolist()], dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from lightning_gpuprof.analysis.run.distribution import Distribution, Int64, distribution, median
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 Mask = npt.NDArray[np.bool_]
 
@@ -39,6 +39,8 @@ class StepStats:
 
     count: int
     """All recorded steps."""
+    ran: int
+    """These and the steps that were not marked."""
     total_ns: int
     basis: str
     """"steady", or for lack of steady steps "measured" (profiler or sync watch on) or "all"."""
@@ -82,6 +84,7 @@ def step_stats(session: Session) -> StepStats | None:
     assert plain is not None
     return StepStats(
         count=session.steps,
+        ran=session.steps + sum(span.steps for span in session.all(OutsideSpan)),
         total_ns=int(dur.sum()),
         basis=basis,
         dur=over,

@@ -50,9 +50,11 @@ def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, 
     """Return the least and the most that cheaper samples save of a wait, per step.
 
     The most is all that goes with the wait. The least, where the user's own code was seen to be
-    most of it, is that code done once, with `LEFT_FRAC` and what cheap samples take left. Code
-    that was not seen is only taken to become half as long: a wait for busy workers is then gone
-    unless it was more than half of the step. It is 0 where the number of samples is not known.
+    most of it, is that code done once, with `LEFT_FRAC` of it left. Code that was not seen is only
+    taken to become half as long: a wait for busy workers is then gone unless it was more than half
+    of the step. Either way no less stays than cheap samples take: what the library does with each
+    is the part of the wait that is not the user's code, so it is not taken off that code again.
+    It is 0 where the number of samples is not known.
     """
     loader, own = run.start.loader, own_code(run)
     if loader is not None and loader.num_workers:
@@ -60,7 +62,6 @@ def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, 
     if run.batch_size is None:
         return 0, lost.high_ns
     cheap_ns = round(SAMPLE_NS * run.batch_size)
-    low_ns = min(lost.low_ns // 2, lost.low_ns - cheap_ns)
-    if own is not None:
-        low_ns = round((1 - LEFT_FRAC) * (own.low_frac * lost.low_ns - cheap_ns))
+    gone_frac = 0.5 if own is None else (1 - LEFT_FRAC) * own.low_frac
+    low_ns = min(round(gone_frac * lost.low_ns), lost.low_ns - cheap_ns)
     return max(0, low_ns), lost.high_ns

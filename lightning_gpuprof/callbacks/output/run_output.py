@@ -14,6 +14,7 @@ from lightning_gpuprof.callbacks.output.log_dir import resolve_session
 from lightning_gpuprof.callbacks.output.marker import write_marker
 from lightning_gpuprof.callbacks.output.run_facts import run_start, stage_of
 from lightning_gpuprof.callbacks.region import Part
+from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.records.schema import Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 
@@ -44,6 +45,7 @@ class RunOutput:
         timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
         phases: The phases measured, for `RunStart`.
         config: The configuration, for `RunStart`.
+        phase_clock: What a `PhaseTimer` charges time to; None without one.
         components: Makes the region of a named component; None without a `PhaseTimer`.
     """
 
@@ -58,6 +60,7 @@ class RunOutput:
         self.timer = ""
         self.phases: list[str] = []
         self.config: dict[str, Any] = {}
+        self.phase_clock: PhaseClock | None = None
         self.components: Callable[[str], Part] | None = None
         self.ended = False
         self.now = now

@@ -18,6 +18,8 @@ from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
 from lightning_gpuprof.records.phases import SAMPLER, STOP_CHECK, WORKERS, Phase
 
+FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
+"""What the tap itself tells apart; collections are another callback's to tell."""
 EVALUATION_PHASES = (
     Phase.DATA_WAIT,
     Phase.HOST_TO_DEVICE,

@@ -18,7 +18,12 @@ from lightning_gpuprof.probes.clock.step_timeline import Fetch, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 
-MARKED = frozenset(Phase) - {Phase.CALLBACKS, Phase.LOGGING, Phase.OTHER}
+MARKED = frozenset(Phase) - {
+    Phase.CALLBACKS,
+    Phase.LOGGING,
+    Phase.GARBAGE_COLLECTION,
+    Phase.OTHER,
+}
 """Callbacks and loggers have too many regions, and rarely work for the device: what they queue is
 device time of the phase around them. So it is with a checkpoint callback until it saves."""
 _CLOSELY_FOLLOWED = {

@@ -14,7 +14,12 @@ from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.region import ActiveComponents
 from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled
-from lightning_gpuprof.callbacks.tap.tapping import EVALUATION_PHASES, Tapping, own_callback_names
+from lightning_gpuprof.callbacks.tap.tapping import (
+    EVALUATION_PHASES,
+    FIT_PHASES,
+    Tapping,
+    own_callback_names,
+)
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.timing.component import Component
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
@@ -25,7 +30,6 @@ from lightning_gpuprof.probes.clock.device_events import DeviceEvents
 from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
 from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.probes.clock.step_timeline import UNKNOWN_SAMPLES, StepTimeline
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
 
 _ROWS = (tuple, list)
@@ -81,7 +85,8 @@ class TimingRun:
             self.device.calibrate()
             self._writing.device = self.device
         self.tapping: Tapping | HookTiming
-        phases = EVALUATION_PHASES if self.evaluating else tuple(Phase)
+        output.phase_clock = self.timeline.clock
+        phases = EVALUATION_PHASES if self.evaluating else FIT_PHASES
         try:
             self.tapping = Tapping(
                 trainer,

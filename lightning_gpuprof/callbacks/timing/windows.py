@@ -169,8 +169,8 @@ def passed_over_span(
 ) -> OutsideSpan:
     """Return the record of steps that were not marked.
 
-    What is known of them beside their time is what validation, checkpoints and loggers took, and
-    which of them compiled something.
+    What is known of them beside their time is what validation, checkpoints, loggers and garbage
+    collections took, which flags they carry, and which of them compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     known = [0 if slot.phase is Phase.OTHER else spent
@@ -179,6 +179,11 @@ def passed_over_span(
     span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
     dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
     span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
+    span.flagged = {
+        str(flag.name).lower(): count
+        for flag in StepFlag
+        if (count := int(np.count_nonzero(flags & int(flag))))
+    }
     span.compiled_ns = dur_ns[flags & _COMPILING == StepFlag.COMPILED].tolist()
     return span
 

@@ -26,7 +26,7 @@ of its other work, `fetch / workers` and what all cores together need, at worst 
 with training for the cores; on a GPU, only the device's idle time during the wait counts
 (`savings/input_pipeline.py`, `savings/hidden.py`). Cheaper samples save at most all of the wait; at
 least, where samples of the stack show that it is mostly the user's own code, that code but for a
-tenth and for what the cheapest samples take, else half of it (`savings/cheaper_batches.py`). They
+tenth, else half of it; what the cheapest samples take stays (`savings/cheaper_batches.py`). They
 come first where they save more at least and the code was seen, for a setting is tried sooner.
 
 The wait is measured in three parts, and the change is for the largest: `MOST` of it in the sampler,

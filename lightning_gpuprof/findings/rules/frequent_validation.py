@@ -38,13 +38,12 @@ SHORT_NS = 1_000_000_000
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where validation costs time."""
-    validation, step_ns = run.per_step(Phase.VALIDATION), run.step_ns
-    if validation is None or step_ns is None or run.steps is None:
+    mean_ns = None if run.every is None else run.every.mean_ns(Phase.VALIDATION)
+    step_ns = run.step_ns
+    if mean_ns is None or step_ns is None or run.every is None or run.steps is None:
         return Abstained(ID, "no step's validation was measured")
-    runs = run.flagged_steps.get("validation", 0)
-    steps, epochs = run.steps.dur.count, run.steps.epochs
-    # A full garbage collection may fall into any step.
-    mean_ns = validation.mean_ns - run.chance_collection_ns // max(1, steps)
+    runs = run.every.flagged.get("validation", 0)
+    steps, epochs = run.every.steps, run.steps.epochs
     if not 0 < mean_ns < step_ns:
         return None
     total_ns = mean_ns * steps
@@ -55,8 +54,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if every > steps and runs >= FEWER and run.status == "finished":
         # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
         every = seldom(steps, runs, wanted=0.0)
-    advice, change, interval = _change(run, run.steps.count, every)
-    hook = _one_hook(run, mean_ns)
+    advice, change, interval = _change(run, run.steps.ran, every)
+    hook = _one_hook(run)
     advice = (f"Most of it is {hook}: make that cheaper first. " if hook else "") + advice
     advice = _setting(run, runs) + advice
     # Of the change proposed: as many are left as the new interval has.
@@ -83,13 +82,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _one_hook(run: RunResults, validation_ns: int) -> str | None:
+def _one_hook(run: RunResults) -> str | None:
     """Return the hook of the module, or the callback, that most of validation is."""
-    parts = [part for part in run.parts_of(Phase.VALIDATION) if part.per_step is not None]
-    longest = max(parts, key=lambda part: part.total_ns, default=None)
-    if longest is None or longest.per_step is None:
+    longest = next(iter(run.parts_of(Phase.VALIDATION)), None)
+    if longest is None or 2 * longest.total_ns <= run.phases[Phase.VALIDATION].total_ns:
         return None
-    return longest.name if longest.per_step.mean_ns > validation_ns / 2 else None
+    return longest.name
 
 
 def _change(run: RunResults, steps: int, every: int) -> tuple[str, str, int | None]:

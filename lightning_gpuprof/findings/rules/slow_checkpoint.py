@@ -34,22 +34,23 @@ TARGET_FRAC = 0.01
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where saving costs time."""
-    checkpoint, step_ns = run.per_step(Phase.CHECKPOINT), run.step_ns
-    if checkpoint is None or step_ns is None:
+    mean_ns = None if run.every is None else run.every.mean_ns(Phase.CHECKPOINT)
+    step_ns = run.step_ns
+    if mean_ns is None or step_ns is None or run.every is None or run.steps is None:
         return Abstained(ID, "no step's checkpoints were measured")
-    if not 0 < checkpoint.mean_ns < step_ns:
+    if not 0 < mean_ns < step_ns:
         return None
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
-    each_ns, saves = _each(run, checkpoint.mean_ns)
-    plain_ns = TARGET_FRAC * (step_ns - checkpoint.mean_ns)
-    steps = run.steps.dur.count if run.steps else 0
+    steps, saves = run.every.steps, run.every.flagged.get("checkpoint", 0)
+    each_ns = mean_ns * steps // max(1, saves)
+    plain_ns = TARGET_FRAC * (step_ns - mean_ns)
     every = seldom(steps, saves, each_ns / plain_ns)
-    if run.status == "finished" and run.steps and every > run.steps.count:
+    if run.status == "finished" and every > run.steps.ran:
         # A run of this length would never save: a fifth as often is still within it.
         every = seldom(steps, saves, 0.0)
     # Of the change proposed: as many are left as the new interval has.
     gone_frac = 1 - steps / max(1, saves) / every
-    most_ns = round(checkpoint.mean_ns * gone_frac)
+    most_ns = round(mean_ns * gone_frac)
     # Some saves wait for the disk to catch up, which fewer need not do, or not so many.
     usual_ns = round((run.usual_save_ns or each_ns) * saves / max(1, steps) * gone_frac)
     saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns)[1])
@@ -57,13 +58,13 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"Checkpoints take {duration(checkpoint.mean_ns)} of each step on average "
-        f"({percent(checkpoint.mean_ns / step_ns)}), {duration(each_ns)} each",
+        title=f"Checkpoints take {duration(mean_ns)} of each step on average "
+        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each",
         advice=f"Save every {every:,} steps or by time, in the background where saving must be "
         "frequent, and weights alone where no resume is needed.",
         evidence={
-            "checkpoint_ns": checkpoint.mean_ns,
-            "checkpoint_frac": checkpoint.mean_ns / step_ns,
+            "checkpoint_ns": mean_ns,
+            "checkpoint_frac": mean_ns / step_ns,
             "per_checkpoint_ns": each_ns,
             "checkpoints_count": saves,
             "step_ns": step_ns,
@@ -73,10 +74,3 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=(Where(phase=Phase.CHECKPOINT.value, name=name),),
         change=f"ModelCheckpoint(..., every_n_train_steps={every})",
     )
-
-
-def _each(run: RunResults, mean_ns: int) -> tuple[int, int]:
-    """Return what one checkpoint takes and how many steady steps hold one."""
-    steps, saves = run.steps, run.flagged_steps.get("checkpoint", 0)
-    total_ns = mean_ns * (steps.dur.count if steps else 0)
-    return total_ns // max(1, saves), saves

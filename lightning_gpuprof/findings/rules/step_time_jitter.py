@@ -2,8 +2,8 @@
 
 ## What it measures
 `excess_per_step_ns`: what steps half a step or more above the median took above it, in the phases
-that should take the same each time, spread over all steps; with Python's garbage collector's share
-where it was recorded.
+that should take the same each time, spread over all steps; `collecting_per_step_ns`: what full runs
+of Python's garbage collector took, which are a phase of their own whatever they fell into.
 
 ## Why it matters
 Spikes hide in medians and cost all the same; under DDP every rank waits for each rank's spikes.
@@ -18,9 +18,9 @@ or a file written every n steps. Irregular ones come from other work on the mach
 told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
 more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
 `MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and first
-objects have settled, is no rate. `GC_FRAC`: where the collector takes more, the saving is from its
-time to the whole excess of the spikes that are mostly its own. Severity: the common scale
-(`findings/grade.py`).
+objects have settled, is no rate. `GC_FRAC`: where the collector takes more, or makes regular
+spikes, the saving is its time, a fifth more or less, or what its steps take longer beside it, too.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
@@ -37,6 +37,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 ID = "step-time-jitter"
@@ -54,8 +55,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if run.spikes is None or run.step_ns is None:
         return Abstained(ID, "no step was recorded")
     seen = run.spikes
-    collected_ns = (seen.gc_ns or 0) // seen.steps
-    by_collector = seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * run.step_ns
+    mean_ns = run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None
+    collected_ns = mean_ns or 0
+    by_collector = seen.gc_count >= MIN_COLLECTIONS and (
+        collected_ns >= GC_FRAC * run.step_ns or seen.gc_spikes_every_steps is not None
+    )
     if seen.count < 2 and not by_collector:
         return None
     known = by_collector or seen.every_steps is not None
@@ -70,7 +74,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     }
     if seen.every_steps is not None:
         evidence["steps_between_count"] = round(seen.every_steps)
-    if seen.gc_ns is not None:
+    if mean_ns is not None:
+        evidence["collections_count"] = seen.gc_count
         evidence["collecting_per_step_ns"] = collected_ns
     return Finding(
         id=ID,
@@ -80,7 +85,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9 if by_collector else 0.6 if known else 0.3,
-        where=_where(seen, _called_at(run) if by_collector else None),
+        where=_collecting(run) if by_collector else _spiking(seen),
         change=change,
     )
 
@@ -88,7 +93,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
     if by_collector:
         least, most = around(collected_ns)
-        return Range(low=least, high=max(most, seen.gc_excess_ns // seen.steps))
+        return Range(low=least, high=max(most, round((1 + seen.gc_after_frac) * collected_ns)))
     if seen.every_steps is not None:
         most = seen.excess_per_step_ns
         return Range(low=round(LOW_FRAC * most), high=most)
@@ -96,11 +101,18 @@ def _saving(seen: Spikes, collected_ns: int, *, by_collector: bool) -> Range:
     return Range(low=0, high=0)
 
 
-def _where(seen: Spikes, call: LineCount | None) -> tuple[Where, ...]:
-    phase = seen.phase.value if seen.phase else None
-    if call is not None:
-        return (Where(file=call.file, line=call.line, source=call.source, phase=phase),)
-    return () if phase is None else (Where(phase=phase),)
+def _collecting(run: RunResults) -> tuple[Where, ...]:
+    """Return what the collector ran in most, and the call of it that was seen."""
+    phase, call = Phase.GARBAGE_COLLECTION.value, _called_at(run)
+    most = max(run.parts_of(Phase.GARBAGE_COLLECTION), key=lambda p: p.total_ns, default=None)
+    name = None if most is None else most.name
+    if call is None:
+        return (Where(phase=phase, name=name),)
+    return (Where(file=call.file, line=call.line, source=call.source, phase=phase, name=name),)
+
+
+def _spiking(seen: Spikes) -> tuple[Where, ...]:
+    return () if seen.phase is None else (Where(phase=seen.phase.value),)
 
 
 def _title(seen: Spikes, collected_ns: int | None) -> str:

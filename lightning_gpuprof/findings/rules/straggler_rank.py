@@ -19,7 +19,9 @@ turns, batches differ: give each rank equal work, such as samples of like length
 `MIN_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks show;
 `TURNS_FRAC`, 10%, for turns. A busy machine shows these as well: on a CPU a saving is claimed only
 where what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is the
-late one where it costs this many times what another one's chance delays do. Severity: the common
+late one where it costs this many times what another one's chance delays do. Of the lateness stays
+what equal ranks wait for one another by chance: at least what the others are late now, at most what
+its spread says. A fifth more or less goes with a cost (docs/adr/0044, 0031). Severity: the common
 scale (`findings/grade.py`).
 """
 
@@ -27,6 +29,7 @@ from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
@@ -61,7 +64,9 @@ def _lacking(run: RunResults) -> str:
 
 
 def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
-    saving = Range(low=max(0, waits.late_ns - waits.usual_ns), high=waits.late_ns)
+    # Without its cause the rank is late by chance, and no less often than the others are now.
+    least_ns = max(0, waits.late_ns - max(waits.usual_ns, waits.chance_ns))
+    saving = Range(low=around(least_ns)[0], high=around(waits.late_ns - waits.usual_ns)[1])
     one = len(waits.late) == 1
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
     phase = next(iter(waits.causes), None)

@@ -57,10 +57,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     per_epoch_ns = waited_ns + slowed_ns
     first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
     saving = Range(
-        low=(per_epoch_ns - first_batch_ns) * again // steps.count,
-        high=per_epoch_ns * again // steps.count,
+        low=(per_epoch_ns - first_batch_ns) * again // steps.ran,
+        high=per_epoch_ns * again // steps.ran,
     )
-    cost_ns = (starts.again_ns + starts.slowed_ns) // steps.count
+    cost_ns = (starts.again_ns + starts.slowed_ns) // steps.ran
     evidence: dict[str, int | float] = {
         "startup_ns": cost_ns,
         "startup_per_epoch_ns": per_epoch_ns,

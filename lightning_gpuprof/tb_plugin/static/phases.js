@@ -13,6 +13,7 @@ export const PHASES = {
   logging: ["Logging", "#e596ba", "loggers and metrics"],
   checkpoint: ["Checkpoint", "#2f9e8f", "saving checkpoints"],
   validation: ["Validation", "#73bf9d", "validation inside the epoch"],
+  garbage_collection: ["Garbage collection", "#a8905c", "full runs of Python's garbage collector"],
   other: ["Other", "#98a1ad", "the loop itself and what no other phase claims"],
 };
 

@@ -99,6 +99,7 @@ def _steps(step_ns: Int64) -> StepStats:
     )
     return StepStats(
         count=len(step_ns),
+        ran=len(step_ns),
         total_ns=int(step_ns.sum()),
         basis="measured",
         dur=spread,

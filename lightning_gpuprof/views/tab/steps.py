@@ -12,7 +12,7 @@ from lightning_gpuprof.views.tab.query import Query
 
 DEFAULT_BUCKETS = 480
 MAX_BUCKETS = 1000
-"""A thousand buckets of twelve phases keep a reply below 200 kB."""
+"""A thousand buckets of thirteen phases keep a reply below 200 kB."""
 
 
 def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:

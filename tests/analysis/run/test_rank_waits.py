@@ -63,6 +63,18 @@ def test_ranks_that_are_late_together_are_named_together(compare):
     assert (found.late, found.late_ns) == ((2, 3), 4 * MS)
 
 
+def test_what_equal_ranks_would_still_wait_is_known_by_how_the_lateness_varies(compare):
+    sometimes = np.arange(STEPS) % 2 == 0
+    wait = np.where(sometimes, 6 * MS, 4 * MS)
+    late = {"data_wait": 6 * MS, "backward": MS, "exchange": MS}
+
+    found = compare({"data_wait": MS, "backward": wait, "exchange": wait}, late)
+
+    # Their lateness is 3 or 5 ms: 1 ms from the median of 4 either way.
+    assert (found.late_ns, found.usual_ns) == (4 * MS, 0)
+    assert found.chance_ns == round(1.4826 * MS / np.sqrt(2 * np.pi))
+
+
 def test_ranks_that_take_turns_are_not_blamed(compare):
     mine = np.arange(STEPS) % 2 == 0
 
@@ -105,7 +117,7 @@ def test_a_callback_makes_its_rank_late_in_the_next_step(compare):
 
     found = compare(one, {"callbacks": MS, "backward": waits, "exchange": waits})
 
-    assert (found.late, found.late_ns) == ((0,), 700_000)
+    assert (found.late, found.late_ns, found.chance_ns) == ((0,), 700_000, 0)
     assert next(iter(found.causes.items())) == (Phase.CALLBACKS, 700_000)
 
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from lightning_gpuprof.analysis.run.every_step import every_step
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
-from lightning_gpuprof.analysis.run.steady import steady_steps
+from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.wall_time import wall_time
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -23,7 +24,14 @@ def session():
         "phase/callbacks": [10, 10],
         "part/callbacks/EMA": [10, 10],
     }
-    span = OutsideSpan(where=UNMARKED_STEPS, start_ns=100, dur_ns=850, phase_ns={"validation": 50})
+    span = OutsideSpan(
+        where=UNMARKED_STEPS,
+        start_ns=100,
+        dur_ns=850,
+        phase_ns={"validation": 50},
+        steps=8,
+        flagged={"validation": 1},
+    )
     return Session(
         start=RunStart(
             schema_version=1, session=0, stage="fit", started_unix_ns=0, rank=0,
@@ -49,6 +57,15 @@ def test_what_is_not_known_by_phase_is_spread_as_in_the_marked_steps(session, st
         Phase.CALLBACKS: 100,
     }
     assert sum(stats.total_ns for stats in phases.values()) == wall_time(session).wall_ns
+
+
+def test_what_each_step_is_timed_for_is_known_of_all(session, steady):
+    every = every_step(session, steady)
+
+    assert (every.steps, every.mean_ns(Phase.VALIDATION)) == (10, 5)
+    assert every.flagged["validation"] == 1
+    assert every.mean_ns(Phase.CHECKPOINT) is None
+    assert step_stats(session).ran == 10
 
 
 def test_a_part_keeps_its_share_of_its_phase(session, steady):

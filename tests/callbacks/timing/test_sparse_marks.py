@@ -43,7 +43,7 @@ def test_steps_that_are_not_marked_are_absent_and_the_wall_time_adds_up(planted,
     assert 8 + 4 <= session.steps < session.end.steps / 2
     steps = session.columns["step"]
     assert (steps[1:] > steps[:-1]).all()
-    phases = sum(session.phase_ns(phase) for phase in Phase)
+    phases = sum(session.phase_ns(Phase(name)) for name in session.start.phases)
     assert (phases == session.columns["dur_ns"]).all()
     spans = sum(span.dur_ns for span in session.all(OutsideSpan))
     assert session.columns["dur_ns"].sum() + spans == session.end.wall_ns
@@ -74,6 +74,10 @@ def test_validation_and_checkpoints_of_steps_without_marks_are_not_lost(planted,
         in_steps = int(session.phase_ns(phase).sum())
         outside = sum(span.phase_ns.get(phase.value, 0) for span in spans)
         assert in_steps + outside == planted.planted_by_phase(clock)[phase.value]
+    flagged = sum(span.flagged.get("validation", 0) for span in passed)
+    marked = int(((session.columns["flags"] & int(StepFlag.VALIDATION)) != 0).sum())
+    assert flagged
+    assert flagged + marked == 8 * planted.STEPS // 3
 
 
 def test_the_users_own_profiler_still_gets_every_call(planted, clock, tmp_path):

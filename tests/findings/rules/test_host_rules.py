@@ -3,10 +3,10 @@
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.analysis.run.spikes import GC_NOTE
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Abstained, Severity, Where
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
+    UNMARKED_STEPS,
     Device,
     Loader,
     Note,
@@ -26,6 +26,15 @@ def op(name, count, total_ns, self_ns=None):
 
 def span(finding):
     return finding.saving_ns.low, finding.saving_ns.high
+
+
+def collecting(*steps):
+    """Return the phases of steps of 10 ms, some of which collect garbage for 45 ms."""
+    taken = [45 * MS if step in steps else 0 for step in range(100)]
+    return {"forward": 10 * MS, "garbage_collection": taken}
+
+
+IN_BACKWARD = {"garbage_collection/backward": collecting(3, 11, 80)["garbage_collection"]}
 
 
 def every(steps, value, usual=0, *, first=0, count=100):
@@ -87,6 +96,13 @@ class TestWorkerStartup:
         assert finding.saving_ns.high == 9 * 99_900 * US // 100
         assert finding.saving_ns.low == (99_900 * US - step_ns) * 9 // 100
         assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+
+    def test_steps_that_were_not_marked_share_the_cost(self, judge):
+        more = OutsideSpan(where=UNMARKED_STEPS, start_ns=0, dur_ns=0, phase_ns={}, steps=300)
+        run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+        plain = judge("worker-startup", EPOCHS, **run)
+        finding = judge("worker-startup", EPOCHS, **run, records=[more])
+        assert finding.saving_ns.high == plain.saving_ns.high // 4
 
     def test_has_nothing_to_say_without_workers(self, judge):
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
@@ -391,18 +407,20 @@ class TestFrequentValidation:
         # Of the 3 ms a step, a tenth stays.
         assert span(finding) == (2_160 * US, 3_240 * US)
 
-    def test_a_collection_in_one_validation_is_not_its_cost(self, judge):
-        def judged(*steps):
-            taken = [Note(step=step, name=GC_NOTE, value=25 * MS) for step in steps]
-            phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
-            flags = every(10, StepFlag.VALIDATION, first=9)
-            found = judge("frequent-validation", phases, flags=flags, records=taken)
-            return found.evidence["per_validation_ns"]
-
-        assert judged(5) == 30 * MS
-        assert judged(5, 19) == 27_500 * US
-        # What comes with every other validation comes of them.
-        assert judged(19, 39, 59) == 30 * MS
+    def test_those_in_steps_without_marks_count(self, judge):
+        phases = {**WORK, "validation": every(50, 30 * MS, first=9)}
+        flags = every(50, StepFlag.VALIDATION, first=9)
+        more = OutsideSpan(
+            where=UNMARKED_STEPS,
+            start_ns=0,
+            dur_ns=0,
+            phase_ns={"validation": 240 * MS},
+            steps=100,
+            flagged={"validation": 8},
+        )
+        evidence = judge("frequent-validation", phases, flags=flags, records=[more]).evidence
+        assert evidence["validations_count"] == 10
+        assert (evidence["validation_ns"], evidence["per_validation_ns"]) == (1_500 * US, 30 * MS)
 
     def test_one_hook_that_is_most_of_it_is_named(self, judge):
         phases = {**WORK, "validation": every(10, 30 * MS, first=9)}
@@ -625,34 +643,54 @@ class TestStepTimeJitter:
         assert judge("step-time-jitter", {"forward": forward}).severity is Severity.INFO
 
     def test_unless_the_garbage_collector_was_seen_in_them(self, judge):
-        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 11, 80)]
-        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        finding = judge("step-time-jitter", collecting(3, 11, 80), parts=IN_BACKWARD)
         assert finding.severity is Severity.WARNING
         assert "gc.freeze()" in finding.change
+        assert finding.where == (Where(phase="garbage_collection", name="backward"),)
         assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
 
+    def test_regular_collections_are_told_however_little_they_take(self, judge):
+        rare = every(40, 12 * MS, first=7)
+        finding = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": rare})
+        assert finding.evidence["collecting_per_step_ns"] == 360 * US
+        chance = [12 * MS if step in (3, 11, 80) else 0 for step in range(100)]
+        found = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": chance})
+        assert found is None
+
+    def test_collections_in_steps_without_marks_count(self, judge):
+        # Every epoch's first step is marked; here it is the one that collects.
+        more = OutsideSpan(
+            where=UNMARKED_STEPS,
+            start_ns=0,
+            dur_ns=0,
+            phase_ns={"garbage_collection": 15 * MS},
+            steps=200,
+        )
+        finding = judge("step-time-jitter", collecting(3, 11, 80), records=[more])
+        assert finding.evidence["collecting_per_step_ns"] == (3 * 45 + 15) * MS // 300
+        assert finding.evidence["collections_count"] == 4
+
+    def test_what_follows_a_collection_may_go_with_it(self, judge):
+        after = [17 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+        finding = judge("step-time-jitter", {**collecting(3, 11, 80), "forward": after})
+        assert finding.saving_ns.high == max(round(1.2 * 1_350 * US), (3 * 45 + 3 * 7) * MS // 100)
+
     def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(self, judge):
-        forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 11, 80)]
         call = LineCount("other", "t.py", 9, "on_train_batch_end", "gc.collect()", None, None, 3)
         seen = HostLines(90, (call,), {"other": 3, "forward": 87})
-        notes.append(Note(step=90, name=NOTE, value=seen))
-        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        notes = [Note(step=90, name=NOTE, value=seen)]
+        finding = judge("step-time-jitter", collecting(3, 11, 80), records=notes)
         assert finding.change is None
         assert "on_train_batch_end calls gc.collect() (t.py:9)" in finding.advice
         assert finding.where[0].line == 9
 
     def test_a_spike_of_the_machine_is_not_the_collectors(self, judge):
-        forward = [60 * MS if step in (3, 11, 50, 80) else 10 * MS for step in range(100)]
-        notes = [Note(step=step, name="gc_ns", value=45 * MS) for step in (3, 50, 80)]
-        finding = judge("step-time-jitter", {"forward": forward}, records=notes)
+        forward = [60 * MS if step == 11 else 10 * MS for step in range(100)]
+        finding = judge("step-time-jitter", {**collecting(3, 50, 80), "forward": forward})
         assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
 
     def test_a_single_full_collection_is_no_rate(self, judge):
-        forward = [310 * MS if step == 30 else 10 * MS for step in range(100)]
-        notes = [Note(step=30, name="gc_ns", value=300 * MS)]
-        assert judge("step-time-jitter", {"forward": forward}, records=notes) is None
+        assert judge("step-time-jitter", collecting(30)) is None
 
     def test_a_burst_is_no_rhythm(self, judge):
         forward = [60 * MS if 40 <= step < 46 else 10 * MS for step in range(100)]
