@@ -25,6 +25,7 @@ from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+from lightning_gpuprof.callbacks.repeat_watch import RepeatWatch
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -218,6 +219,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(GradientWatch())
+    parts.append(RepeatWatch())
     parts.append(ExchangeWatch())
     parts.append(GcWatch())
     if config.lines:

@@ -31,6 +31,7 @@ RULES: tuple[str, ...] = (
     "unfused-optimizer",
     "retained-graph",
     "unused-gradients",
+    "repeated-forward",
     "recompilation",
     "opaque-compiled-regions",
     "exposed-communication",
