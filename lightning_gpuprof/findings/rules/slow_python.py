@@ -20,7 +20,8 @@ tensors, or in one step of many.
 may be nothing is not told. A line that ran itself may have been in an operator. It counts as its
 function does, where most of that one's samples are in calls of other libraries. Other such lines
 take what the forward pass has left beside its operators, by the trace, the calling of each
-(`THIN_NS`) and the work above, if that is most of their time (`MOSTLY`).
+(`THIN_NS`) and the work above, if that is most of their time (`MOSTLY`). Not where profiled steps
+took more than twice as long as others (`LEAST_SCALE`): which part of them did is not known.
 `MIN_FRAC`: every program logs a loss and calls a function or two, 5% of a step is more than that.
 The saving is the share's interval (`run/host_lines.py`) of the phase's own time; `LEFT_FRAC`
 may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` more may go with it
@@ -33,6 +34,7 @@ from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.grade import grade
@@ -45,6 +47,7 @@ EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "
 MIN_SAMPLES = 50
 MOSTLY = 0.5
 LEFT_FRAC = 0.1
+LEAST_SCALE = 0.5
 MIN_FRAC = 0.05
 MOST_LINES = 3
 _MODELS = {"model", "torch", "lightning"}
@@ -128,9 +131,11 @@ def _beside_operators(
 
     All of them together: what calls of small functions share is one piece of work.
     """
-    work, spent = host_work(run), run.per_step(Phase.FORWARD)
+    work, spent, facts = host_work(run), run.per_step(Phase.FORWARD), trace_facts(run)
     own = [one for one in forward if one.kind is None and one not in told]
-    if work is None or spent is None or not own or run.on_gpu:
+    if work is None or facts is None or spent is None or not own or run.on_gpu:
+        return None
+    if facts.host_scale < LEAST_SCALE:
         return None
     whole = lines.by_phase[Phase.FORWARD.value]
     told_ns = sum(one.count for one in told) / whole * spent.mean_ns
