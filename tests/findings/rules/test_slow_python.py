@@ -18,7 +18,9 @@ def line(number, count, *, kind, phase="forward", function="augment"):
 def sampled(analyze):
     """Return a run whose stack was sampled at these lines, 100 times in each phase."""
 
-    def made(*lines, each=100, operators_ns=None, operator="aten::mm"):
+    def made(
+        *lines, each=100, operators_ns=None, operator="aten::mm", updates=None, traced_ns=None
+    ):
         seen = HostLines(3 * each, lines, dict.fromkeys(PHASES, each))
         records, traces = [Note(step=9, name=NOTE, value=seen)], {}
         if operators_ns is not None:
@@ -27,9 +29,11 @@ def sampled(analyze):
                 "count": 1,
                 "total_ns": operators_ns,
                 "self_ns": operators_ns,
+                **(updates or {}),
             }
             records.append(ProfilerCycle(cycle=0, first_step=3, last_step=3, trace_file="t.gz"))
-            traces["t.gz"] = {"operators": [row], "steps": [{}]}
+            mark = {} if traced_ns is None else {"dur_ns": traced_ns}
+            traces["t.gz"] = {"operators": [row], "steps": [mark]}
         return analyze(PHASES, records=records, traces=traces)
 
     return made
@@ -106,6 +110,15 @@ def test_a_line_that_no_operator_is_long_enough_for_is_python(sampled):
     assert evaluate(sampled(*lines)) == ()
 
 
+def test_what_an_optimizers_update_takes_is_no_operator_of_the_forward_pass(sampled):
+    lines = line(3, 60, kind=None, function="training_step"), line(5, 40, kind="model")
+    updates = {"update_count": 1, "update_self_ns": 7 * MS}
+    (finding,) = evaluate(
+        sampled(*lines, operators_ns=8 * MS, operator="aten::sqrt", updates=updates)
+    )
+    assert finding.evidence["python_ns"] == 6 * MS
+
+
 def test_a_module_that_clips_its_gradients_itself_is_named(sampled):
     run = sampled(line(7, 80, kind=None, phase="clip_gradients", function="clip"))
     (finding,) = evaluate(run)
@@ -152,6 +165,12 @@ def test_a_phase_seen_too_seldom_names_no_line(sampled):
     run = sampled(line(21, 9, kind="python", phase="data_wait"), each=9)
     (finding,) = evaluate_rules(run, ["data-wait"]).found
     assert not any(where.file for where in finding.where)
+
+
+def test_profiled_steps_that_took_twice_as_long_do_not_tell_what_is_beside(sampled):
+    lines = line(3, 60, kind=None, function="training_step"), line(5, 40, kind="model")
+    assert len(evaluate(sampled(*lines, operators_ns=MS, traced_ns=39 * MS))) == 1
+    assert evaluate(sampled(*lines, operators_ns=MS, traced_ns=41 * MS)) == ()
 
 
 def test_the_stacks_that_anomaly_detection_formats_are_seen(analyze):
