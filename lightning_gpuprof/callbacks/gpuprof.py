@@ -10,6 +10,7 @@ from typing_extensions import Self, override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.call_watch import CallWatch
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
@@ -25,7 +26,6 @@ from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.callbacks.repeat_watch import RepeatWatch
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -219,7 +219,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(GradientWatch())
-    parts.append(RepeatWatch())
+    parts.append(CallWatch())
     parts.append(ExchangeWatch())
     parts.append(GcWatch())
     if config.lines:

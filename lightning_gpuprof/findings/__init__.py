@@ -32,6 +32,7 @@ RULES: tuple[str, ...] = (
     "retained-graph",
     "unused-gradients",
     "repeated-forward",
+    "dense-embedding",
     "recompilation",
     "opaque-compiled-regions",
     "exposed-communication",

@@ -1,4 +1,4 @@
-"""Notices modules that run again on the same input within a batch."""
+"""Looks at the calls of modules in a batch at the start: repeats, and rows that are looked up."""
 
 import linecache
 import sys
@@ -15,12 +15,15 @@ from torch.nn.modules.module import (
 )
 from typing_extensions import override
 
+from lightning_gpuprof.analysis.run.embedding_use import NOTE as TABLES_NOTE
+from lightning_gpuprof.analysis.run.embedding_use import EmbeddingUse
 from lightning_gpuprof.analysis.run.repeated_forward import NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
+from lightning_gpuprof.probes.embedding_calls import EmbeddingCalls
 from lightning_gpuprof.probes.repeated_calls import SAME, Repeat, RepeatedCalls
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.probes.stack_lines import shown_path
@@ -31,14 +34,14 @@ LOOKS, CLOSE_LOOKS = 1, 3
 in which lazy modules are made and kernels are chosen."""
 
 
-class RepeatWatch(RecordingCallback):
-    """Looks in a batch at the start whether a module is called twice with the same input.
+class CallWatch(RecordingCallback):
+    """Looks in a batch at the start how modules are called, and then hardly ever again.
 
-    Where one is (a shared encoder that two heads each run, `self(x)` once for the loss and once for
-    a metric), the next three batches tell by the host's clock what it takes, from which lines, and
-    whether it gives the same: with a dropout inside it does not, and may be meant so. The run's
-    records get one note. Where something was compiled there is no look, for its hooks would have it
-    compiled again.
+    Noted is how many rows of each embedding table are looked up. Where a module is called twice
+    with the same input (a shared encoder that two heads each run, `self(x)` once for the loss and
+    once for a metric), the next three batches tell by the host's clock what it takes, from which
+    lines, and whether it gives the same: with a dropout inside it does not, and may be meant so.
+    Where something was compiled there is no look, for its hooks would have it compiled again.
 
     Args:
         clock: Returns nanoseconds; tests pass a fake.
@@ -52,6 +55,7 @@ class RepeatWatch(RecordingCallback):
         self._clock, self._transfer = clock, transfer
         self._host: Callback | None = None
         self._calls: RepeatedCalls | None = None
+        self._tables: EmbeddingCalls | None = None
         self._names: dict[int, str] = {}
         self._handles: list[Any] = []
         self._batches: list[list[Repeat]] = []
@@ -95,12 +99,14 @@ class RepeatWatch(RecordingCallback):
             self._release()
             return
         self._calls = RepeatedCalls(model, self._names, self._clock)
+        self._tables = EmbeddingCalls(model)
         self._handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, with_kwargs=True),
         ]
 
     def _look_closely(self, model: Module) -> None:
+        self._note_tables()
         found = {repeat.module for batch in self._batches for repeat in batch}
         if not found:
             self._release()
@@ -120,6 +126,26 @@ class RepeatWatch(RecordingCallback):
     def _leave(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
         if self._calls is not None:
             self._calls.leave(module, (args, kwargs), output, sys._getframe(1))
+        if self._tables is not None:
+            self._tables.called(module, args, sys._getframe(1))
+
+    def _note_tables(self) -> None:
+        tables, self._tables = self._tables, None
+        if tables is None or self._output is None:
+            return
+        value = tuple(
+            EmbeddingUse(
+                name=self._names[number],
+                rows=table.num_embeddings,
+                width=table.embedding_dim,
+                looked_up=tables.looked_up[number] // LOOKS,
+                place=_place(tables.places.get(number)),
+            )
+            for number, table in tables.own().items()
+            if number in self._names
+        )
+        if value:
+            self._output.write(Note(step=self._output.step, name=TABLES_NOTE, value=value))
 
     def _compare(self) -> None:
         """Queue the copy of what tells whether the outputs were the same."""
@@ -166,10 +192,7 @@ class RepeatWatch(RecordingCallback):
             calls=round(median(sum(one.calls for one in some) for some in of_each)),
             repeat_ns=round(median(sum(one.repeat_ns for one in some) for some in of_each)),
             backward_frac=sum(one.backward_ns for one in every) / max(1, whole_ns),
-            places=tuple(
-                CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())
-                for file, line, function in places
-            ),
+            places=tuple(place for at in places if (place := _place(at))),
         )
 
     def _stop_looking(self) -> None:
@@ -184,9 +207,16 @@ class RepeatWatch(RecordingCallback):
         if host is not None:
             drop_hook(host, "on_train_batch_end", self._batch_ends)
             drop_hook(host, "on_before_backward", self._before_backward)
-        self._batches, self._differences = [], None
+        self._batches, self._differences, self._tables = [], None, None
 
 
 def _is_inside(name: str, names: set[str]) -> bool:
     """Tell whether a module is inside one of those."""
     return any(name != other and (not other or name.startswith(f"{other}.")) for other in names)
+
+
+def _place(at: tuple[str, int, str] | None) -> CallPlace | None:
+    if at is None:
+        return None
+    file, line, function = at
+    return CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())

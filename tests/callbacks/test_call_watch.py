@@ -6,9 +6,10 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import checkpoint
 
+from lightning_gpuprof.analysis.run.embedding_use import embedding_use
 from lightning_gpuprof.analysis.run.repeated_forward import repeated_forward
-from lightning_gpuprof.callbacks import repeat_watch
-from lightning_gpuprof.callbacks.repeat_watch import RepeatWatch
+from lightning_gpuprof.callbacks import call_watch
+from lightning_gpuprof.callbacks.call_watch import CallWatch
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
@@ -25,9 +26,9 @@ class Clock:
 
 @pytest.fixture
 def look(tmp_path):
-    def fitted(model, batches=6, **options):
+    def fitted(model, batches=6, *, tables=False, **options):
         trainer = Trainer(
-            callbacks=[RepeatWatch(clock=Clock())],
+            callbacks=[CallWatch(clock=Clock())],
             logger=CSVLogger(tmp_path),
             max_epochs=1,
             limit_train_batches=batches,
@@ -41,7 +42,8 @@ def look(tmp_path):
         trainer.fit(model)
         assert not module_hooks._global_forward_hooks
         assert not module_hooks._global_forward_pre_hooks
-        return repeated_forward(read_run(trainer.logger.log_dir)[0].sessions[0].all(Note))
+        notes = read_run(trainer.logger.log_dir)[0].sessions[0].all(Note)
+        return embedding_use(notes) if tables else repeated_forward(notes)
 
     return fitted
 
@@ -114,7 +116,7 @@ def test_outputs_that_differ_are_meant_so(look):
 
 
 def test_what_runs_once_is_not_looked_at_again(look, monkeypatch):
-    monkeypatch.setattr(repeat_watch.RepeatWatch, "_compare", None)  # would fail if it was called
+    monkeypatch.setattr(call_watch.CallWatch, "_compare", None)  # would fail if it was called
     assert look(BoringModel()) == ()
 
 
@@ -176,7 +178,7 @@ def test_evaluation_on_the_training_batch_is_not_looked_at(look):
 
 
 def test_a_run_that_compiles_is_left_alone(look, monkeypatch):
-    monkeypatch.setattr(repeat_watch.CompileWatch, "compiled_before", staticmethod(lambda: True))
+    monkeypatch.setattr(call_watch.CompileWatch, "compiled_before", staticmethod(lambda: True))
     assert look(Two()) == ()
 
 
@@ -203,5 +205,39 @@ class Late:
 
 
 def test_it_does_not_wait_for_a_copy(look, monkeypatch):
-    monkeypatch.setitem(RepeatWatch.__init__.__kwdefaults__, "transfer", Late)
+    monkeypatch.setitem(CallWatch.__init__.__kwdefaults__, "transfer", Late)
     assert len(look(Two(), batches=12)) == 1
+
+
+class Songs(BoringModel):
+    """Looks up two songs of each sample in a table."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.song = torch.nn.Embedding(500, 4, **options)
+        self.out = torch.nn.Linear(4, 500, bias=False)
+
+    def training_step(self, batch, batch_idx):
+        return self.out(self.song(batch[:, :2].long().abs() % 500)).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+
+
+def test_the_rows_that_a_batch_looks_up_are_noted_with_the_line(look):
+    (found,) = look(Songs(), tables=True)
+    assert (found.name, found.rows, found.width, found.looked_up) == ("song", 500, 4, 2)
+    assert found.place.function == "training_step"
+
+
+def test_a_table_with_sparse_gradients_or_none_is_not_noted(look):
+    assert look(Songs(sparse=True), tables=True) == ()
+    frozen = Songs()
+    frozen.song.requires_grad_(False)
+    assert look(frozen, tables=True) == ()
+
+
+def test_a_table_that_the_last_layer_shares_is_not_noted(look):
+    model = Songs()
+    model.out.weight = model.song.weight
+    assert look(model, tables=True) == ()
