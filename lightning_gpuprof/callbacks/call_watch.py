@@ -15,9 +15,6 @@ from torch.nn.modules.module import (
 )
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.run.embedding_use import NOTE as TABLES_NOTE
-from lightning_gpuprof.analysis.run.embedding_use import EmbeddingUse
-from lightning_gpuprof.analysis.run.repeated_forward import NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.callbacks.guard import guarded
@@ -27,6 +24,13 @@ from lightning_gpuprof.probes.embedding_calls import EmbeddingCalls
 from lightning_gpuprof.probes.repeated_calls import SAME, Repeat, RepeatedCalls
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.probes.stack_lines import shown_path
+from lightning_gpuprof.records.module_calls import (
+    REPEATED_NOTE,
+    TABLES_NOTE,
+    CallPlace,
+    EmbeddingUse,
+    RepeatedModule,
+)
 from lightning_gpuprof.records.schema import Note
 
 LOOKS, CLOSE_LOOKS = 1, 3
@@ -180,7 +184,7 @@ class CallWatch(RecordingCallback):
         found = {one.module for batch in self._batches for one in batch} - differing
         value = sorted(map(self._repeated, found), key=lambda one: -one.repeat_ns)
         if value and self._output is not None:
-            self._output.write(Note(step=self._output.step, name=NOTE, value=tuple(value)))
+            self._output.write(Note(step=self._output.step, name=REPEATED_NOTE, value=tuple(value)))
 
     def _repeated(self, number: int) -> RepeatedModule:
         of_each = [[one for one in batch if one.module == number] for batch in self._batches]

@@ -27,7 +27,6 @@ Severity: the common scale (`findings/grade.py`).
 
 from typing import Any
 
-from lightning_gpuprof.analysis.run.embedding_use import EmbeddingUse, embedding_use
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around
@@ -35,6 +34,7 @@ from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rules.unfused_optimizer import UNFUSED_NS
+from lightning_gpuprof.records.module_calls import EmbeddingUse, embedding_use
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 

@@ -22,16 +22,16 @@ activations that are recomputed on purpose. Without a GPU's own times the low bo
 host's clock shows what was launched. Severity: the common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run.repeated_forward import (
-    CallPlace,
-    RepeatedModule,
-    repeated_forward,
-)
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.host_work import host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.module_calls import (
+    CallPlace,
+    RepeatedModule,
+    repeated_forward,
+)
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 

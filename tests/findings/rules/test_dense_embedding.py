@@ -1,8 +1,7 @@
 import pytest
 
-from lightning_gpuprof.analysis.run.embedding_use import NOTE, EmbeddingUse
-from lightning_gpuprof.analysis.run.repeated_forward import CallPlace
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.module_calls import TABLES_NOTE, CallPlace, EmbeddingUse
 from lightning_gpuprof.records.schema import Device, Note
 
 MS = 1_000_000
@@ -22,7 +21,7 @@ def look(judge):
             "dtypes": {"float32": 8},
             "optimizers": [optimizer or {"class": "Adagrad"}],
         }
-        notes = [Note(step=1, name=NOTE, value=tables)]
+        notes = [Note(step=1, name=TABLES_NOTE, value=tables)]
         return judge("dense-embedding", PHASES, records=notes, model=model, trace=trace, **options)
 
     return looked

@@ -1,5 +1,5 @@
-from lightning_gpuprof.analysis.run.repeated_forward import NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.module_calls import REPEATED_NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.records.schema import Device, Note
 
 MS = 1_000_000
@@ -18,7 +18,7 @@ def repeated(**changes):
         "backward_frac": 1.0,
         "places": PLACES,
     }
-    return [Note(step=9, name=NOTE, value=[RepeatedModule(**{**values, **changes})])]
+    return [Note(step=9, name=REPEATED_NOTE, value=[RepeatedModule(**{**values, **changes})])]
 
 
 def span(finding):

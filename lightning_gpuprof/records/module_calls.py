@@ -1,4 +1,4 @@
-"""Modules that run again on the same input, as a look at the first batches noted them."""
+"""How modules are called, as a look at the first batches noted it."""
 
 from collections.abc import Iterable
 
@@ -7,8 +7,10 @@ from msgspec import Struct
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
 
-NOTE = "repeated_forward"
+REPEATED_NOTE = "repeated_forward"
 """Note of this name: a module computes in one batch what it has just computed."""
+TABLES_NOTE = "embedding_use"
+"""Note of this name: the trained embedding tables whose gradients are dense."""
 
 
 class CallPlace(Struct, frozen=True):
@@ -39,6 +41,29 @@ class RepeatedModule(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class EmbeddingUse(Struct, frozen=True):
+    """A trained table with dense gradients.
+
+    Args:
+        name: As in `named_modules()`.
+        rows: Rows of the table.
+        width: Numbers per row.
+        looked_up: Indices that one batch gave it: it touches so many rows at most.
+        place: Where it was called from.
+    """
+
+    name: str
+    rows: int
+    width: int
+    looked_up: int
+    place: CallPlace | None = None
+
+
 def repeated_forward(notes: Iterable[Note]) -> tuple[RepeatedModule, ...]:
     """Return what was noted of repeated modules, the costliest first."""
-    return last_noted(notes, NOTE, tuple[RepeatedModule, ...]) or ()
+    return last_noted(notes, REPEATED_NOTE, tuple[RepeatedModule, ...]) or ()
+
+
+def embedding_use(notes: Iterable[Note]) -> tuple[EmbeddingUse, ...]:
+    """Return what was noted of embedding tables."""
+    return last_noted(notes, TABLES_NOTE, tuple[EmbeddingUse, ...]) or ()
