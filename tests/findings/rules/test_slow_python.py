@@ -119,6 +119,22 @@ def test_what_an_optimizers_update_takes_is_no_operator_of_the_forward_pass(samp
     assert finding.evidence["python_ns"] == 6 * MS
 
 
+def test_what_the_forward_pass_has_grown_by_since_its_trace_is_not_pythons(analyze):
+    lines = line(3, 60, kind=None, function="remember"), line(5, 40, kind="model")
+    seen = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 100, "backward": 100}))
+    row = {"name": "aten::mm", "count": 1, "total_ns": 4 * MS, "self_ns": 4 * MS}
+    cycle = ProfilerCycle(cycle=0, first_step=3, last_step=3, trace_file="t.gz")
+    traces = {"t.gz": {"operators": [row], "steps": [{}]}}
+
+    def found(forward):
+        phases = {"forward": forward, "backward": 5 * MS}
+        run = analyze(phases, records=[seen, cycle], traces=traces, steps=160)
+        return evaluate(run)
+
+    assert found([4 * MS + step * 75_000 for step in range(160)]) == ()
+    assert len(found([(4 + (step % 2) * 12) * MS for step in range(160)])) == 1
+
+
 def test_a_module_that_clips_its_gradients_itself_is_named(sampled):
     run = sampled(line(7, 80, kind=None, phase="clip_gradients", function="clip"))
     (finding,) = evaluate(run)
