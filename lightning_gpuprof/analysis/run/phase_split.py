@@ -10,16 +10,22 @@ from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
 
 _KNOWN = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 """Timed in every step, also where one in many is marked."""
+EARLY = 30
+"""Steps enough for a median, and few enough that what grows has hardly grown in them."""
 
 
 @dataclass(frozen=True)
 class PerStep:
-    """A time per steady step; `frac` is the mean's share of the mean step."""
+    """A time per steady step; `frac` is the mean's share of the mean step.
+
+    `early_ns` is the median of the first `EARLY` of them, near which the first trace is taken.
+    """
 
     median_ns: int
     mean_ns: int
     max_ns: int
     frac: float
+    early_ns: int
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,7 @@ def _per_step(session: Session, column: Int64 | None, steady: Mask) -> PerStep |
         mean_ns=mean(chosen),
         max_ns=int(chosen.max()),
         frac=int(chosen.sum()) / step_ns,
+        early_ns=median(chosen[:EARLY]),
     )
 
 

@@ -141,9 +141,9 @@ def _beside_operators(
     told_ns = sum(one.count for one in told) / whole * spent.mean_ns
     # The trace is scaled to the median step: what a busy machine adds to the mean is of all parts.
     busy = spent.mean_ns / max(1, spent.median_ns)
-    # It is one of the run's first steps, too: what forward has grown by since is memory-growth's.
-    grown = run.growing.get(Phase.FORWARD)
-    as_traced_ns = spent.mean_ns - (grown.mean_above_first if grown else 0)
+    # The trace is of the run's first steps: what forward has grown by since is not Python's.
+    grown = max(1.0, spent.median_ns / max(1, spent.early_ns))
+    as_traced_ns = spent.mean_ns / grown
     beside_ns = max(0, round(as_traced_ns - busy * work.forward_operators_ns - told_ns))
     left_ns = max(0, round(beside_ns - busy * THIN_NS * work.calls))
     if left_ns < MOSTLY * sum(one.count for one in own) / whole * spent.mean_ns:
