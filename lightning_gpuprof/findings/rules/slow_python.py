@@ -21,7 +21,8 @@ may be nothing is not told. A line that ran itself may have been in an operator.
 function does, where most of that one's samples are in calls of other libraries. Other such lines
 take what the forward pass has left beside its operators, by the trace, the calling of each
 (`THIN_NS`) and the work above, if that is most of their time (`MOSTLY`). Not where profiled steps
-took more than twice as long as others (`LEAST_SCALE`): which part of them did is not known.
+took more than twice as long as others (`LEAST_SCALE`): which part of them did is not known. A line
+that names an operator (`_OPERATOR`) is taken to have been in it.
 `MIN_FRAC`: every program logs a loss and calls a function or two, 5% of a step is more than that.
 The saving is the share's interval (`run/host_lines.py`) of the phase's own time; `LEFT_FRAC`
 may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` more may go with it
@@ -29,6 +30,7 @@ may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` mor
 (`findings/grade.py`).
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -51,6 +53,8 @@ LEAST_SCALE = 0.5
 MIN_FRAC = 0.05
 MOST_LINES = 3
 _MODELS = {"model", "torch", "lightning"}
+_OPERATOR = re.compile(r"\b(torch|functional|F)\.(?!(tensor|as_tensor|asarray|from_numpy)\b)\w+\(")
+"""A line that calls an operator by its name was in that; to make a tensor of a list is Python's."""
 _WHAT = dict(
     python="Python in {function}, called in the forward pass",
     metric="a metric in {function}, in the forward pass",
@@ -133,6 +137,7 @@ def _beside_operators(
     """
     work, spent, facts = host_work(run), run.per_step(Phase.FORWARD), trace_facts(run)
     own = [one for one in forward if one.kind is None and one not in told]
+    own = [one for one in own if not _OPERATOR.search(one.source)]
     if work is None or facts is None or spent is None or not own or run.on_gpu:
         return None
     if facts.host_scale < LEAST_SCALE:

@@ -135,6 +135,20 @@ def test_what_the_forward_pass_has_grown_by_since_its_trace_is_not_pythons(analy
     assert len(found([(4 + (step % 2) * 12) * MS for step in range(160)])) == 1
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("self.mean = torch.stack(self.kept).mean()", 0),
+        ("y = nn.functional.scaled_dot_product_attention(q, k, v)", 0),
+        ("return torch.tensor([max(iou(a, b) for b in boxes) for a in anchors])", 1),
+    ],
+)
+def test_a_line_that_names_an_operator_was_in_it(sampled, source, found):
+    one = LineCount("forward", "train.py", 3, "remember", source, None, None, 60)
+    model = line(5, 40, kind="model")
+    assert len(evaluate(sampled(one, model, operators_ns=MS))) == found
+
+
 def test_a_module_that_clips_its_gradients_itself_is_named(sampled):
     run = sampled(line(7, 80, kind=None, phase="clip_gradients", function="clip"))
     (finding,) = evaluate(run)
