@@ -49,8 +49,8 @@ class DeferredLoss(RecordingCallback):
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.
-        window: Batches between copies; up to ten windows, or what comes in five seconds (early on less), are copied
-            together.
+        window: Batches between copies; up to ten windows, or what comes in five seconds, early on
+            in less, are copied together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.

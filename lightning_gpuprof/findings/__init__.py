@@ -31,6 +31,8 @@ RULES: tuple[str, ...] = (
     "unfused-optimizer",
     "retained-graph",
     "unused-gradients",
+    "repeated-forward",
+    "dense-embedding",
     "recompilation",
     "opaque-compiled-regions",
     "exposed-communication",

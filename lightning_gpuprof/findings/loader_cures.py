@@ -91,11 +91,13 @@ def _surer(run: RunResults, workers: Cure, cheaper: Cure) -> Cure:
     A setting is tried in a minute: the user's code has to be seen in the wait to come before it.
     """
     if own_code(run) is not None and cheaper.saving.low > workers.saving.low:
-        first, other, name = cheaper, workers, f"num_workers={workers.workers} saves"
-    else:
-        first, other, name = workers, cheaper, "cheaper samples save"
-    saved = spread(other.saving.low, other.saving.high)
-    return replace(first, advice=f"{first.advice} Instead, {name} {saved}: {other.advice}")
+        saved = spread(workers.saving.low, workers.saving.high)
+        return replace(
+            cheaper, advice=f"{cheaper.advice} Or num_workers={workers.workers}: saves {saved}."
+        )
+    saved = spread(cheaper.saving.low, cheaper.saving.high)
+    instead = f"Instead, cheaper samples save {saved}: {cheaper.advice}"
+    return replace(workers, advice=f"{workers.advice} {instead}")
 
 
 def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cure:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from lightning_gpuprof.probes.library_calls import called_library
 from lightning_gpuprof.records.phases import Phase
 
 _SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
@@ -141,7 +142,9 @@ def where_is(frame: FrameType | None) -> At | None:
     if phase is Phase.CALLBACKS and caller is not None and hook is not None:
         # A callback that runs the model: the line is the callback's, not the model's.
         users, called = caller, []
-    callee, kind = called[-1] if called else None, _kind(called)
+    callee, kind = _name(called[-1]) if called else called_library(users), _kind(called)
+    if not called and callee is not None:
+        kind = "python"
     if hook and kind not in ("wait", "log", "traceback"):
         kind = "hook"
     if kind == "log" and phase is not Phase.VALIDATION:
@@ -151,7 +154,7 @@ def where_is(frame: FrameType | None) -> At | None:
         users.f_code.co_filename,
         line_of(users),
         users.f_code.co_name,
-        None if callee is None else _name(callee),
+        callee,
         kind,
     )
 

@@ -10,6 +10,10 @@ from lightning_gpuprof.analysis.run.steady import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+PACE = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
+"""Phases whose work is the same in each step of most programs."""
 BUCKETS = 16
 MIN_PER_BUCKET = 5
 """Medians of fewer steps follow single slow ones."""
@@ -58,14 +62,31 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 
 
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
-    """Return the phases of the steady steps that take longer and longer."""
+    """Return the phases of the steady steps that take longer and longer.
+
+    What other programs on the machine do to all of a step may hide that: a phase is looked at in
+    itself, and at the pace at which its steps went through the backward pass and the optimizer.
+    """
     found = {}
     before = int(np.argmax(steady)) if len(steady) else 0  # the warm-up's steps, as a rule
+    pace = _pace(session, steady)
     for phase in Phase:
         column = session.phase_ns(phase)
-        if (
-            column is not None
-            and (grown := growth(column[steady], steps_before=before)) is not None
-        ):
+        if column is None:
+            continue
+        grown = growth(column[steady], steps_before=before)
+        if grown is None and pace is not None and phase not in PACE:
+            grown = growth((column[steady] / pace).astype(np.int64), steps_before=before)
+        if grown is not None:
             found[phase] = grown
     return found
+
+
+def _pace(session: Session, steady: Mask) -> Floats | None:
+    """Return how much longer than usual each step's work took that does not grow by itself."""
+    columns = [column for phase in PACE if (column := session.phase_ns(phase)) is not None]
+    if not columns or not steady.any():
+        return None
+    work = np.sum(columns, axis=0)[steady]
+    usual = float(np.median(work))
+    return np.maximum(work, 1) / usual if usual else None

@@ -27,8 +27,8 @@ class LineCount(Struct, frozen=True):
         line: Its line.
         function: Its function.
         source: The line's text; empty where it could not be read.
-        callee: What the line was in, such as `json.load`; None where it ran itself, or an
-            operator written in C.
+        callee: What the line was in, such as `json.load` or `numpy.normal`; None where it ran
+            itself, or an operator of torch's.
         kind: Whose code the callee is: model, torch, log, metric, python; `hook` in a hook on a
             module, whatever it calls; `wait` where it waits for another thread; `traceback`
             where the stack was being written down, as anomaly detection does; None as above.

@@ -9,15 +9,22 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan
 
+EARLY = 30
+"""Steps enough for a median, and few enough that what grows has hardly grown in them."""
+
 
 @dataclass(frozen=True)
 class PerStep:
-    """A time per steady step; `frac` is the mean's share of the mean step."""
+    """A time per steady step; `frac` is the mean's share of the mean step.
+
+    `early_ns` is the median of the first `EARLY` of them, near which the first trace is taken.
+    """
 
     median_ns: int
     mean_ns: int
     max_ns: int
     frac: float
+    early_ns: int
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,7 @@ def _per_step(session: Session, column: Int64 | None, steady: Mask) -> PerStep |
         mean_ns=mean(chosen),
         max_ns=int(chosen.max()),
         frac=int(chosen.sum()) / step_ns,
+        early_ns=median(chosen[:EARLY]),
     )
 
 

@@ -25,6 +25,9 @@ class Operator:
     backward_calls: float = 0.0
     """Inside nodes of the autograd graph."""
     backward_ns: float = 0.0
+    update_calls: float = 0.0
+    """In an optimizer's update of the weights."""
+    update_self_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class TraceFacts:
         device = row.get("device_total_ns")
         count = row.get("count") or 0
         outside = count - (row.get("loading_count") or 0)
-        host = self.host_scale / self.steps * outside / max(1, count)
+        steady = self.host_scale / self.steps
+        host = steady * outside / max(1, count)
         return Operator(
             name=str(row["name"]),
             calls=outside / self.steps,
@@ -120,6 +124,8 @@ class TraceFacts:
             repeated_ns=(row.get("repeated_ns") or 0) * host,
             backward_calls=(row.get("backward_count") or 0) / self.steps,
             backward_ns=(row.get("backward_ns") or 0) * host,
+            update_calls=(row.get("update_count") or 0) / self.steps,
+            update_self_ns=(row.get("update_self_ns") or 0) * steady,
         )
 
 

@@ -145,7 +145,11 @@ def host_work(run: RunResults) -> HostWork | None:
 
 
 def _forward_operators_ns(facts: TraceFacts, used: Sequence[Operator]) -> int:
-    # A copy looks like an optimizer's operator. Without one it is a change of layout or type.
+    every = facts.operators.values()
+    if any(op.update_calls for op in every):
+        own = sum(max(0.0, op.self_ns - op.update_self_ns) for op in every)
+        return max(0, round(own - nodes_ns(facts)))
+    # No region around the optimizer's step: by names. Without one a copy is a change of layout.
     copies = facts.operators.get(COPY)
     copies_ns = copies.self_ns if copies is not None and copies not in used else 0
     return max(0, round(sum(op.self_ns for op in used) + copies_ns - nodes_ns(facts)))

@@ -9,6 +9,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.optimizer_updates import in_updates
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
@@ -35,6 +36,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
         repeated_ns: Their part of `total_ns`.
         backward_count: Calls of `count` made inside nodes of the autograd graph.
         backward_ns: Their part of `total_ns`.
+        update_count: Calls of `count` made in an optimizer's update of the weights.
+        update_self_ns: Their part of `self_ns`.
     """
 
     name: str
@@ -49,6 +52,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
     repeated_ns: int = 0
     backward_count: int = 0
     backward_ns: int = 0
+    update_count: int = 0
+    update_self_ns: int = 0
 
 
 LOADING = "enumerate(DataLoader)"
@@ -65,7 +70,8 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     names = len(timeline.names)
     in_batch, outermost = _inside(LOADING, timeline, nesting), is_op.copy()
     in_node = _inside(ENGINE, timeline, nesting)
-    count, loading, total, backward, backward_ns = np.zeros((5, names), dtype=np.int64)
+    in_update = in_updates(timeline, nesting) & is_op
+    count, loading, total, backward, backward_ns, update = np.zeros((6, names), dtype=np.int64)
     for block in blocks(len(host)):
         rows = block.start + np.flatnonzero(is_op[block])
         group = host.name[rows]
@@ -73,6 +79,7 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
         count += np.bincount(group, minlength=names)
         loading += np.bincount(group[in_batch[rows]], minlength=names)
         total += summed(group, host.dur_ns[rows] * outermost[rows], names)
+        update += np.bincount(group[in_update[rows]], minlength=names)
         rows = rows[in_node[rows]]
         backward += np.bincount(host.name[rows], minlength=names)
         backward_ns += summed(host.name[rows], host.dur_ns[rows] * outermost[rows], names)
@@ -81,6 +88,7 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     repeated = np.bincount(host.name[again], minlength=names)
     repeated_ns = summed(host.name[again], host.dur_ns[again], names)
     self_time = _self_time(timeline, nesting, is_op)
+    update_time = _self_time(timeline, nesting, in_update)
     by_name: Sequence[Int64 | None] = (None, None, None)
     if len(timeline.device):
         by_name = _device_time(trace, is_op, outermost)
@@ -98,6 +106,8 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
             repeated_ns=int(repeated_ns[i]),
             backward_count=int(backward[i]),
             backward_ns=int(backward_ns[i]),
+            update_count=int(update[i]),
+            update_self_ns=int(update_time[i]),
         )
         for i in np.flatnonzero(count).tolist()
     ]

@@ -31,6 +31,13 @@ class CompileWatch:
         self._seen = count
         return compiled
 
+    @staticmethod
+    def compiled_before() -> bool:
+        """Tell whether anything was compiled in this process so far."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        frames = dynamo.counters.get("frames") if dynamo is not None else None
+        return bool(frames and frames.get("total", 0))
+
     def took_ns(self) -> int | None:
         """Return what compiling took since the last call; None where dynamo does not say."""
         dynamo = sys.modules.get("torch._dynamo.utils")

@@ -12,7 +12,7 @@ A host-bound step gets no faster from a faster device, only from less host work 
 
 ## What to do
 Do the same work in fewer, larger operators: batch what a Python loop calls one by one, use a fused
-optimizer, `torch.compile(mode="reduce-overhead")` (CUDA graphs), or a larger batch.
+optimizer, `torch.compile` (on a GPU with `mode="reduce-overhead"`, CUDA graphs), or a larger batch.
 
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
@@ -42,6 +42,10 @@ from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
+ADVICE = (
+    "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
+    "the optimizer, compile{with_graphs}, or raise the batch size."
+)
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -89,6 +93,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         {},
         work,
         confidence=0.7 if work.usual_calls is not None else 0.4,
+        on_gpu=False,
     )
 
 
@@ -118,6 +123,8 @@ def _finding(
     evidence: dict[str, int | float],
     work: HostWork | None,
     confidence: float,
+    *,
+    on_gpu: bool = True,
 ) -> Finding:
     evidence = {**evidence, "step_ns": step_ns}
     where: tuple[Where, ...] = ()
@@ -134,8 +141,7 @@ def _finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=title,
-        advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
-        "one, fuse the optimizer, compile with CUDA graphs, or raise the batch size.",
+        advice=ADVICE.format(with_graphs=" with CUDA graphs" if on_gpu else ""),
         evidence=evidence,
         saving_ns=saving,
         confidence=confidence,

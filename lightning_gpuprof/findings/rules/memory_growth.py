@@ -11,7 +11,8 @@ graphs, keeps every step's activations. Where the list is worked on each step, s
 
 ## What to do
 Keep numbers instead of tensors, or running sums (`loss.detach()`); empty lists at the epoch's end;
-give caches a bound.
+give caches a bound. What is kept in one tensor has its rows written (`memory[rows] = new`):
+`torch.cat` copies all of it each time.
 
 ## Thresholds
 `MIN_BYTES_PER_STEP`: a kilobyte is what logging and progress bars keep. The rise must be one that a
@@ -23,11 +24,15 @@ grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps, or where graphs are 
 end. A phase that gets
 slower while memory does not grow is no finding: other programs on the machine do that too. Where
 memory was not measured for long enough, it is told as `info` if the other phases kept their pace
-(`LIKE_OTHERS`).
+(`LIKE_OTHERS`). A line is named where samples saw the program, in a phase that gets slower, at one
+that adds to what an attribute or container holds (`_KEEPS`).
 """
+
+import re
 
 from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.run.growth import Growth
+from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.graph_nodes import graphs_are_kept
 from lightning_gpuprof.findings.grade import grade
@@ -76,7 +81,23 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(
             ID, "memory was recorded in too few windows, and no phase gets slower by itself"
         )
-    return _finding(run.step_ns, memory, slower, kept=kept)
+    return _finding(run.step_ns, memory, slower, _keeping(run, slower), kept=kept)
+
+
+_KEEPS = re.compile(
+    r"[\w.]+(\.\w+|\[.+\])\s*=.*\b(cat|concat|concatenate|stack|vstack|hstack|append)\("
+    r"|.*\w\.(append|extend|appendleft)\("
+)
+_COPIES = re.compile(r"\b(cat|concat|concatenate|vstack|hstack)\(|np\.append\(")
+
+
+def _keeping(run: RunResults, slower: dict[Phase, Growth]) -> LineCount | None:
+    """Return the line seen most often that adds to what is kept."""
+    lines = host_lines(run.notes)
+    if lines is None:
+        return None
+    seen = [one for phase in slower for one in lines.of(phase, (None, "python", "torch"))]
+    return next((one for one in seen if _KEEPS.match(one.source)), None)
 
 
 def _by_themselves(
@@ -99,11 +120,21 @@ ADVICE = (
     "Look for what is kept from step to step (a list of losses or outputs): keep a running sum of "
     "detached values instead, and empty lists at the epoch's end."
 )
+COPIED = (
+    "Joining what is kept with what is new copies all of it in each step, the longer the run the "
+    "more: make it once as large as it may get, and write the new rows into it in turn."
+)
+ROWS = "self.memory[at : at + len(new)] = new  # of one tensor made once, instead of torch.cat"
 UNSURE = "Memory was not measured for long enough to say whether it grows: train for longer. "
 
 
 def _finding(
-    step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth], *, kept: bool | None
+    step_ns: int,
+    memory: MemoryGrowth | None,
+    slower: dict[Phase, Growth],
+    line: LineCount | None,
+    *,
+    kept: bool | None,
 ) -> Finding:
     # What is kept began with the session's first step, before any that was steady.
     before_ns = sum(growth.before_first for growth in slower.values())
@@ -139,16 +170,29 @@ def _finding(
     if severity is Severity.INFO and (kept or fast):
         severity = Severity.WARNING
     title = "; ".join(said)
+    advice, change = ADVICE, _change(kept=kept)
+    if line is not None and _COPIES.search(line.source):
+        advice, change = COPIED, ROWS
     return Finding(
         id=ID,
         severity=severity,
         title=title[0].upper() + title[1:],
-        advice=ADVICE if sure else UNSURE + ADVICE,
+        advice=advice if sure else UNSURE + advice,
         evidence=evidence,
         saving_ns=saving,
         confidence=0.8 if sure else 0.3,
-        where=tuple(Where(phase=phase.value) for phase in slower),
-        change="self.total += loss.detach()  # instead of self.losses.append(loss)"
-        if kept is not False
-        else "self.items = collections.deque(maxlen=1000)  # instead of a list without a bound",
+        where=(*_place(line), *(Where(phase=phase.value) for phase in slower)),
+        change=change,
     )
+
+
+def _change(*, kept: bool | None) -> str:
+    if kept is not False:
+        return "self.total += loss.detach()  # instead of self.losses.append(loss)"
+    return "self.items = collections.deque(maxlen=1000)  # instead of a list without a bound"
+
+
+def _place(line: LineCount | None) -> tuple[Where, ...]:
+    if line is None:
+        return ()
+    return (Where(file=line.file, line=line.line, source=line.source, phase=line.phase),)

@@ -11,7 +11,9 @@ operator per parameter, and turning values into numbers makes the host wait for 
 
 ## What to do
 Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for logging alone with
-the same condition, and keep values on the device until then (`DeferredLoss`).
+the same condition, and keep values on the device until then (`DeferredLoss`). What is logged with
+`on_epoch=True` has its mean over the steps in which it is logged: where that should be all of them,
+add detached values up and log their mean once, in `on_train_epoch_end`.
 
 ## Thresholds
 `EVERY_N_STEPS`: Lightning's own default. `USUAL_NS`: a few values given to `self.log` in each
@@ -74,14 +76,17 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         change = _guarded(hooks[0].name)
     elif loggers and loggers[0].name == SELF_LOG:
         # The Trainer's log_every_n_steps leaves these calls as they are.
-        change = f"if self.global_step % {EVERY_N_STEPS} == 0:\n    self.log(...)  # as before"
+        change = (
+            f"if self.global_step % {EVERY_N_STEPS} == 0:\n"
+            "    self.log(...)  # an on_epoch mean is then over these steps"
+        )
     return Finding(
         id=ID,
         severity=grade(_beside(saving, usual_ns / cost_ns), step_ns),
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
-        advice=_advice(usual=usual_ns == cost_ns),
+        advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log" in change),
         evidence={
             "logging_ns": cost_ns,
             "logging_frac": cost_ns / step_ns,
@@ -101,11 +106,16 @@ def _beside(saving: Range, usual_frac: float) -> Range:
     return Range(low=round(left * saving.low), high=round(left * saving.high))
 
 
-def _advice(*, usual: bool) -> str:
+def _advice(*, usual: bool, guarded: bool) -> str:
     advice = (
         f"Log one step in {EVERY_N_STEPS}, and compute what is only logged (norms, histograms) in "
         "those steps alone."
     )
+    if guarded:
+        advice += (
+            " The mean of a value with on_epoch=True is then over those steps: where it has to be "
+            "over all, add detached values up, and log their mean in on_train_epoch_end."
+        )
     if not usual:
         return advice
     return (

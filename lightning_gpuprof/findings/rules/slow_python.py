@@ -17,9 +17,12 @@ tensors, or in one step of many.
 
 ## Thresholds
 `MIN_SAMPLES`: at fifty samples a share of a tenth is known to within nine hundredths; a share that
-may be nothing is not told. A line that ran itself may have been in an operator: such lines count
-where all operators of the forward pass, by the trace, and the calling of each (`THIN_NS`) are too
-short to have been them (`MOSTLY` of their time).
+may be nothing is not told. A line that ran itself may have been in an operator. It counts as its
+function does, where most of that one's samples are in calls of other libraries. Other such lines
+take what the forward pass has left beside its operators, by the trace, the calling of each
+(`THIN_NS`) and the work above, if that is most of their time (`MOSTLY`). Not where profiled steps
+took more than twice as long as others (`LEAST_SCALE`): which part of them did is not known. A line
+that names an operator (`_OPERATOR`) is taken to have been in it.
 `MIN_FRAC`: every program logs a loss and calls a function or two, 5% of a step is more than that.
 The saving is the share's interval (`run/host_lines.py`) of the phase's own time; `LEFT_FRAC`
 may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` more may go with it
@@ -27,10 +30,13 @@ may stay of the work after it was moved, as for callbacks, and `AROUND_FRAC` mor
 (`findings/grade.py`).
 """
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.grade import grade
@@ -43,8 +49,12 @@ EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "
 MIN_SAMPLES = 50
 MOSTLY = 0.5
 LEFT_FRAC = 0.1
+LEAST_SCALE = 0.5
 MIN_FRAC = 0.05
 MOST_LINES = 3
+_MODELS = {"model", "torch", "lightning"}
+_OPERATOR = re.compile(r"\b(torch|functional|F)\.(?!(tensor|as_tensor|asarray|from_numpy)\b)\w+\(")
+"""A line that calls an operator by its name was in that; to make a tensor of a list is Python's."""
 _WHAT = dict(
     python="Python in {function}, called in the forward pass",
     metric="a metric in {function}, in the forward pass",
@@ -80,8 +90,8 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     found = [
         _finding(run, run.step_ns, lines, Phase.FORWARD, kind, seen) for kind, seen in kinds.items()
     ]
-    if "python" not in kinds:
-        found.append(_beside_operators(run, run.step_ns, lines, forward))
+    told = [one for seen in kinds.values() for one in seen]
+    found.append(_beside_operators(run, run.step_ns, lines, forward, told))
     clipping = lines.of(Phase.CLIP_GRADIENTS)
     found.append(_finding(run, run.step_ns, lines, Phase.CLIP_GRADIENTS, "clip", clipping))
     return tuple(one for one in found if one is not None)
@@ -92,13 +102,13 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
 
     A line that ran itself may have been in an operator. It counts as work where other samples
     of the same line do (what is computed in a call of `self.log` is computed for the log), and as
-    Python in a function of which other lines are, and none is the model's. `self.log` itself is
-    timed as logging, and told by `slow-logging`.
+    Python in a function of which as many samples are, and none is the model's. `self.log` itself
+    is timed as logging, and told by `slow-logging`.
     """
     by_line: dict[tuple[str, int], str] = {(one.file, one.line): "log" for one in logging}
-    by_function: dict[tuple[str, str], set[str | None]] = {}
+    by_function: dict[tuple[str, str], Counter[str | None]] = {}
     for one in seen:
-        by_function.setdefault((one.file, one.function), set()).add(one.kind)
+        by_function.setdefault((one.file, one.function), Counter())[one.kind] += one.count
         if one.kind is not None and one.kind in _WHAT:
             by_line.setdefault((one.file, one.line), one.kind)
     kinds: dict[str, list[LineCount]] = {}
@@ -107,7 +117,7 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
         kind = one.kind
         if kind is None:
             kind = by_line.get((one.file, one.line))
-        if kind is None and "python" in around and not around & {"model", "torch", "lightning"}:
+        if kind is None and around["python"] >= around[None] and not around.keys() & _MODELS:
             kind = "python"
         if kind in _WHAT and one.kind != "log":
             kinds.setdefault(kind, []).append(one)
@@ -115,26 +125,40 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
 
 
 def _beside_operators(
-    run: RunResults, step_ns: int, lines: HostLines, forward: Sequence[LineCount]
+    run: RunResults,
+    step_ns: int,
+    lines: HostLines,
+    forward: Sequence[LineCount],
+    told: Sequence[LineCount],
 ) -> Finding | None:
     """Return a finding where lines of the program take longer by themselves than operators do.
 
     All of them together: what calls of small functions share is one piece of work.
     """
-    work, spent = host_work(run), run.per_step(Phase.FORWARD)
-    own = [one for one in forward if one.kind is None]
-    if work is None or spent is None or not own or run.on_gpu:
+    work, spent, facts = host_work(run), run.per_step(Phase.FORWARD), trace_facts(run)
+    own = [one for one in forward if one.kind is None and one not in told]
+    own = [one for one in own if not _OPERATOR.search(one.source)]
+    if work is None or facts is None or spent is None or not own or run.on_gpu:
         return None
-    count = sum(one.count for one in own)
-    own_ns = count / lines.by_phase[Phase.FORWARD.value] * spent.mean_ns
-    operators_ns = work.forward_operators_ns + THIN_NS * work.calls
-    if own_ns - operators_ns < MOSTLY * own_ns:
+    if facts.host_scale < LEAST_SCALE:
+        return None
+    whole = lines.by_phase[Phase.FORWARD.value]
+    told_ns = sum(one.count for one in told) / whole * spent.mean_ns
+    # The trace is scaled to the median step: what a busy machine adds to the mean is of all parts.
+    busy = spent.mean_ns / max(1, spent.median_ns)
+    # The trace is of the run's first steps: what forward has grown by since is not Python's.
+    grown = max(1.0, spent.median_ns / max(1, spent.early_ns))
+    as_traced_ns = spent.mean_ns / grown
+    beside_ns = max(0, round(as_traced_ns - busy * work.forward_operators_ns - told_ns))
+    left_ns = max(0, round(beside_ns - busy * THIN_NS * work.calls))
+    if left_ns < MOSTLY * sum(one.count for one in own) / whole * spent.mean_ns:
         return None
     functions: dict[str, int] = {}
     for one in own:
         functions[one.function] = functions.get(one.function, 0) + one.count
     own.sort(key=lambda one: (-functions[one.function], -one.count))
-    return _finding(run, step_ns, lines, Phase.FORWARD, "own", own, less_ns=operators_ns)
+    within = Range(low=left_ns, high=beside_ns)
+    return _finding(run, step_ns, lines, Phase.FORWARD, "own", own, within=within)
 
 
 def _finding(
@@ -145,18 +169,20 @@ def _finding(
     kind: str,
     seen: Sequence[LineCount],
     *,
-    less_ns: int = 0,
+    within: Range | None = None,
 ) -> Finding | None:
+    """Return a finding of lines; `within` says what the phase has for them at least and at most."""
     spent = run.per_step(phase)
     count = sum(one.count for one in seen)
     if spent is None or not count:
         return None
+    within = within or Range(low=spent.mean_ns, high=spent.mean_ns)
     low, high = lines.interval(count, phase)
-    cost_ns = round(count / lines.by_phase[phase.value] * spent.mean_ns)
+    cost_ns = round(min(count / lines.by_phase[phase.value] * spent.mean_ns, within.low))
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
-    least_ns = max(0, low * spent.mean_ns - less_ns)
-    most_ns = min(step_ns, (1 + AROUND_FRAC) * high * spent.mean_ns)
+    least_ns = min(low * spent.mean_ns, within.low)
+    most_ns = min(step_ns, (1 + AROUND_FRAC) * min(high * spent.mean_ns, within.high))
     saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
     where = _places(seen, phase)
     return Finding(

@@ -173,6 +173,9 @@ def _next(report: Report) -> Iterator[RenderableType]:
     low, high = step_ns - first.saving_ns.high, step_ns - first.saving_ns.low
     table = _grid()
     table.add_row("change", Text(first.change or first.advice, style="green"))
+    line = next((where for where in first.where if where.file), None)
+    if line is not None and (place := console_tables.place(line)):
+        table.add_row("where", Text(place))
     if first.saving_ns.high:
         table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
     yield _heading("THE ONE CHANGE TO MAKE NOW")

@@ -73,6 +73,33 @@ def test_calls_that_make_a_batch_are_counted_apart(write_trace, op):
     assert found == {"aten::stack": (1, 1), "aten::cat": (2, 1)}
 
 
+def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_step(write_trace, op):
+    node = "autograd::engine::evaluate_function: AddmmBackward0"
+    path = write_trace(
+        [
+            op("Optimizer.step#Adam.step", 0, 100, cat="user_annotation"),
+            op("aten::copy_", 5, 10),  # forward, in the closure
+            op(node, 20, 30),
+            op("aten::copy_", 25, 5),
+            op("aten::_to_copy", 60, 20),
+            op("aten::copy_", 65, 4),
+            op("aten::copy_", 120, 9),
+            # By hand: no closure, and no node in it.
+            op("Optimizer.step#SGD.step", 200, 50, cat="user_annotation"),
+            op("aten::copy_", 210, 8),
+        ]
+    )
+
+    found = {
+        row.name: (row.count, row.update_count, row.update_self_ns)
+        for row in analysed(path).operators
+    }
+
+    assert found["aten::copy_"] == (5, 2, 12_000)
+    assert found["aten::_to_copy"] == (1, 1, 16_000)
+    assert found[node] == (1, 0, 0)
+
+
 def test_an_annotation_that_ends_after_its_caller_does_not_swallow_what_follows(write_trace, op):
     path = write_trace(
         [

@@ -280,6 +280,39 @@ class TestMemoryGrowth:
         notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
         assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
 
+    def test_growth_is_seen_on_a_machine_that_others_slow_down_now_and_then(self, judge):
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        slowed = [2 if step % 100 < 70 and step < 400 else 1 for step in range(500)]
+        phases = {
+            "forward": [n * (4 * MS + step * 10 * US) for step, n in enumerate(slowed)],
+            "backward": [n * 4 * MS for n in slowed],
+        }
+        finding = judge("memory-growth", phases, steps=500, records=notes)
+        assert "forward went from" in finding.title
+        # The pace of most steps is taken as usual: 4 ms, and 10 us more in each step.
+        assert finding.evidence["forward_last_ns"] > 1.9 * finding.evidence["forward_first_ns"]
+        steady = {**phases, "forward": [n * 4 * MS for n in slowed]}
+        assert "forward" not in judge("memory-growth", steady, steps=500, records=notes).title
+
+    @pytest.mark.parametrize(
+        ("source", "wanted", "change"),
+        [
+            ("self.held[key] = torch.cat([old, new])", 35, "instead of torch.cat"),
+            ("self.losses.append(loss)", 35, "instead of self.losses.append(loss)"),
+            ("x = torch.cat([x, noise], 1)", None, "instead of self.losses.append(loss)"),
+        ],
+    )
+    def test_the_line_that_adds_to_what_is_kept_is_named(self, judge, source, wanted, change):
+        lines = (
+            LineCount("forward", "train.py", 9, "forward", "x = self.net(x)", None, "model", 60),
+            LineCount("forward", "train.py", 35, "add", source, None, None, 20),
+        )
+        seen = Note(step=9, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
+        notes = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+        finding = judge("memory-growth", SLOWER, steps=500, records=[*notes, seen])
+        assert finding.where[0].line == wanted
+        assert change in finding.change
+
     def test_a_machine_that_gets_slower_is_not_told(self, judge):
         slower = {**SLOWER, "backward": SLOWER["forward"]}
         assert isinstance(judge("memory-growth", slower, steps=500), Abstained)

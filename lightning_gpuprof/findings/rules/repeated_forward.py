@@ -1,0 +1,102 @@
+"""A module runs again on the same input and computes what it has just computed.
+
+## What it measures
+`repeat_ns`: time per step of calls of a module with a tensor that it was given before in the same
+batch, unchanged since and with the same weights, whose outputs were equal: from the host's clock in
+three of the run's first batches. The longest of such calls is not counted.
+
+## Why it matters
+An encoder that two heads each run, or a `self(x)` for the loss and another for a metric, costs its
+forward pass once more, and its backward pass as well where both gradients are used.
+
+## What to do
+Call it once, and hand its output to all that need it (`output.detach()` to a metric, or to what
+must not train it).
+
+## Thresholds
+The backward pass of a repeated call is taken to have the share of the backward pass that the call
+has of the forward pass: of all of it in the low bound, of what is spent in operators, and at most
+of all calls but one, in the high bound. A fifth more or less may go with the cost (docs/adr/0031).
+Where outputs differ (a dropout, noise) the calls may be meant so, and nothing is said, nor of
+activations that are recomputed on purpose. Without a GPU's own times the low bound on it is 0: the
+host's clock shows what was launched. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.analysis.savings.host_work import host_work
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.module_calls import (
+    CallPlace,
+    RepeatedModule,
+    repeated_forward,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "repeated-forward"
+EFFORT = Effort(Horizon.QUICK, "one call, and its output handed on", "none where outputs are equal")
+MOST_PLACES = 3
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for each module that is run again."""
+    forward = run.per_step(Phase.FORWARD)
+    if run.step_ns is None or forward is None or not forward.mean_ns:
+        return Abstained(ID, "no step's forward pass was measured")
+    step_ns, forward_ns = run.step_ns, forward.mean_ns
+    return tuple(
+        _finding(run, step_ns, forward_ns, module) for module in repeated_forward(run.notes)
+    )
+
+
+def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedModule) -> Finding:
+    saving = _saving(run, forward_ns, module)
+    saving = Range(low=min(saving.low, step_ns), high=min(saving.high, step_ns))
+    name = f"self.{module.name}" if module.name else "self(...)"
+    call = name if not module.name else f"{name}(x)"
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{name} runs {module.calls} times a step on the same input{_from(module.places)}: "
+        f"once would spare {duration(module.repeat_ns)} of the forward pass "
+        f"({percent(module.repeat_ns / step_ns)} of the step)"
+        + (", and its backward pass" if module.backward_frac else ""),
+        advice="Call it once and hand its output to all that need it, detached where it must not "
+        "be trained.",
+        evidence={
+            "repeat_ns": module.repeat_ns,
+            "calls_count": module.calls,
+            "backward_frac": module.backward_frac,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.9,
+        where=(
+            *(
+                Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
+                for at in module.places[:MOST_PLACES]
+            ),
+            Where(phase=Phase.FORWARD.value, name=module.name or "self"),
+        ),
+        change=f"output = {call}  # once; then output, not {call}, wherever it is needed",
+    )
+
+
+def _from(places: tuple[CallPlace, ...]) -> str:
+    functions = list(dict.fromkeys(place.function for place in places))
+    return f" (in {', '.join(functions[:MOST_PLACES])})" if functions else ""
+
+
+def _saving(run: RunResults, forward_ns: int, module: RepeatedModule) -> Range:
+    backward, work = run.per_step(Phase.BACKWARD), host_work(run)
+    backward_ns = module.backward_frac * backward.mean_ns if backward else 0.0
+    most_frac = (module.calls - 1) / max(1, module.calls)
+    least_frac = min(most_frac, module.repeat_ns / forward_ns)
+    operators_ns = work.forward_operators_ns if work is not None else 0
+    if operators_ns:
+        most_frac = min(most_frac, max(least_frac, module.repeat_ns / operators_ns))
+    low, _ = around(round(least_frac * (forward_ns + backward_ns)))
+    _, high = around(round(least_frac * forward_ns + most_frac * backward_ns))
+    return Range(low=0 if run.on_gpu else low, high=high)

@@ -1,0 +1,67 @@
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.module_calls import REPEATED_NOTE, CallPlace, RepeatedModule
+from lightning_gpuprof.records.schema import Device, Note
+
+MS = 1_000_000
+PHASES = {"forward": 10 * MS, "backward": 20 * MS}
+PLACES = (
+    CallPlace("train.py", 29, "policy", "return self.actor(self.encoder(x))"),
+    CallPlace("train.py", 32, "value", "return self.critic(self.encoder(x))"),
+)
+
+
+def repeated(**changes):
+    values = {
+        "name": "encoder",
+        "calls": 2,
+        "repeat_ns": 4 * MS,
+        "backward_frac": 1.0,
+        "places": PLACES,
+    }
+    return [Note(step=9, name=REPEATED_NOTE, value=[RepeatedModule(**{**values, **changes})])]
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def test_a_module_that_runs_again_is_named_with_its_lines(judge):
+    (finding,) = judge("repeated-forward", PHASES, records=repeated())
+    assert finding.severity is Severity.CRITICAL
+    assert finding.title.startswith(
+        "self.encoder runs 2 times a step on the same input (in policy, value)"
+    )
+    assert [where.line for where in finding.where if where.file] == [29, 32]
+    # Two fifths of both passes less a fifth; half of the backward pass, and a fifth more.
+    assert span(finding) == (9_600_000, 16_800_000)
+
+
+def test_a_pass_without_gradients_costs_its_forward_pass(judge):
+    (finding,) = judge("repeated-forward", PHASES, records=repeated(backward_frac=0.0))
+    assert span(finding) == (3_200_000, 4_800_000)
+    assert "backward" not in finding.title
+
+
+def test_the_model_itself_is_named_as_it_is_called(judge):
+    (finding,) = judge("repeated-forward", PHASES, records=repeated(name="", places=()))
+    assert finding.title.startswith("self(...) runs 2 times a step on the same input: once")
+    assert finding.change.startswith("output = self(...)  # once")
+
+
+def test_a_first_batch_that_took_longer_claims_no_more_than_all_calls_but_one(judge):
+    (finding,) = judge("repeated-forward", PHASES, records=repeated(repeat_ns=80 * MS))
+    assert span(finding) == (12 * MS, 18 * MS)
+
+
+def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(judge):
+    gpu = Device(type="cuda")
+    (finding,) = judge("repeated-forward", PHASES, records=repeated(), device=gpu)
+    assert finding.saving_ns.low == 0
+
+
+def test_a_run_in_which_nothing_was_repeated_has_nothing_to_report(judge):
+    assert judge("repeated-forward", PHASES) == ()
+
+
+def test_without_a_forward_pass_it_abstains(judge):
+    assert isinstance(judge("repeated-forward", {}, steps=0), Abstained)
