@@ -82,10 +82,10 @@ def parts(work: Path) -> dict[str, Part]:
         "tests-promises": Part(tests_of("promises", work), 100),
         "tests-assumptions": Part(tests_of("assumptions", work), 80),
         "tests-capture": Part(tests_of("capture", work), 70),
-        "faults": measures("faults", 90, "--runs", str(work / "runs" / "faults")),
         "memory": measures("memory", 120),
-        "marks": measures("marks", 90),
         "tests-memory": Part(tests_of("memory", work), 70),
+        "faults": measures("faults", 90, "--runs", str(work / "runs" / "faults")),
+        "marks": measures("marks", 90),
         "example": Part(
             ("example_projects/char_lm/demo.py", "--runs", str(work / "runs" / "example")),
             80,
@@ -300,7 +300,9 @@ def pack(work: Path, target: Path) -> None:
     with tarfile.open(target, "w:gz") as archive:
         for path in sorted(work.glob("*.log")):
             archive.add(path, arcname=path.name)
-        found = (path for path in (work / "runs").rglob("plugins/gpuprof/*") if path.is_file())
+        kept = ("plugins/gpuprof/*", "*.memory.pickle")
+        named = {path for name in kept for path in (work / "runs").rglob(name)}
+        found = (path for path in named if path.is_file() and not path.is_symlink())
         for path in sorted(found, key=lambda path: (path.stat().st_size, path)):
             if path.stat().st_size <= min(SMALL_BYTES, left):
                 left -= path.stat().st_size

@@ -5,8 +5,8 @@
 torch's allocator is held to a cap, as on a smaller card. For each model: train at a small size with
 `BatchSizeAdvisor`, then at what it suggests, until it is content; then 200 steps at that size,
 which must cause no allocation retry and no OOM. Then find the largest size that trains by
-bisection, which runs out of memory on purpose, and compare it with what the advisor's line and
-`plan` had said. Without a GPU the same is done on a simulated allocator, with small models and 20
+bisection, which runs out of memory on purpose, and compare it with what the advisor and `plan` had
+said. Without a GPU the same is done on a simulated allocator, with small models and 20
 steps. A model that fails is reported with its traceback, and no model begins that would take longer
 than the time that is left.
 """
@@ -33,15 +33,14 @@ from memory_models import MODELS
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import plan
-from lightning_gpuprof.analysis.memory.memory_line import Peak, lines
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.probes.batch_size.caching_allocator import CachingAllocator
 from lightning_gpuprof.probes.batch_size.cuda_rules import cuda_rules
 from lightning_gpuprof.probes.batch_size.live_bytes import LiveBytes
 from lightning_gpuprof.probes.batch_size.plan_types import CUBLAS_WORKSPACE_BYTES
-from lightning_gpuprof.probes.memory.memory import CudaMemory, MemoryReading
+from lightning_gpuprof.probes.memory.memory import CudaMemory, MemoryReading, PoolPeaks
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Advice, Memory
+from lightning_gpuprof.records.schema import Advice
 
 WINDOW, STEPS, LONG_STEPS, TRIAL_STEPS = 10, 25, 200, 3
 FIRST_SIZE = {"mlp": 1024, "resnet": 16, "transformer": 8, "varying": 8}
@@ -105,11 +104,7 @@ class Capped(CudaMemory):
 
 
 class Simulated(LiveBytes):
-    """CPU tensors counted as the CUDA allocator would, cuBLAS's workspaces with them.
-
-    It is full when what is allocated exceeds the cap: before CUDA's allocator gives up, it frees
-    all that it holds in reserve.
-    """
+    """CPU tensors counted as the CUDA allocator would, cuBLAS's workspaces with them."""
 
     accelerator, large = "cpu", False
     compute_capability = None
@@ -117,7 +112,6 @@ class Simulated(LiveBytes):
     def __init__(self, cap_bytes: int) -> None:
         super().__init__()
         self.cap_bytes = cap_bytes
-        self.ooms = 0
         self._pool = CachingAllocator()
         self._handles: dict[int, int] = {}
 
@@ -126,7 +120,7 @@ class Simulated(LiveBytes):
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        self._pool, self._handles = CachingAllocator(), {}
+        self._pool, self._handles = CachingAllocator(self.cap_bytes), {}
         self._live.clear()
         self._watch.clear()
         for _ in range(2):
@@ -139,10 +133,10 @@ class Simulated(LiveBytes):
         before = len(self.blocks)
         index = super()._take(storage)
         if index == before and storage.nbytes():
-            self._handles[index] = self._pool.allocate(storage.nbytes())
-            if self._pool.allocated_bytes > self.cap_bytes:
-                self.ooms += 1
-                raise OutOfMemory("the simulated device is full")
+            try:
+                self._handles[index] = self._pool.allocate(storage.nbytes())
+            except MemoryError as error:
+                raise OutOfMemory(f"the simulated device is full: {error}") from None
         return index
 
     def _drop(self, key: int, reference: object) -> None:
@@ -154,22 +148,22 @@ class Simulated(LiveBytes):
 
     def read(self) -> MemoryReading:
         pool = self._pool
-        allocated, reserved = self.peaks()
+        peaks = self.peaks()
         return MemoryReading(
             allocated_bytes=pool.allocated_bytes,
             reserved_bytes=pool.reserved_bytes,
             active_bytes=pool.allocated_bytes,
-            peak_allocated_bytes=allocated,
-            peak_reserved_bytes=reserved,
+            peak_allocated_bytes=peaks.allocated_bytes,
+            peak_reserved_bytes=peaks.reserved_bytes,
             free_bytes=max(0, self.cap_bytes - pool.reserved_bytes),
             total_bytes=self.cap_bytes,
-            alloc_retries=0,
-            ooms=self.ooms,
+            alloc_retries=pool.retries,
+            ooms=pool.ooms,
         )
 
-    def peaks(self) -> tuple[int, int]:
+    def peaks(self) -> PoolPeaks:
         pool = self._pool
-        found = pool.peak_allocated_bytes, pool.peak_reserved_bytes
+        found = PoolPeaks(pool.peak_allocated_bytes, pool.peak_reserved_bytes, pool.split_bytes)
         pool.peak_allocated_bytes, pool.peak_reserved_bytes = (
             pool.allocated_bytes,
             pool.reserved_bytes,
@@ -231,14 +225,14 @@ def fits(device: Device, name: str, size: int) -> bool:
     return True
 
 
-def advised(device: Device, name: str, size: int) -> tuple[Advice | None, list[Memory]]:
-    """Train at a size with the advisor; returns its last word and what it read."""
+def advised(device: Device, name: str, size: int) -> Advice | None:
+    """Train at a size with the advisor; returns its last word."""
     with tempfile.TemporaryDirectory() as folder:
         advisor = BatchSizeAdvisor(window=WINDOW, warmup=3, console=False, probe=device.probe)
         train(device, name, size, STEPS, Root(folder), advisor)
         session = read_run(folder)[0].sessions[0]
     advice = session.all(Advice)
-    return (advice[-1] if advice else None), session.all(Memory)
+    return advice[-1] if advice else None
 
 
 class Root(Callback):
@@ -251,19 +245,6 @@ class Root(Callback):
         from lightning_gpuprof.callbacks.output.run_output import RunOutput
 
         RunOutput.of(trainer, log_dir=self.folder)
-
-
-def largest_on_line(memory: list[Memory], advice: Advice, cap_bytes: int) -> int:
-    """Return the size whose peak fills the cap, on the line from the constant part to the peaks."""
-    peaks = [
-        Peak(one.samples, one.peak_allocated_bytes, one.peak_reserved_bytes)
-        for one in memory
-        if one.samples
-    ]
-    resting = memory[-1].allocated_bytes
-    known = advice.details["constant_bytes"]
-    line = lines(peaks, resting_bytes=resting, known_bytes=known).careful
-    return int((cap_bytes - line.constant_bytes) / line.per_sample_bytes)
 
 
 def bisect(device: Device, name: str, low: int, high: int) -> int:
@@ -281,7 +262,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     size, tried = FIRST_SIZE[name], []
     for _ in range(ROUNDS):
         tried.append(size)
-        advice, memory = advised(device, name, size)
+        advice = advised(device, name, size)
         if advice is None or advice.suggested_batch_size is None:
             why = None if advice is None else advice.reason
             return {"passed": False, "tried": tried, "withheld": why or "nothing was measured"}
@@ -295,7 +276,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     train(device, name, size, TRIAL_STEPS, longest, longest=True)
     assert kept.reading is not None
     assert longest.reading is not None
-    predicted = largest_on_line(memory, advice, device.cap_bytes)
+    predicted = advice.details.get("largest_batch_size")
     planned = plan(
         lambda: longest_of(name, large=device.large),
         vram_bytes=device.cap_bytes,
@@ -304,7 +285,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     )
     point = next(one for one in planned.points if one.batch_size == size)
     # Up to here nothing ran out of memory; from here on it is the purpose.
-    true = bisect(device, name, size, max(size + 1, round(predicted * 1.1)))
+    true = bisect(device, name, size, max(size + 1, round((predicted or size) * 1.1)))
     row = {
         "tried": tried,
         "suggested": size,
@@ -315,15 +296,16 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
         "largest_predicted": predicted,
         "largest_planned": planned.cards[0].largest,
         "largest_true": true,
-        "predicted_off_frac": round(predicted / true - 1, 3),
+        "predicted_off_frac": None if predicted is None else round(predicted / true - 1, 3),
         "plan_peak_off_frac": round(
             point.peak_allocated_bytes / longest.reading.peak_allocated_bytes - 1, 3
         ),
     }
+    off = row["predicted_off_frac"]
     failures, ahead = kept.reading.ooms + kept.reading.alloc_retries, f"memory: {name},"
     kept_limits = [
         figure(f"{ahead} OOMs and retries in {long_steps} steps", failures, most=0),
-        figure(f"{ahead} largest batch off the true one", abs(row["predicted_off_frac"]),
+        figure(f"{ahead} largest batch off the true one", None if off is None else abs(off),
                most=WITHIN_FRAC),
         figure(f"{ahead} planned peak off the measured", abs(row["plan_peak_off_frac"]),
                most=PLAN_WITHIN_FRAC),
@@ -352,14 +334,14 @@ def longest_of(name: str, *, large: bool) -> Any:
 def main() -> int:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where the figures go as well")
-    parser.add_argument("--cap", type=int, metavar="MIB", help="default: 4096, without a GPU 160")
+    parser.add_argument("--cap", type=int, metavar="MIB", help="default: 8192, without a GPU 160")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=600.0, help="time for all models")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
     on_gpu = torch.cuda.is_available()
-    cap = (chosen.cap or (4096 if on_gpu else 160)) * 2**20
+    cap = (chosen.cap or (8192 if on_gpu else 160)) * 2**20
     if on_gpu:  # what is measured is memory, and sizes near the limit take their time
         torch.set_float32_matmul_precision("high")
     found: dict[str, Any] = {"cap_bytes": cap, "simulated": not on_gpu, "models": {}}

@@ -48,6 +48,7 @@ def advice_record(advice: BatchSizeAdvice, step: int, trainer: Trainer) -> Advic
     details: dict[str, Any] = {
         "constant_bytes": advice.constant_bytes,
         "per_sample_bytes": advice.per_sample_bytes,
+        "largest_batch_size": advice.largest,
         "notes": list(advice.notes),
     }
     if advice.suggested is not None:

@@ -23,7 +23,7 @@ class MemoryWindow:
         self._probe = probe
         self._phase: Phase | None = Phase.FORWARD
         self._phase_bytes: dict[str, int] = {}
-        self._allocated = self._reserved = 0
+        self._allocated = self._reserved = self._split = 0
 
     def add(self, batch: Any, outputs: Any, samples: int) -> None:
         """Note a batch that has run."""
@@ -71,6 +71,7 @@ class MemoryWindow:
             peak_reserved_bytes=reading.peak_reserved_bytes,
             batch_bytes=self._most,
             least_batch_bytes=self._least,
+            split_bytes=self._split,
         )
 
     def constant_bytes(self, reading: MemoryReading, kinds: dict[str, int]) -> int | None:
@@ -104,12 +105,13 @@ class MemoryWindow:
         read = self._probe.peaks()
         if read is None:
             return
-        allocated, reserved = read
-        self._allocated = max(self._allocated, allocated)
-        self._reserved = max(self._reserved, reserved)
+        self._allocated = max(self._allocated, read.allocated_bytes)
+        self._reserved = max(self._reserved, read.reserved_bytes)
+        if phase is Phase.FORWARD:  # when activations are there, as near the peak as hooks are
+            self._split = max(self._split, read.split_bytes)
         if phase is not None:
             known = self._phase_bytes.get(phase.value, 0)
-            self._phase_bytes[phase.value] = max(known, allocated)
+            self._phase_bytes[phase.value] = max(known, read.allocated_bytes)
 
 
 def _at_peak(reading: MemoryReading, kinds: dict[str, int]) -> dict[str, int]:

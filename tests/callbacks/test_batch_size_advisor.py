@@ -11,8 +11,10 @@ from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.callbacks import memory_notes
 from lightning_gpuprof.callbacks.advice_text import NOT_MEASURED
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.memory_window import MemoryWindow
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.memory.memory import MemoryReading
+from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory, Note
 
@@ -55,7 +57,7 @@ class FakeCard:
 
     def peaks(self):
         peak = self.phases.pop(0) * MIB if self.phases else 0
-        return peak, peak
+        return PoolPeaks(peak, peak, 0)
 
     def graph_pools(self):
         return self.graphs
@@ -249,6 +251,20 @@ def test_of_two_ranks_the_one_with_less_headroom_decides(tmp_path):
     chosen = rank_advice(ranks)
     assert chosen.suggested_batch_size == alone[1]
     assert chosen.details["rank"] == 1
+
+
+def test_what_the_pool_cannot_give_back_is_read_where_forward_ends():
+    class Split(FakeCard):
+        splits = iter([7, 9])
+
+        def peaks(self):
+            return PoolPeaks(100, 200, next(self.splits))
+
+    card = Split(8)
+    window = MemoryWindow(card)
+    window.enter(Phase.BACKWARD)
+    window.enter(Phase.OPTIMIZER_STEP)
+    assert window.peak(card.read()).split_bytes == 7
 
 
 def test_the_user_can_tell_the_batch_size(tmp_path):

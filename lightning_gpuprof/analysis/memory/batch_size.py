@@ -67,14 +67,16 @@ class BatchSizeAdvice:
 
     `suggested` is the size in use where that lies in the target band, else one in the band that
     even the careful estimate allows; `low` and `high` are the sizes at the band's ends, `low` by
-    the careful estimate and `high` by the hopeful one. All are None where the measurements do
-    not bear a suggestion out. `notes` say what widened it.
+    the careful estimate and `high` by the hopeful one. `largest` is the most that the whole
+    device is predicted to hold, with allocation retries on the way there. All are None where the
+    measurements do not bear a suggestion out. `notes` say what widened it.
     """
 
     batch_size: int
     suggested: int | None = None
     low: int | None = None
     high: int | None = None
+    largest: int | None = None
     reason: str = ""
     constant_bytes: int | None = None
     per_sample_bytes: int | None = None
@@ -135,10 +137,26 @@ def advise(
         suggested=max(1, suggested),
         low=max(1, min(low, suggested)),
         high=max(high, suggested),
+        largest=_largest(peaks, room, fitted.careful),
         constant_bytes=int(careful.constant_bytes),
         per_sample_bytes=int(careful.per_sample_bytes),
         notes=tuple(notes),
     )
+
+
+def _largest(peaks: Sequence[Peak], room: DeviceRoom, line: Line) -> int | None:
+    """Return the size at which the device is full; None where that is too far from what was run.
+
+    Before torch's allocator gives up it frees every segment that is not in use: what then stands
+    against the device's memory is what is allocated and the free rests of segments in use.
+    """
+    ran = max(peak.samples for peak in peaks)
+    split = max(
+        peak.split_bytes / peak.peak_allocated_bytes for peak in peaks if peak.samples == ran
+    )
+    left = (room.total_bytes - room.others_bytes) / (1 + split) - line.constant_bytes
+    largest = int(left / line.per_sample_bytes)
+    return largest if ran <= largest <= MAX_STRETCH * ran else None
 
 
 @dataclass(frozen=True)

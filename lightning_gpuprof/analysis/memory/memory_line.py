@@ -12,6 +12,8 @@ class Peak:
         samples: Of the window's largest batch.
         batch_bytes: Most that the tensors of a batch of that size took; 0 where not counted.
         least_batch_bytes: Least of the same.
+        split_bytes: What the pool could not give back at the end of forward, being the free rest
+            of segments in use; 0 where not read.
     """
 
     samples: int
@@ -19,6 +21,7 @@ class Peak:
     peak_reserved_bytes: int
     batch_bytes: int = 0
     least_batch_bytes: int = 0
+    split_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ def rank_advice(ranks: Mapping[int, Session]) -> Advice | None:
     return msgspec.structs.replace(advice, details=details, reason=reason)
 
 
-def _allowed(advice: Advice) -> int:
+def _allowed(advice: Advice) -> tuple[int, int]:
+    """Return what to order by: of two held at one size, the one whose band begins lower."""
     assert advice.suggested_batch_size is not None
-    return advice.suggested_batch_size
+    return advice.suggested_batch_size, advice.low or 0

@@ -79,8 +79,12 @@ class _Pool:
 class CachingAllocator:
     """Replays allocations and keeps what torch calls allocated and reserved bytes, and peaks.
 
-    There is no capacity: the reserved peak is what a device must have free for the run to take
-    its memory without an allocation retry.
+    Without a capacity the reserved peak is what a device must have free for the run to take its
+    memory without an allocation retry. With one, a segment that does not fit makes it give back
+    the segments that lie free as a whole and try again, as torch does.
+
+    Args:
+        capacity_bytes: Most that may be reserved; None for no limit.
 
     >>> pool = CachingAllocator()
     >>> handle = pool.allocate(3000)
@@ -91,7 +95,9 @@ class CachingAllocator:
     (0, 2097152, 3072)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity_bytes: int | None = None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.retries = self.ooms = 0
         self.allocated_bytes = 0
         self.reserved_bytes = 0
         self.peak_allocated_bytes = 0
@@ -102,7 +108,11 @@ class CachingAllocator:
         self._next_address = 0
 
     def allocate(self, requested: int) -> int:
-        """Take a block; returns the handle that frees it."""
+        """Take a block; returns the handle that frees it.
+
+        Raises:
+            MemoryError: The capacity does not hold it.
+        """
         size = block_bytes(requested)
         small = size <= SMALL_BYTES
         pool = self._pools[small]
@@ -131,14 +141,41 @@ class CachingAllocator:
                 block = _merge(*sorted((block, neighbour), key=lambda one: one.address))
         pool.add(block)
 
+    @property
+    def split_bytes(self) -> int:
+        """Free bytes in segments of which a part is in use: they cannot be given back."""
+        return sum(
+            block.size
+            for pool in self._pools.values()
+            for block in pool.blocks.values()
+            if block.previous or block.next
+        )
+
+    def release_cached(self) -> None:
+        """Give back every segment of which nothing is in use."""
+        for pool in self._pools.values():
+            for block in [one for one in pool.blocks.values() if not (one.previous or one.next)]:
+                pool.remove(block)
+                self.reserved_bytes -= block.size
+
     def _new_segment(self, size: int, *, small: bool) -> _Block:
         segment = segment_bytes(size)
+        if self._lacks(segment):
+            self.release_cached()
+            self.retries += 1
+            if self._lacks(segment):
+                self.ooms += 1
+                raise MemoryError(f"{segment} bytes on top of {self.reserved_bytes} reserved")
         block = _Block(self._next_address, segment, small)
         # A gap, so that blocks of two segments never look adjacent.
         self._next_address += segment + MIN_BLOCK_BYTES
         self.reserved_bytes += segment
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
         return block
+
+    def _lacks(self, segment: int) -> bool:
+        limit = self.capacity_bytes
+        return limit is not None and self.reserved_bytes + segment > limit
 
     def _split(self, block: _Block, size: int) -> None:
         rest = block.size - size

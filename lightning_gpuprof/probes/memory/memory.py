@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -25,6 +25,15 @@ class MemoryReading:
     ooms: int
 
 
+class PoolPeaks(NamedTuple):
+    """Peaks since the previous reading, and what of the pool is of no use to others now."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    split_bytes: int
+    """Free, in segments of which a part is in use: the pool cannot give it back."""
+
+
 class MemoryProbe(Protocol):
     """Where a callback reads device memory from; tests pass a fake."""
 
@@ -32,8 +41,8 @@ class MemoryProbe(Protocol):
         """Return the memory now, and begin new peaks; None where it cannot be measured."""
         ...
 
-    def peaks(self) -> tuple[int, int] | None:
-        """Return the allocated and the reserved peak, and begin new ones."""
+    def peaks(self) -> PoolPeaks | None:
+        """Return the peaks and what is split off now, and begin new peaks."""
         ...
 
     def graph_pools(self) -> bool:
@@ -78,13 +87,17 @@ class CudaMemory:
             ooms=stats["num_ooms"],
         )
 
-    def peaks(self) -> tuple[int, int] | None:
-        """Return the allocated and the reserved peak, and begin new ones."""
+    def peaks(self) -> PoolPeaks | None:
+        """Return the peaks and what is split off now, and begin new peaks."""
         stats = self._cuda.memory_stats_as_nested_dict(self._device)
         if not stats:
             return None
         self._cuda.reset_peak_memory_stats(self._device)
-        return stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"]
+        return PoolPeaks(
+            stats["allocated_bytes"]["all"]["peak"],
+            stats["reserved_bytes"]["all"]["peak"],
+            stats["inactive_split_bytes"]["all"]["current"],
+        )
 
     def graph_pools(self) -> bool:
         """Tell whether CUDA graphs hold memory of their own, by the pools of all segments."""

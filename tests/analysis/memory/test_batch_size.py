@@ -55,6 +55,18 @@ def test_the_band_is_filled_and_never_passed(constant, per_sample, samples, spre
     assert advice.high == 1 or predicted <= 0.8 * ROOM.total_bytes * 1.001
 
 
+def test_the_largest_that_fits_leaves_room_for_what_the_pool_cannot_give_back():
+    [seen] = [peak(100)]
+    assert advise([seen], ROOM).largest == 170
+    split = replace(seen, split_bytes=seen.peak_allocated_bytes // 10)
+    # 9,500 MiB hold 8,636 MiB with a tenth of them in free rests of segments.
+    assert advise([split], ROOM).largest == 152
+
+
+def test_no_largest_is_said_far_from_what_was_run():
+    assert advise([peak(10)], ROOM).largest is None
+
+
 def test_a_size_in_the_band_stays():
     assert advise([peak(100)], ROOM).suggested == 100
 

@@ -19,6 +19,14 @@ def test_the_rank_with_the_least_headroom_decides():
     assert advice.details == {"rank": 1, "ranks_advised": 2}
 
 
+def test_of_ranks_held_at_one_size_the_one_whose_band_begins_lower_speaks():
+    def held(low):
+        advice = Advice(step=0, batch_size=16, suggested_batch_size=64, low=low)
+        return Session(start=START, records=(advice,), columns={})
+
+    assert rank_advice({0: held(64), 1: held(40)}).details["rank"] == 1
+
+
 def test_a_rank_that_suggests_nothing_withholds_it_for_all():
     advice = rank_advice({0: session(64), 1: session(None, reason="CUDA graphs")})
     assert advice.suggested_batch_size is None

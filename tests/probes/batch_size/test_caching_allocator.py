@@ -1,5 +1,6 @@
 import pickle
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,21 @@ def test_the_smallest_free_block_that_fits_is_taken():
     pool.allocate(13 * MIB)
     pool.allocate(40 * MIB)
     assert pool.reserved_bytes == 54 * MIB
+
+
+def test_a_full_device_gets_free_segments_back_before_it_gives_up():
+    pool = CachingAllocator(capacity_bytes=50 * MIB)
+    first, kept = pool.allocate(30 * MIB), pool.allocate(12 * MIB)
+    pool.free(first)
+    assert pool.split_bytes == 0
+    pool.allocate(36 * MIB)
+    assert (pool.reserved_bytes, pool.retries, pool.ooms) == (48 * MIB, 1, 0)
+    pool.free(kept)
+    pool.allocate(2 * MIB)
+    assert pool.split_bytes == 10 * MIB
+    with pytest.raises(MemoryError):
+        pool.allocate(11 * MIB)
+    assert (pool.reserved_bytes, pool.retries, pool.ooms) == (48 * MIB, 2, 1)
 
 
 def test_a_replay_tells_where_the_peak_was():

@@ -35,6 +35,7 @@ STATS = {
     "allocated_bytes": {"all": {"current": 1, "peak": 2}},
     "reserved_bytes": {"all": {"current": 3, "peak": 4}},
     "active_bytes": {"all": {"current": 5}},
+    "inactive_split_bytes": {"all": {"current": 8}},
     "num_alloc_retries": 6,
     "num_ooms": 7,
 }
@@ -59,9 +60,9 @@ def test_devices_without_counters_are_not_measured():
     assert memory_probe(torch.device("mps")) is None
 
 
-def test_a_peak_alone_is_read_and_begun_anew():
+def test_peaks_are_read_and_begun_anew_with_what_the_pool_cannot_give_back():
     cuda = FakeCuda(STATS)
-    assert CudaMemory(torch.device("cuda", 0), cuda=cuda).peaks() == (2, 4)
+    assert CudaMemory(torch.device("cuda", 0), cuda=cuda).peaks() == (2, 4, 8)
     assert cuda.resets == 1
 
 
