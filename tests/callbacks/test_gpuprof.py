@@ -355,8 +355,9 @@ def test_most_batches_have_no_hook_of_it_at_all(fit):
     called = []
     fit(callback, model=Model(), limit_val_batches=0)
 
-    # Before a batch's end is reached: those that follow gradients at the start.
-    assert [batch for batch, hooks in with_hook if hooks] == [0, 1, 2, 3]
+    # Before a batch's end is reached: those that follow gradients at the start. At a window's last
+    # batch losses may be sent, by the clock.
+    assert [batch for batch, hooks in with_hook if hooks and batch % 4 != 3] == [0, 1, 2]
 
 
 def test_public_names_exist():
