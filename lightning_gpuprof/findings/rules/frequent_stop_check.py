@@ -8,7 +8,7 @@ longer is waiting for a rank that is late (`straggler-rank`).
 ## Why it matters
 Every rank needs the answer before it goes on. It costs a message to all of them, and on a GPU the
 host reads it off the device: it waits until all queued work is done, and has nothing queued after.
-Lightning 2.4 and 2.5 began without it; its cost was reported there
+Lightning 2.4 does not ask; what it costs was reported to its authors
 (https://github.com/Lightning-AI/pytorch-lightning/issues/21487).
 
 ## What to do
