@@ -19,11 +19,13 @@ nothing is kept before that ends (`rebuilt-loader`).
 
 ## Thresholds
 With persistent workers an epoch still begins with the making of a first batch, at most
-`num_workers` steps long (the low bound); where they are kept already, this rule is silent.
-Severity: the common scale (`findings/grade.py`).
+`num_workers` steps long (the low bound). Processes that end and start take time from the steps
+around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). Where
+workers are kept already, this rule is silent. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
@@ -56,9 +58,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     per_epoch_ns = waited_ns + slowed_ns
     first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
+    _, most_ns = around(per_epoch_ns * again // steps.ran)
     saving = Range(
-        low=(per_epoch_ns - first_batch_ns) * again // steps.ran,
-        high=per_epoch_ns * again // steps.ran,
+        low=(per_epoch_ns - first_batch_ns) * again // steps.ran, high=min(most_ns, run.step_ns)
     )
     cost_ns = (starts.again_ns + starts.slowed_ns) // steps.ran
     evidence: dict[str, int | float] = {
