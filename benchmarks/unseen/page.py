@@ -72,11 +72,14 @@ def false_alarms(entry: dict[str, Any], which: str) -> list[dict[str, Any]]:
 def page(cases: dict[str, Any]) -> str:
     """Return the page."""
     lines = ["# Programs that the rules had not seen", "", _HEAD, ""]
-    lines += [
-        f"**First look** (out of sample): {counts(cases, 'first_look')}; "
-        f"{after_all(cases, 'first_look')}.",
-        "",
-    ]
+    looked = {n: e["first_look"]["commit"] for n, e in cases.items() if "first_look" in e}
+    for commit in dict.fromkeys(looked.values()):
+        some = {n: e for n, e in cases.items() if looked.get(n) == commit}
+        lines += [
+            f"**First look** (out of sample), by the rules of {commit}: "
+            f"{counts(some, 'first_look')}; {after_all(some, 'first_look')}.",
+            "",
+        ]
     if any("after" in entry for entry in cases.values()):
         newest = {n: {**e, "now": e.get("after", e.get("first_look"))} for n, e in cases.items()}
         newest = {n: e for n, e in newest.items() if e["now"]}
