@@ -91,8 +91,8 @@ REMADE = OutsideSpan(
 class TestWorkerStartup:
     def test_proposes_to_keep_the_workers(self, judge):
         finding = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
-        # 99.9 ms at each of 10 epochs, of which the first stays, and a fifth more that goes with it;
-        # one batch at least is made.
+        # 99.9 ms at each of 10 epochs, of which the first stays, and a fifth more that goes with
+        # it; one batch at least is made.
         step_ns = finding.evidence["step_ns"]
         assert finding.saving_ns.high == round(1.2 * 9 * 99_900 * US / 100)
         assert finding.saving_ns.low == (99_900 * US - step_ns) * 9 // 100
