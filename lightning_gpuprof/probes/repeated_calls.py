@@ -1,7 +1,7 @@
 """Finds modules that are called again with the same input, and compute the same again."""
 
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils.weak import TensorWeakRef
 
+from lightning_gpuprof.probes.latency import tensors_in
 from lightning_gpuprof.probes.stack_lines import own_line
 
 SAME = 1e-6
@@ -84,7 +85,7 @@ class RepeatedCalls:
             return
         taken_ns = self.clock() - self._open.pop()[1]
         given = _given(inputs)
-        outputs = list(_tensors(output))
+        outputs = [one for one in tensors_in(output) if isinstance(one, Tensor)]
         if given is None or not given[1] or not outputs:
             return
         key, tensors = given
@@ -178,17 +179,6 @@ def _given(inputs: Any) -> tuple[Any, list[TensorWeakRef]] | None:
 
 class _Opaque(Exception):
     """An object whose sameness cannot be told."""
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, Mapping):
-        for one in output.values():
-            yield from _tensors(one)
-    elif isinstance(output, list | tuple):
-        for one in output:
-            yield from _tensors(one)
 
 
 @torch.no_grad()

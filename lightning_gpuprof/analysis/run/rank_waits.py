@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lightning_gpuprof.analysis.run import stop_check
 from lightning_gpuprof.analysis.run.distribution import Int64
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.run.rank_steps import RankSteps, Table
 from lightning_gpuprof.analysis.run.steady import Mask
-from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, STOP_CHECK, Phase
+from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note
 
@@ -39,7 +40,7 @@ _AFTER = (
 EXCHANGED = f"part/{Phase.BACKWARD.value}/{EXCHANGE}"
 _MEETINGS = {
     Phase.LOGGING: f"part/{Phase.LOGGING.value}/{SELF_LOG}",
-    Phase.OTHER: f"part/{Phase.OTHER.value}/{STOP_CHECK}",
+    Phase.OTHER: stop_check.COLUMN,
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
 
