@@ -88,6 +88,18 @@ REMADE = OutsideSpan(
 """All nine epochs' ends together."""
 
 
+def unmarked(steps, *, phase_ns=None, flagged=None):
+    """Steps without marks, of which so much is known all the same."""
+    return OutsideSpan(
+        where=UNMARKED_STEPS,
+        start_ns=0,
+        dur_ns=0,
+        phase_ns=phase_ns or {},
+        steps=steps,
+        flagged=flagged or {},
+    )
+
+
 class TestWorkerStartup:
     def test_proposes_to_keep_the_workers(self, judge):
         finding = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
@@ -99,7 +111,7 @@ class TestWorkerStartup:
         assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
 
     def test_steps_that_were_not_marked_share_the_cost(self, judge):
-        more = OutsideSpan(where=UNMARKED_STEPS, start_ns=0, dur_ns=0, phase_ns={}, steps=300)
+        more = unmarked(300)
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
         plain = judge("worker-startup", EPOCHS, **run)
         finding = judge("worker-startup", EPOCHS, **run, records=[more])
@@ -444,14 +456,7 @@ class TestFrequentValidation:
     def test_those_in_steps_without_marks_count(self, judge):
         phases = {**WORK, "validation": every(50, 30 * MS, first=9)}
         flags = every(50, StepFlag.VALIDATION, first=9)
-        more = OutsideSpan(
-            where=UNMARKED_STEPS,
-            start_ns=0,
-            dur_ns=0,
-            phase_ns={"validation": 240 * MS},
-            steps=100,
-            flagged={"validation": 8},
-        )
+        more = unmarked(100, phase_ns={"validation": 240 * MS}, flagged={"validation": 8})
         evidence = judge("frequent-validation", phases, flags=flags, records=[more]).evidence
         assert evidence["validations_count"] == 10
         assert (evidence["validation_ns"], evidence["per_validation_ns"]) == (1_500 * US, 30 * MS)
@@ -693,13 +698,7 @@ class TestStepTimeJitter:
 
     def test_collections_in_steps_without_marks_count(self, judge):
         # Every epoch's first step is marked; here it is the one that collects.
-        more = OutsideSpan(
-            where=UNMARKED_STEPS,
-            start_ns=0,
-            dur_ns=0,
-            phase_ns={"garbage_collection": 15 * MS},
-            steps=200,
-        )
+        more = unmarked(200, phase_ns={"garbage_collection": 15 * MS})
         finding = judge("step-time-jitter", collecting(3, 11, 80), records=[more])
         assert finding.evidence["collecting_per_step_ns"] == (3 * 45 + 15) * MS // 300
         assert finding.evidence["collections_count"] == 4
