@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import looked_up
+from lightning_gpuprof.analysis.trace.grouping import looked_up, named
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
@@ -88,7 +88,5 @@ def _copies(trace: LinkedTrace) -> Int64:
 
 def _calls_named(timeline: Timeline, test: Callable[[str], bool]) -> Int64:
     """Return the rows of runtime and driver calls whose names pass a test."""
-    host = timeline.host
-    calls = of_category(host, "cuda_runtime", "cuda_driver")
-    passes = np.array([test(name) for name in timeline.names] or [False])
-    return np.flatnonzero(calls & looked_up(passes, host.name))
+    calls = of_category(timeline.host, "cuda_runtime", "cuda_driver")
+    return np.flatnonzero(calls & named(timeline, test))

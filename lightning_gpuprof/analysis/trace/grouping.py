@@ -5,13 +5,13 @@ index it is given, and of every value it sums: of a large table's column all at 
 memory than the column itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.traces.timeline import Int64, fits_int32
+from lightning_gpuprof.traces.timeline import Int64, Timeline, fits_int32
 
 Index = npt.NDArray[np.signedinteger]
 _Value = TypeVar("_Value", bound=np.generic)
@@ -38,6 +38,12 @@ def looked_up(table: npt.NDArray[_Value], index: Index) -> npt.NDArray[_Value]:
     for block in blocks(len(index)):
         found[block] = table[index[block]]
     return found
+
+
+def named(timeline: Timeline, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    """Return which host events have a name that passes a test."""
+    passes = np.array([test(name) for name in timeline.names] or [False])
+    return looked_up(passes, timeline.host.name)
 
 
 def narrowed(values: Index) -> Index:

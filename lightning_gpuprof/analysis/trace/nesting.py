@@ -8,6 +8,7 @@ an end is cut to the end of what was open when the event began.
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int8, Int32, Int64
@@ -44,6 +45,12 @@ class Nesting(Struct, frozen=True):
                 on = (found < 0) & (above >= low)
                 rows, above = rows[on], self.parent[above[on]]
         return result
+
+    def inside(self, region: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Tell of each event whether it lies inside one of those chosen, or is one."""
+        own = np.where(region, np.int8(1), np.int8(-1))
+        found: npt.NDArray[np.bool_] = self.inherited(own) == 1
+        return found
 
 
 def nest(host: HostEvents, *, python: bool = False) -> Nesting:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, summed
+from lightning_gpuprof.analysis.trace.grouping import blocks, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.optimizer_updates import in_updates
@@ -63,8 +63,7 @@ LOADING = "enumerate(DataLoader)"
 def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
-    steps = np.array([is_step(name) for name in timeline.names] or [False])
-    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~looked_up(steps, host.name)
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
     if not is_op.any():
         return ()
     names = len(timeline.names)
@@ -120,12 +119,8 @@ def _at(column: Int64 | None, i: int) -> int | None:
 
 def _inside(prefix: str, timeline: Timeline, nesting: Nesting) -> Mask:
     """Return which host events lie inside a region of such a name, or are one."""
-    starts = np.array([name.startswith(prefix) for name in timeline.names] or [False])
-    region = looked_up(starts, timeline.host.name)
-    if not region.any():
-        return region
-    inside: Mask = nesting.inherited(np.where(region, np.int8(1), np.int8(-1))) == 1
-    return inside
+    region = named(timeline, lambda name: name.startswith(prefix))
+    return nesting.inside(region) if region.any() else region
 
 
 def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.trace.grouping import looked_up
+from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE
 from lightning_gpuprof.traces.timeline import Timeline
@@ -20,14 +20,12 @@ def in_updates(timeline: Timeline, nesting: Nesting) -> Mask:
     Lightning hands forward and backward to the optimizer as a closure: these are no update.
     """
     host = timeline.host
-    is_step = np.array([name.startswith(STEP) for name in timeline.names] or [False])
-    steps = looked_up(is_step, host.name)
+    steps = named(timeline, lambda name: name.startswith(STEP))
     rows = np.flatnonzero(steps)
     if not len(rows):
         return steps
     rows = rows[np.argsort(host.start_ns[rows], kind="stable")]
-    is_node = np.array([name.startswith(ENGINE) for name in timeline.names] or [False])
-    nodes = np.flatnonzero(looked_up(is_node, host.name))
+    nodes = np.flatnonzero(named(timeline, lambda name: name.startswith(ENGINE)))
     first, begins = host.start_ns[rows], host.start_ns[rows].copy()
     if len(nodes):
         within = np.searchsorted(first, host.start_ns[nodes], side="right") - 1
@@ -35,7 +33,7 @@ def in_updates(timeline: Timeline, nesting: Nesting) -> Mask:
         last = nesting.end_ns[rows]
         inside = (within >= 0) & (ended <= last[within])
         np.maximum.at(begins, within[inside], ended[inside])
-    found: Mask = nesting.inherited(np.where(steps, np.int8(1), np.int8(-1))) == 1
+    found = nesting.inside(steps)
     events = np.flatnonzero(found)
     step = np.searchsorted(first, host.start_ns[events], side="right") - 1
     found[events] = host.start_ns[events] >= begins[step]

@@ -2,10 +2,9 @@
 
 import re
 
-import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import looked_up
+from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, TimeSplit, split_windows
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
 
@@ -36,8 +35,7 @@ def step_events(timeline: Timeline) -> HostEvents:
     torch writes them as annotations; releases before 2022 wrote them as operators.
     """
     host = timeline.host
-    names = np.array([is_step(name) for name in timeline.names] or [False])
-    marks = looked_up(names, host.name) & (host.category != CATEGORY_ID["python_function"])
+    marks = named(timeline, is_step) & (host.category != CATEGORY_ID["python_function"])
     return select(host, marks)
 
 
