@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import LOCAL, FileSystem, record_files
 from lightning_gpuprof.records.phases import Phase
@@ -23,7 +23,6 @@ from lightning_gpuprof.records.schema import (
     StepsWindow,
 )
 
-Int64 = npt.NDArray[np.int64]
 _R = TypeVar("_R")
 _DECODER = msgspec.json.Decoder(Record)
 

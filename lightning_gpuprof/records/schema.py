@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lightning_gpuprof.arrays import Int64
+
 SCHEMA_VERSION = 1
 UNMARKED_STEPS = "unmarked_steps"
 """`OutsideSpan.where` of steps that were not marked, where one in many is."""
@@ -71,7 +73,7 @@ class Column(msgspec.Struct, array_like=True, frozen=True):
         dtype = "i4" if fits else "i8"
         return cls(dtype, array.astype("<" + dtype).tobytes())
 
-    def unpack(self) -> "npt.NDArray[np.int64]":
+    def unpack(self) -> "Int64":
         """Return the values as int64, one per step of the window."""
         if self.dtype not in ("i4", "i8"):
             raise ValueError(f"unknown column type {self.dtype!r}")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.files import integer
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
@@ -12,7 +13,6 @@ from lightning_gpuprof.traces.timeline import (
     DeviceInfo,
     Flows,
     HostEvents,
-    Int64,
     MemoryEvents,
     SyncEvents,
     Thread,

@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 from typing_extensions import override
 
+from lightning_gpuprof.arrays import AnyArray, Int64
 from lightning_gpuprof.traces.timeline import (
     MISSING,
-    AnyArray,
-    Int64,
     OpArguments,
     Table,
     Thread,

@@ -13,10 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
-Int8 = npt.NDArray[np.int8]
-AnyArray = npt.NDArray[np.generic]
+from lightning_gpuprof.arrays import AnyArray, Int8, Int32, Int64, Mask
 
 MISSING = -1
 """In an id or index column: the file does not record this."""
@@ -239,7 +236,7 @@ def start_order(
     return order
 
 
-def select(table: _T, keep: npt.NDArray[np.bool_] | Int64) -> _T:
+def select(table: _T, keep: Mask | Int64) -> _T:
     """Return the rows where `keep` is true, or the rows of the given indices.
 
     >>> select(make_table(HostEvents, start_ns=[1, 2]), np.array([False, True])).start_ns.tolist()
@@ -248,10 +245,10 @@ def select(table: _T, keep: npt.NDArray[np.bool_] | Int64) -> _T:
     return type(table)(**{f.name: getattr(table, f.name)[keep] for f in fields(table)})
 
 
-def of_category(table: HostEvents | DeviceEvents, *names: str) -> npt.NDArray[np.bool_]:
+def of_category(table: HostEvents | DeviceEvents, *names: str) -> Mask:
     """Return a mask of the rows of the given categories."""
     # Comparisons, since looking each up would make indices of 64 bits of them all.
-    found: npt.NDArray[np.bool_] = table.category == CATEGORY_ID[names[0]]
+    found: Mask = table.category == CATEGORY_ID[names[0]]
     for name in names[1:]:
         found |= table.category == CATEGORY_ID[name]
     return found

@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.timeline import MISSING, Int64
+from lightning_gpuprof.traces.timeline import MISSING
 
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged file raises; SQLite's own message may quote bytes that are no text."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import Int64
+from lightning_gpuprof.arrays import Int64
 
 RESAMPLES = 2_000
 """The 2.5 and 97.5 percentiles then vary by about a twentieth of the interval's width."""

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.critical_path.device_waits import by_stream
 from lightning_gpuprof.analysis.trace.grouping import blocks
-from lightning_gpuprof.traces.timeline import DeviceEvents, Int32, Int64
-
-Floats = npt.NDArray[np.float64]
+from lightning_gpuprof.arrays import Floats, Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import DeviceEvents
 
 
 class Bursts:
@@ -39,7 +37,7 @@ class Bursts:
         self,
         device: DeviceEvents,
         *,
-        linked: npt.NDArray[np.bool_],
+        linked: Mask,
         epoch: Int32,
         rank: Int32,
         told: tuple[Int64, Int64],

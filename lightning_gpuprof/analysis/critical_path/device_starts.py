@@ -1,13 +1,12 @@
 """What each device event's start waited for last: its launch, or other work on the device."""
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.critical_path.device_waits import previous_on_stream, stream_waits
 from lightning_gpuprof.analysis.trace.grouping import blocks
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.traces.timeline import Int32, Int64
+from lightning_gpuprof.arrays import Int32, Int64, Mask
 
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for
@@ -24,7 +23,7 @@ class DeviceStarts(Struct, frozen=True):
         since: When that launch or row had ended; its own start where neither is known.
     """
 
-    by_launch: npt.NDArray[np.bool_]
+    by_launch: Mask
     before: Int32
     since: Int64
 

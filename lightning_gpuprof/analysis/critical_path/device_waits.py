@@ -1,11 +1,11 @@
 """What device events wait for: the event before on their stream, and events of other streams."""
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.traces.timeline import MISSING, DeviceEvents, Int32, Int64, Timeline
+from lightning_gpuprof.arrays import Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import MISSING, DeviceEvents, Timeline
 
 _WAIT = "Stream Wait Event"
 
@@ -60,7 +60,7 @@ def stream_waits(trace: LinkedTrace) -> StreamWaits:
     return StreamWaits(held[found], waited_for[found])
 
 
-def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
+def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, Mask]:
     """Return when the calls with some correlations began, and whether the trace holds them."""
     host = timeline.host
     rows = np.flatnonzero(host.correlation != MISSING)

@@ -11,9 +11,9 @@ from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activitie
 from lightning_gpuprof.analysis.trace.intervals import Spans
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import Int32, Int64, Timeline
+from lightning_gpuprof.arrays import Floats, Int32, Int64
+from lightning_gpuprof.traces.timeline import Timeline
 
-Floats = npt.NDArray[np.float64]
 _BATCH_WINDOWS = 1 << 14
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.critical_path.lanes import Lane, Relay
@@ -11,9 +10,9 @@ from lightning_gpuprof.analysis.trace.grouping import looked_up
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, in_order
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting, rows_by_thread
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64
+from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID
 
-Bool = npt.NDArray[np.bool_]
 _BLOCK = 1 << 14
 """Events that are gone through at a time: all at once would take ten times the lanes' memory."""
 _FOREVER = 2**63 - 1
@@ -113,7 +112,7 @@ class _Stretches:
         self._first, self._last = [none], [none]
         self._told, self._latest = 0, np.int8(0)
 
-    def add(self, holds: Bool) -> None:
+    def add(self, holds: Mask) -> None:
         """Tell of some more positions whether it holds."""
         edge = np.diff(holds.astype(np.int8), prepend=self._latest)
         self._first.append(self._told + np.flatnonzero(edge > 0))

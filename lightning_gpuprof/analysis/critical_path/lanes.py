@@ -5,7 +5,8 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 
 from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import HostEvents, Int32, Int64
+from lightning_gpuprof.arrays import Int32, Int64
+from lightning_gpuprof.traces.timeline import HostEvents
 
 _EVERY = 16
 _STEPS = (8, 4, 2, 1)

@@ -9,7 +9,8 @@ from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.critical_path.device_starts import DeviceStarts
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
-from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int32, Int64, Timeline
+from lightning_gpuprof.arrays import Int8, Int32, Int64
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
 
 class PathKind(str, Enum):

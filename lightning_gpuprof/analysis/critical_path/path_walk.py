@@ -25,7 +25,8 @@ from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.grouping import looked_up
 from lightning_gpuprof.analysis.trace.host_activity import activities
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int32, Int64, Timeline
+from lightning_gpuprof.arrays import Int8, Int32, Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 _BLOCK = 1 << 14
 """Segments that are made at a time: all of a path's take more memory than the trace."""

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from lightning_gpuprof.analysis.critical_path.bursts import Bursts, Floats
+from lightning_gpuprof.analysis.critical_path.bursts import Bursts
 from lightning_gpuprof.analysis.critical_path.device_starts import launch_ends
 from lightning_gpuprof.analysis.critical_path.device_waits import previous_on_stream, stream_waits
 from lightning_gpuprof.analysis.critical_path.host_chain import HostChain
@@ -30,7 +29,8 @@ from lightning_gpuprof.analysis.trace.grouping import (
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.traces.timeline import CATEGORIES, Int8, Int32, Int64, Timeline, of_category
+from lightning_gpuprof.arrays import Floats, Int8, Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline, of_category
 
 _NEVER_NS = 2**62
 
@@ -176,15 +176,15 @@ class Replay:
                     host = max(host, ends[returned[epoch - 1]] + after[epoch - 1])
         return max(host, *ends)
 
-    def _holds_back(self, other: Index, row: Index, rank: Int32) -> npt.NDArray[np.bool_]:
+    def _holds_back(self, other: Index, row: Index, rank: Int32) -> Mask:
         """Tell for pairs of device rows whether the other can be what a row waited for."""
         ended = self._start[other] + self._dur[other] <= self._start[row]
-        before: npt.NDArray[np.bool_] = (other >= 0) & ended & (rank[other] < rank[row])
+        before: Mask = (other >= 0) & ended & (rank[other] < rank[row])
         return before
 
     def _after_work(
         self, previous: Int32, told: tuple[Int64, Int64], rank: Int32
-    ) -> tuple[npt.NDArray[np.bool_], Int64]:
+    ) -> tuple[Mask, Int64]:
         """Return which rows wait for the one before on their stream, and how long after work.
 
         That is after the end of what each row waited for, `_NEVER_NS` where that is nothing.

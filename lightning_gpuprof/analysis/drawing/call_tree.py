@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.drawing.drawing import Drawing
 from lightning_gpuprof.analysis.drawing.kinds import KIND_ID
-from lightning_gpuprof.traces.timeline import Int64
+from lightning_gpuprof.arrays import Int64, Mask
 
-Mask = npt.NDArray[np.bool_]
 MAX_NODES = 3_000
 STEP = "ProfilerStep#"
 _HOST = tuple(

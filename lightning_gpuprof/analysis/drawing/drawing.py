@@ -15,7 +15,8 @@ from lightning_gpuprof.analysis.trace.idle import CAUSES
 from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.nesting import nest
-from lightning_gpuprof.traces.timeline import Int64, MemoryEvents, Timeline
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import MemoryEvents, Timeline
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.drawing.drawing import Drawing
 from lightning_gpuprof.analysis.drawing.kinds import KINDS
-from lightning_gpuprof.traces.timeline import Int64
+from lightning_gpuprof.arrays import Int64, Mask
 
 MAX_BLOCKS = 30_000
 """Some 700 kB before compression, and as much as a browser draws in a frame without effort."""
@@ -62,7 +61,7 @@ class DrawingCutter:
         end: int,
         columns: int,
         *,
-        found: npt.NDArray[np.bool_] | None = None,
+        found: Mask | None = None,
     ) -> Cut:
         """Return what the lanes show between two times.
 
@@ -87,7 +86,7 @@ class DrawingCutter:
         return Cut(lane, *joined)
 
     def _lane(
-        self, lane: int, start: int, end: int, columns: int, found: npt.NDArray[np.bool_] | None
+        self, lane: int, start: int, end: int, columns: int, found: Mask | None
     ) -> tuple[Int64, ...]:
         drawing = self.drawing
         first, last = drawing.lane_first[lane : lane + 2].tolist()

@@ -6,7 +6,8 @@ from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kin
 from lightning_gpuprof.analysis.trace.idle import CAUSES
 from lightning_gpuprof.analysis.trace.kernel_category import CATEGORIES as KERNEL_KINDS
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
-from lightning_gpuprof.traces.timeline import CATEGORIES, CATEGORY_ID, Int64, Timeline
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import CATEGORIES, CATEGORY_ID, Timeline
 
 KINDS = (
     *("operator", "annotation", "runtime", "sync", "allocator", "python", "overhead"),

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.drawing.kinds import KIND_ID, device_kinds, host_kinds
 from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import nest
 from lightning_gpuprof.analysis.trace.time_split import device_spans
-from lightning_gpuprof.traces.timeline import HostEvents, Int64, Timeline, make_table, of_category
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.traces.timeline import HostEvents, Timeline, make_table, of_category
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,7 @@ def find_layers(trace: LinkedTrace) -> Iterator[Layer]:
     yield from _host_layer(timeline, "python", python, kinds)
 
 
-def _host_layer(
-    timeline: Timeline, kind: str, keep: npt.NDArray[np.bool_], kinds: Int64
-) -> Iterator[Layer]:
+def _host_layer(timeline: Timeline, kind: str, keep: Mask, kinds: Int64) -> Iterator[Layer]:
     rows = np.flatnonzero(keep)
     if not len(rows):
         return

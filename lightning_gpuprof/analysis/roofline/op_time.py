@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.roofline.op_call import Cost
 from lightning_gpuprof.analysis.roofline.op_costs import MODELS, operator_cost
@@ -18,18 +17,16 @@ from lightning_gpuprof.analysis.trace.grouping import (
 )
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     MISSING,
     HostEvents,
-    Int32,
-    Int64,
     OpArguments,
     Timeline,
     of_category,
 )
 
-Mask = npt.NDArray[np.bool_]
 _LOW = (1 << 32) - 1
 WORK = ("kernel", "gpu_memset")
 """What an operator's time on the device is made of; cuBLAS clears its workspace by fills."""

@@ -11,14 +11,8 @@ from enum import Enum
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import (
-    Distribution,
-    Int64,
-    distribution,
-    mean,
-    median,
-)
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.analysis.run.distribution import Distribution, distribution, mean, median
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED

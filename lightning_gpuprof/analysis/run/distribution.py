@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from lightning_gpuprof.arrays import Int64
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import mean, median
-from lightning_gpuprof.analysis.run.steady import Mask, step_flags
+from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag

@@ -6,7 +6,8 @@ are two, give or take one. What each step is timed for is summed up over all of 
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.steady import Mask, step_flags
+from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFlag

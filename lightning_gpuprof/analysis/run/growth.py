@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.memory.memory_growth import rises
-from lightning_gpuprof.analysis.run.distribution import Int64
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.distribution import Int64
-from lightning_gpuprof.analysis.run.steady import Mask, step_flags
+from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag

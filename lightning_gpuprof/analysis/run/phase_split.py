@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.distribution import Int64, mean, median
+from lightning_gpuprof.analysis.run.distribution import mean, median
 from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, unmarked_spans
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan

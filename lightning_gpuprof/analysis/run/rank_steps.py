@@ -6,10 +6,9 @@ Clocks of different hosts are never compared: ranks that train together take eac
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from lightning_gpuprof.analysis.run.distribution import Int64
-from lightning_gpuprof.analysis.run.steady import MIN_STEADY, Mask, steady_steps
+from lightning_gpuprof.analysis.run.steady import MIN_STEADY, steady_steps
+from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.reader import Session
 
 MOST_CELLS = 1_000_000
@@ -17,7 +16,7 @@ MOST_CELLS = 1_000_000
 MIN_STEPS = 10
 """Steps that all ranks recorded below which their means are compared instead."""
 
-Table = npt.NDArray[np.float64]
+Table = Floats
 """A row per rank, a column per step."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import mean, median
 from lightning_gpuprof.analysis.run.rank_waits import EXCHANGED, RankWaits
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.analysis.run import stop_check
-from lightning_gpuprof.analysis.run.distribution import Int64
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.run.rank_steps import RankSteps, Table
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note
@@ -44,7 +43,7 @@ _MEETINGS = {
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
 
-_Waits = npt.NDArray[np.float64]
+_Waits = Floats
 """By meeting, rank and step."""
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
     from lightning_gpuprof.analysis.run.device_time import DeviceTime
     from lightning_gpuprof.analysis.run.device_use import DeviceUse
-    from lightning_gpuprof.analysis.run.distribution import Int64
     from lightning_gpuprof.analysis.run.epoch_starts import EpochStarts
     from lightning_gpuprof.analysis.run.every_step import EveryStep
     from lightning_gpuprof.analysis.run.growth import Growth
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.stop_check import StopCheck
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
     from lightning_gpuprof.analysis.run.wall_time import OutsideTime, WallTime
+    from lightning_gpuprof.arrays import Int64
     from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.schema import (
         Advice,

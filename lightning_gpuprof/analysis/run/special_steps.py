@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import Int64, median
-from lightning_gpuprof.analysis.run.steady import MIN_STEADY, SLOWED_BY_MEASURING, Mask, step_flags
+from lightning_gpuprof.analysis.run.distribution import median
+from lightning_gpuprof.analysis.run.steady import MIN_STEADY, SLOWED_BY_MEASURING, step_flags
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, OutsideSpan, StepFlag

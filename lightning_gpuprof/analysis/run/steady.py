@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from lightning_gpuprof.analysis.run.distribution import Distribution, Int64, distribution, median
+from lightning_gpuprof.analysis.run.distribution import Distribution, distribution, median
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
-
-Mask = npt.NDArray[np.bool_]
 
 _APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
 SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED

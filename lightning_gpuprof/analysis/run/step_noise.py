@@ -4,9 +4,9 @@ from math import sqrt
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import Int64, median
+from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.spikes import EVEN_PHASES, SPIKE_FRAC
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.reader import Session
 
 BATCHES = 12

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.steady import Mask
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.reader import Session
 
 MIN_GAIN = 0.05

@@ -9,7 +9,8 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import looked_up, named
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline, of_category
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""

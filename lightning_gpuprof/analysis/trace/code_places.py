@@ -9,7 +9,8 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import counted, summed, used
 from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.analysis.trace.nesting import nest
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, Timeline
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 _FRAME = r"^(?P<file>[^<].*)\((?P<line>\d+)\): (?P<function>.*)$"
 _MODULE = "nn.Module: "

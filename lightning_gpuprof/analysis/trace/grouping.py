@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.traces.timeline import Int64, Timeline, fits_int32
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.traces.timeline import Timeline, fits_int32
 
 Index = npt.NDArray[np.signedinteger]
 _Value = TypeVar("_Value", bound=np.generic)
@@ -40,7 +41,7 @@ def looked_up(table: npt.NDArray[_Value], index: Index) -> npt.NDArray[_Value]:
     return found
 
 
-def named(timeline: Timeline, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+def named(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
     """Return which host events have a name that passes a test."""
     passes = np.array([test(name) for name in timeline.names] or [False])
     return looked_up(passes, timeline.host.name)

@@ -9,7 +9,8 @@ from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.intervals import Spans
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
-from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Int8, Int64, Timeline
+from lightning_gpuprof.arrays import Int8, Int64
+from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,

@@ -19,8 +19,9 @@ from lightning_gpuprof.analysis.trace.intervals import Spans, complement
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int8, Int64, Timeline
+from lightning_gpuprof.analysis.trace.time_split import DeviceSpans
+from lightning_gpuprof.arrays import Int8, Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")

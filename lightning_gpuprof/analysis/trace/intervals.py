@@ -1,10 +1,9 @@
 """Unions of time intervals, exact in integer nanoseconds."""
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-Int64 = npt.NDArray[np.int64]
+from lightning_gpuprof.arrays import Int64
 
 
 class Spans(Struct, frozen=True):

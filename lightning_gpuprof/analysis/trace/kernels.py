@@ -11,7 +11,8 @@ from lightning_gpuprof.analysis.trace.kernel_category import (
     categorize,
     uses_tensor_cores,
 )
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline
+from lightning_gpuprof.arrays import Int32, Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 THIN_NS = 10_000
 """A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes

@@ -4,7 +4,8 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import distinct
-from lightning_gpuprof.traces.timeline import MISSING, Int32, Timeline, of_category
+from lightning_gpuprof.arrays import Int32
+from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 
 class Launches(Struct, frozen=True):

@@ -7,7 +7,8 @@ from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, 
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.analysis.trace.trace_steps import step_events
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
+from lightning_gpuprof.arrays import Int32, Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 SERIES_POINTS = 200
 

@@ -8,10 +8,10 @@ an end is cut to the end of what was open when the event began.
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Int8, Int32, Int64
+from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents
 
 _CHUNK = 1 << 14
 _Index = TypeVar("_Index", Int64, Int8)
@@ -46,10 +46,10 @@ class Nesting(Struct, frozen=True):
                 rows, above = rows[on], self.parent[above[on]]
         return result
 
-    def inside(self, region: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def inside(self, region: Mask) -> Mask:
         """Tell of each event whether it lies inside one of those chosen, or is one."""
         own = np.where(region, np.int8(1), np.int8(-1))
-        found: npt.NDArray[np.bool_] = self.inherited(own) == 1
+        found: Mask = self.inherited(own) == 1
         return found
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import blocks, named, summed
@@ -12,9 +11,8 @@ from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.optimizer_updates import in_updates
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int32, Int64, Timeline, of_category
-
-Mask = npt.NDArray[np.bool_]
+from lightning_gpuprof.arrays import Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 
 class OperatorStats(Struct, frozen=True, omit_defaults=True):

@@ -1,17 +1,15 @@
 """Which host events are an optimizer's update of the weights."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.traces.timeline import Timeline
 
 STEP = "Optimizer.step"
 """How torch names the region around an optimizer's step."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 def in_updates(timeline: Timeline, nesting: Nesting) -> Mask:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.traces.timeline import Int64, Timeline
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import Timeline
 
 ENGINE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "AccumulateGrad"

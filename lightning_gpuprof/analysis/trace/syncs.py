@@ -8,7 +8,8 @@ from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Int64, of_category
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, of_category
 
 LONGEST = 200
 

@@ -1,16 +1,14 @@
 """How a device's time divides into compute, exposed communication, exposed copies and idle."""
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.trace.grouping import distinct, looked_up, used
 from lightning_gpuprof.analysis.trace.intervals import Spans, covered_within, union
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Int64, Timeline, select
-
-Mask = npt.NDArray[np.bool_]
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline, select
 
 
 class TimeSplit(Struct, frozen=True):

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.callbacks.guard import guarded, is_disabled
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.tap.tap_regions import AtBorder, Context, EpochLoop, Saving
@@ -50,7 +50,6 @@ _GAPS = frozenset(
     for into in follows
 )
 _NOTHING = (_NUMBERS[Phase.OTHER], WHOLE)
-_Int64 = npt.NDArray[np.int64]
 
 
 class DeviceMarking:
@@ -84,7 +83,7 @@ class DeviceMarking:
         self._steps_marked = 0
         self._harvest_ns = 0
         self._calibrated_ns: int | None = None
-        self._held: tuple[_Int64, _Int64] | None = None
+        self._held: tuple[Int64, Int64] | None = None
         self._lost_said = False
 
     def watch(self, region: Region) -> Context:
@@ -183,7 +182,7 @@ class DeviceMarking:
             if self.marks.calibrate():
                 self._calibrated_ns = now
 
-    def ready(self, facts: _Int64, charged: _Int64, *, final: bool) -> tuple[_Int64, _Int64]:
+    def ready(self, facts: Int64, charged: Int64, *, final: bool) -> tuple[Int64, Int64]:
         """Return the rows of steps that can be written by now; hold the others for one window.
 
         Args:
@@ -207,14 +206,14 @@ class DeviceMarking:
             self._held = facts[done:], charged[done:]
         return facts[:done], charged[:done]
 
-    def columns(self, steps: _Int64, dur_ns: int) -> dict[str, _Int64]:
+    def columns(self, steps: Int64, dur_ns: int) -> dict[str, Int64]:
         """Return the device's columns of some steps, which took `dur_ns` together."""
         if is_disabled(self):
             return {}
         return self._columns(steps, dur_ns) or {}
 
     @guarded
-    def _columns(self, steps: _Int64, dur_ns: int) -> dict[str, _Int64]:
+    def _columns(self, steps: Int64, dur_ns: int) -> dict[str, Int64]:
         columns = self.marks.take(steps)
         self._keep_budget(dur_ns / len(steps))
         self._say_losses()

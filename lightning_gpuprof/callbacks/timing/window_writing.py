@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.output.console import profile_line, say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
@@ -17,7 +18,6 @@ from lightning_gpuprof.callbacks.timing.windows import (
     outside_span,
     passed_over_span,
 )
-from lightning_gpuprof.probes.clock.phase_clock import Int64
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.schema import Note
 

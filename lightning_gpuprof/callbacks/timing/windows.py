@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.probes.clock.phase_clock import Cut, Slot
 from lightning_gpuprof.probes.clock.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
@@ -24,7 +24,6 @@ microsecond each, and their columns would be most of the file."""
 PHASE_NAMES = tuple(phase.value for phase in Phase)
 _COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | StepFlag.VALIDATION)
 _I4_MAX = 2**31 - 1
-_Int64 = npt.NDArray[np.int64]
 
 
 class Layout:
@@ -37,7 +36,7 @@ class Layout:
 
     def __init__(self, slots: Sequence[Slot], own: Container[str | None] = ()) -> None:
         self.width = len(slots)
-        self.in_phase: _Int64 = np.array(
+        self.in_phase: Int64 = np.array(
             [[slot.phase is phase for slot in slots] for phase in Phase], dtype=np.int64
         )
         self.part_names = [
@@ -67,7 +66,7 @@ class Window:
         profiled_own_ns: What they took of the others: torch.profiler starts, stops, exports.
     """
 
-    def __init__(self, facts: _Int64, charged: _Int64, layout: Layout, *, origin_ns: int) -> None:
+    def __init__(self, facts: Int64, charged: Int64, layout: Layout, *, origin_ns: int) -> None:
         self._facts = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
         self._start_ns = self._facts["start_ns"] - origin_ns
         self._dur_ns = self._facts["end_ns"] - self._facts["start_ns"]
@@ -89,12 +88,12 @@ class Window:
         }
 
     @property
-    def steps(self) -> _Int64:
+    def steps(self) -> Int64:
         """The steps' numbers."""
-        steps: _Int64 = self._facts["step"]
+        steps: Int64 = self._facts["step"]
         return steps
 
-    def record(self, more: Mapping[str, _Int64] | None = None) -> StepsWindow:
+    def record(self, more: Mapping[str, Int64] | None = None) -> StepsWindow:
         """Return the record of this window.
 
         Args:
@@ -165,7 +164,7 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
 
 
 def passed_over_span(
-    facts: _Int64, charged: _Int64, slots: Sequence[Slot], *, origin_ns: int
+    facts: Int64, charged: Int64, slots: Sequence[Slot], *, origin_ns: int
 ) -> OutsideSpan:
     """Return the record of steps that were not marked.
 
@@ -188,7 +187,7 @@ def passed_over_span(
     return span
 
 
-def _pack(rows: _Int64) -> list[Column]:
+def _pack(rows: Int64) -> list[Column]:
     """Pack each row; times and counts are never negative but for a marker: one bound will do."""
     dtype = "i4" if rows.max() <= _I4_MAX else "i8"
     return [Column(dtype, row.tobytes()) for row in rows.astype("<" + dtype)]

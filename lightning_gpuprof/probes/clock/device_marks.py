@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.probes.clock.device_clock import DeviceClock
 from lightning_gpuprof.probes.clock.device_events import DeviceEvents
 from lightning_gpuprof.probes.clock.device_rows import (
@@ -24,7 +25,6 @@ from lightning_gpuprof.probes.clock.device_rows import (
     SPOILED,
     WHOLE,
     DeviceRows,
-    Int64,
 )
 from lightning_gpuprof.records.schema import NOT_MEASURED
 

@@ -3,8 +3,8 @@
 from array import array
 
 import numpy as np
-import numpy.typing as npt
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
@@ -16,7 +16,6 @@ AFTER_GAP, SPOILED = 1, 2
 """Flags of a mark: marks before it were lost; its step is not measured."""
 _PHASES = tuple(Phase)
 _WIDTH = 2 + 2 * len(_PHASES)
-Int64 = npt.NDArray[np.int64]
 
 
 class DeviceRows:

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.probes.clock.region_paths import (
     CUT,
     Path,
@@ -28,8 +28,6 @@ from lightning_gpuprof.records.phases import Phase
 
 LOG_LIMIT = 16_384
 """Boundaries after which a log is settled early: 200 kB, however long a step or validation is."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 class Slot(NamedTuple):

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from lightning_gpuprof.probes.clock.phase_clock import Cut, Int64, PhaseClock, Region
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.probes.clock.phase_clock import Cut, PhaseClock, Region
 from lightning_gpuprof.probes.clock.region_paths import CUT, cut_code
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from lightning_gpuprof.arrays import AnyArray, Int64
 from lightning_gpuprof.traces.columns import Columns, Content, Indexer, Threads, ids, plain_id
 from lightning_gpuprof.traces.kineto.kineto_events import (
     NOTHING,
@@ -16,7 +17,7 @@ from lightning_gpuprof.traces.kineto.kineto_events import (
 )
 from lightning_gpuprof.traces.kineto.kineto_times import to_ns
 from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, AnyArray, Int64
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING
 
 HOST_KINDS = {
     Kind.CPU_OP: "cpu_op",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lightning_gpuprof.traces.timeline import Int64
+from lightning_gpuprof.arrays import Int64
 
 EXACT_US = 2.0**43
 """Below this a float64's last bit is under 0.001 us, so three decimals survive. Kineto moves

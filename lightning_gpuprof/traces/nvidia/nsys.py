@@ -12,11 +12,12 @@ from functools import cache
 
 import numpy as np
 
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.sqlite import Database, has_tables
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, DeviceInfo, Int64, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, DeviceInfo, Timeline
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _COPIES = {

@@ -15,7 +15,8 @@ import numpy as np
 from lightning_gpuprof.analysis.drawing.call_tree import CallTree
 from lightning_gpuprof.analysis.drawing.drawing import Drawing, LaneGroup
 from lightning_gpuprof.analysis.drawing.kinds import KINDS
-from lightning_gpuprof.traces.timeline import Int64, MemoryEvents
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import MemoryEvents
 
 LAYOUT = 1
 _FAST = 1

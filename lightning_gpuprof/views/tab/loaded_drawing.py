@@ -5,11 +5,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.drawing.call_tree import CallTree
 from lightning_gpuprof.analysis.drawing.drawing import Drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
+from lightning_gpuprof.arrays import Mask
 
 MEMORY_POINTS = 2_000
 
@@ -26,7 +26,7 @@ class Found:
 
     text: str
     names: list[int]
-    mask: npt.NDArray[np.bool_]
+    mask: Mask
 
 
 class LoadedDrawing:
@@ -47,7 +47,7 @@ class LoadedDrawing:
         """The last search: each move of the view asks for it again."""
 
     @cached_property
-    def once(self) -> npt.NDArray[np.bool_]:
+    def once(self) -> Mask:
         """Mask of the events less those drawn a second time, as host syncs are."""
         mask = np.ones(len(self.drawing), dtype=np.bool_)
         for group in self.drawing.groups:

@@ -9,8 +9,8 @@ import numpy as np
 from lightning_gpuprof.analysis.drawing.drawing import Drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import Cut
 from lightning_gpuprof.analysis.drawing.kinds import KINDS
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.files import DRAWING_SUFFIX
-from lightning_gpuprof.traces.timeline import Int64
 from lightning_gpuprof.views.tab.drawing_file import DrawingFileError, unpack
 from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun

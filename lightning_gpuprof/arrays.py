@@ -1,0 +1,11 @@
+"""What arrays hold, by name."""
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Int8 = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[np.generic]
