@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts
+from lightning_gpuprof.analysis.trace.repeated_nodes import ACCUMULATE, ENGINE
 from lightning_gpuprof.records.schema import KEPT_NOTE, Note
 
-_ENGINE = "autograd::engine::evaluate_function: "
-_NODE = re.compile(re.escape(_ENGINE) + r"(\w+?)Backward\d*$")
+_NODE = re.compile(re.escape(ENGINE) + r"(\w+?)Backward\d*$")
 _SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
@@ -30,8 +30,9 @@ def graph_nodes(facts: TraceFacts) -> list[GraphNode]:
     """Return every class of nodes but the graph's ends, where gradients are added up."""
     operators = facts.operators
     found = []
-    for name, op in operators.items():
-        if not name.startswith(_ENGINE) or "AccumulateGrad" in name or not op.calls:
+    for op in engine_calls(facts):
+        name = op.name
+        if ACCUMULATE in name or not op.calls:
             continue
         match = _NODE.match(name)
         maker = f"aten::{operator_name(match[1])}" if match else ""
@@ -39,6 +40,16 @@ def graph_nodes(facts: TraceFacts) -> list[GraphNode]:
         calls = sum(one.calls for one in makers)
         found.append(GraphNode(op, makers[0] if makers else None, calls))
     return found
+
+
+def engine_calls(facts: TraceFacts) -> list[Operator]:
+    """Return every class of nodes as the engine calls them, the graph's ends included."""
+    return [op for name, op in facts.operators.items() if name.startswith(ENGINE)]
+
+
+def nodes_ns(facts: TraceFacts) -> float:
+    """Return the host time per step of the autograd graph's nodes and all that they call."""
+    return sum(op.total_ns for op in engine_calls(facts))
 
 
 def graphs_are_kept(notes: Iterable[Note]) -> bool | None:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts
-from lightning_gpuprof.analysis.savings.graph_nodes import graph_nodes
+from lightning_gpuprof.analysis.savings.graph_nodes import engine_calls, graph_nodes, nodes_ns
+from lightning_gpuprof.analysis.trace.repeated_nodes import ACCUMULATE
 
-ENGINE = "autograd::engine::"
 FIRST_GRADIENT = "aten::ones_like"
 """`backward()` of a scalar makes its first gradient so: no more passes than calls of it."""
 
@@ -67,21 +67,19 @@ def graph_passes(facts: TraceFacts, parameters: int | None) -> GraphPasses:
         repeated_ns += again * each_ns
         most = max(most, again)
     first = facts.operators.get(FIRST_GRADIENT)
-    engine = [op for name, op in facts.operators.items() if name.startswith(ENGINE)]
     return GraphPasses(
         calls=calls,
         repeated_calls=repeated,
         repeated_ns=repeated_ns + (_added_again_ns(facts, parameters) if repeated else 0.0),
         extra_passes=most if first is None else min(most, max(0.0, first.calls - 1)),
-        nodes_ns=sum(op.total_ns for op in engine),
+        nodes_ns=nodes_ns(facts),
         mean_passes=calls / made if made else 1.0,
     )
 
 
 def _added_again_ns(facts: TraceFacts, parameters: int | None) -> float:
     """Return the time of adding gradients to parameters that had one from an earlier pass."""
-    found = [op for name, op in facts.operators.items() if name.endswith("AccumulateGrad")]
-    found = [op for op in found if op.name.startswith(ENGINE) and op.calls]
+    found = [op for op in engine_calls(facts) if op.name.endswith(ACCUMULATE) and op.calls]
     if parameters is None:
         return 0.0
     return sum(op.total_ns * max(0.0, 1 - parameters / op.calls) for op in found)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 
@@ -44,7 +45,6 @@ RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
 """A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
 TENSORS_PER_LAYER = 2
 """A recurrent layer holds that many or more, so more calls than layers mean a loop around one."""
-ENGINE = "autograd::engine::evaluate_function"
 _OPTIMIZER = ("aten::_foreach", "aten::_fused", "Optimizer.")
 
 
@@ -153,12 +153,6 @@ def _forward_operators_ns(facts: TraceFacts, used: Sequence[Operator]) -> int:
     copies = facts.operators.get(COPY)
     copies_ns = copies.self_ns if copies is not None and copies not in used else 0
     return max(0, round(sum(op.self_ns for op in used) + copies_ns - nodes_ns(facts)))
-
-
-def nodes_ns(facts: TraceFacts) -> float:
-    """Return the host time per step of the autograd graph's nodes and all that they call."""
-    nodes = [op for name, op in facts.operators.items() if name.startswith(ENGINE)]
-    return sum(op.total_ns for op in nodes)
 
 
 def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-COMPUTE = ("forward", "backward", "optimizer_step")
+_UNNAMED = ("forward", "backward", "optimizer_step")
 """Where a claim lies that names no phase: the safe guess, for it then overlaps most others."""
 
 
@@ -66,7 +66,7 @@ def without(claims: Sequence[Claim], *, step_ns: int, phase_ns: Mapping[str, int
 
 
 def _places(claim: Claim) -> tuple[str, ...]:
-    return claim.places or COMPUTE
+    return claim.places or _UNNAMED
 
 
 def _overlapping(claims: Sequence[Claim]) -> list[list[Claim]]:
