@@ -1,5 +1,6 @@
 """What to write in place of a line that makes the host wait, by what the line does."""
 
+from lightning_gpuprof.records.phases import STOP_CHECK_METHOD
 from lightning_gpuprof.records.schema import SyncSite
 
 _BY_OWNER = {
@@ -25,8 +26,6 @@ _BY_OPERATION = {
     "bool": "decide on the device (torch.where), or once in many steps",
     "equal": "compare on the device: (a == b).all() stays a tensor",
 }
-_STOP_CHECK = "_broadcast_sigterm_tensor"
-"""Lightning's own method that reads, before every batch, whether rank 0 was told to stop."""
 _READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
 
 
@@ -38,7 +37,7 @@ def cure(site: SyncSite) -> str:
     >>> cure(site)
     'keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later'
     """
-    if site.function == _STOP_CHECK:
+    if site.function == STOP_CHECK_METHOD:
         return "ask every 50th batch, as the finding frequent-stop-check shows"
     if site.owner in _BY_OWNER:
         return _BY_OWNER[site.owner]

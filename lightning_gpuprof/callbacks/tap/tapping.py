@@ -16,7 +16,7 @@ from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, Context
 from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
-from lightning_gpuprof.records.phases import SAMPLER, STOP_CHECK, WORKERS, Phase
+from lightning_gpuprof.records.phases import SAMPLER, STOP_CHECK, STOP_CHECK_METHOD, WORKERS, Phase
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """What the tap itself tells apart; collections are another callback's to tell."""
@@ -145,7 +145,7 @@ class Tapping:
         self._calls.add(epoch_loop.val_loop, "run", self.tap.validation())
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
-            self._calls.add(epoch_loop, "_broadcast_sigterm_tensor", stop_check)
+            self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)
         # Lightning 2.4 has no action for it; in others this region is around the action's own.
         self._calls.add(self._trainer, "save_checkpoint", self.tap.saving())
 
