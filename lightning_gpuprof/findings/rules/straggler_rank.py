@@ -71,13 +71,13 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
     phase = next(iter(waits.causes), None)
     part = waits.part
-    what = f", most of it in {phase.value}{f' ({part})' if part else ''}" if phase else ""
+    what = f", most of it in {_named(phase)}{f' ({part})' if part else ''}" if phase else ""
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{_names(waits.late)} keep{'s' if one else ''} the others waiting for "
         f"{duration(waits.late_ns)} of each step ({percent(waits.late_ns / step_ns)}){what}",
-        advice=f"Look at {part or (phase.value if phase else 'what is special')} on "
+        advice=f"Look at {part or (_named(phase) if phase else 'what is special')} on "
         f"{_names(waits.late).lower()} ({', '.join(hosts)}): uneven data, work that only "
         f"{'this rank does' if one else 'these ranks do'}, or a busy machine.",
         evidence={
@@ -106,7 +106,7 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         severity=grade(saving, step_ns),
         title=f"Ranks wait {duration(waits.uneven_ns)} of each step "
         f"({percent(waits.uneven_ns / step_ns)}) for one another, by turns"
-        f"{f', most of it for {phase.value}' if phase else ''}",
+        f"{f', most of it for {_named(phase)}' if phase else ''}",
         advice="Steps take unequally long from rank to rank: give each rank equal work (batches of "
         "like length), or look for other work on these machines.",
         evidence={
@@ -119,6 +119,10 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         confidence=0.5,
         where=(Where(phase=phase.value),) if phase else (),
     )
+
+
+def _named(phase: Phase) -> str:
+    return "code outside every named phase" if phase is Phase.OTHER else phase.value
 
 
 def _names(ranks: Sequence[int]) -> str:

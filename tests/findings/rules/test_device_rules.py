@@ -189,6 +189,13 @@ class TestStragglerRank:
         assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
         assert span(finding) == (3_200_000, 4_800_000)
 
+    def test_a_rank_late_outside_every_phase_is_not_said_to_be_late_in_other(self, judge_ranks):
+        fast = {"other": MS, "forward": 4 * MS, "backward": 8 * MS}
+        slow = {"other": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
+        finding = judge_ranks(fast, fast, slow)
+        assert finding.title.endswith(", most of it in code outside every named phase")
+        assert finding.advice.startswith("Look at code outside every named phase on rank 2")
+
     def test_ranks_that_wait_for_one_another_by_turns_have_no_straggler(self, judge_ranks):
         mine = np.arange(100) % 2 == 0
         one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 3 * MS, 9 * MS)
