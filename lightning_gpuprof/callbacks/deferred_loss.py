@@ -157,6 +157,9 @@ class DeferredLoss(RecordingCallback):
         batch = self._progress.ready
         if batch == self._batch and log.steps:
             log.take_back()
+        elif self._batch < 0 and self._sink is not None:
+            # Only now has Lightning put right what the checkpoint says of the batch it was made in.
+            self._sink.first_batch = self._progress.completed
         self._batch = batch
         # The step that `self.log` would write now, if this batch steps.
         log.add((loop._batches_that_stepped, self._epoch), values, private)

@@ -233,6 +233,8 @@ class Scalars(_Record, tag="scalars"):
     not_finite: dict[str, list[int]] | None = None
     """By name, the steps whose value was NaN or infinite, which is null on disk; None in files
     from before this was written down."""
+    first_batch: int = 0
+    """Batches that the run had trained before the session's step 0, where it resumed one."""
 
 
 class ProfilerCycle(_Record, tag="cycle"):

@@ -14,6 +14,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.plugins import MixedPrecision
 
+from lightning_gpuprof.analysis.compare.same_values import check_values
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.output import run_output
@@ -68,11 +69,14 @@ def logged(trainer, name="loss"):
         return {int(r["step"]): float(r[name]) for r in csv.DictReader(file) if r.get(name)}
 
 
+def scalars(trainer, session=0):
+    return read_run(trainer.loggers[0].log_dir)[0].sessions[session].all(Scalars)
+
+
 def recorded(trainer, name="loss", session=0):
-    records = read_run(trainer.loggers[0].log_dir)[0].sessions[session].all(Scalars)
     return {
         step: value
-        for record in records
+        for record in scalars(trainer, session)
         for step, value in zip(record.steps, record.values[name], strict=True)
     }
 
@@ -92,7 +96,7 @@ def test_a_loss_that_is_nan_is_told_from_none(tmp_path):
             return {"loss": outputs["loss"] * (float("nan") if batch_idx == 2 else 1)}
 
     trainer = fit(tmp_path, Breaks(), DeferredLoss(window=4), limit_train_batches=4)
-    (record,) = read_run(trainer.loggers[0].log_dir)[0].sessions[0].all(Scalars)
+    (record,) = scalars(trainer)
     assert record.values["loss"][2] is None
     assert record.not_finite["loss"][0] == 2
 
@@ -246,6 +250,22 @@ def test_a_resumed_run_continues_its_means(tmp_path, repeated):
     assert logged(trainer) == dict(enumerate(second.items, start=5 - repeated))
     mean = sum([*first.items[:5], *second.items]) / (8 + repeated)
     assert logged(trainer, "loss_epoch") == {7: mean}
+
+
+def test_what_a_resumed_run_records_is_held_against_the_same_batches_of_another(tmp_path, repeated):
+    class Saver(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx == 4:
+                trainer.save_checkpoint(tmp_path / "middle.ckpt")
+
+    one, other = Model(), Model()
+    whole = fit(tmp_path / "whole", one, DeferredLoss(), Saver())
+    resumed = fit(tmp_path / "on", other, DeferredLoss(), ckpt_path=tmp_path / "middle.ckpt")
+
+    assert recorded(resumed) == dict(enumerate(other.items))
+    (check,) = check_values(scalars(whole), scalars(resumed), tolerance=0.0)
+    assert check.count == 3 + repeated
+    assert (check.last_base, check.last_new) == (one.items[-1], other.items[-1])
 
 
 def test_values_are_flushed_before_a_checkpoint(tmp_path):

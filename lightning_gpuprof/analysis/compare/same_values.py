@@ -15,7 +15,7 @@ class ValueCheck:
         name: As recorded.
         count: Steps compared; 0 where they have none in common.
         max_diff: Largest difference, relative to the base's value.
-        first_step: First step beyond the tolerance; None where there is none.
+        first_step: First batch of training beyond the tolerance, from 0; None where there is none.
         last_base: The base's value at the last common step.
         last_new: The new run's value there.
     """
@@ -36,8 +36,9 @@ class ValueCheck:
 def check_values(
     base: Sequence[Scalars], new: Sequence[Scalars], *, tolerance: float
 ) -> tuple[ValueCheck, ...]:
-    """Compare every value that both runs recorded.
+    """Compare every value that both runs recorded, batch by batch.
 
+    Batches are counted from the start of training: what resumed a run goes on with its count.
     A value differs where the two are further apart than `tolerance` times the base's, or than
     `tolerance` itself near zero, or where one is a number and the other is NaN or infinite; where
     both are that, they are the same. A step at which a run logged nothing is left out. On disk
@@ -60,10 +61,11 @@ def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:
             kept = found.setdefault(name, {})
             lost = (record.not_finite or {}).get(name, ())
             for step, value in zip(record.steps, values, strict=False):
+                batch = record.first_batch + step
                 if value is not None or step in lost:
-                    kept[step] = nan if value is None else value
+                    kept[batch] = nan if value is None else value
                 elif record.not_finite is None:
-                    kept[step] = None
+                    kept[batch] = None
     return found
 
 

@@ -50,6 +50,8 @@ class ScalarSink:
         self._prefix = prefix
         self._others = others
         self._batches = 0
+        self.first_batch = 0
+        """Batches trained before the session's first, in a run that is resumed."""
         self._given: dict[str, bool] = {}
 
     @property
@@ -65,7 +67,14 @@ class ScalarSink:
         first, self._batches = self._batches, self._batches + len(window.steps)
         steps = list(range(first, self._batches))
         not_finite = _not_finite(steps, window.values)
-        self._output.write(Scalars(steps=steps, values=window.values, not_finite=not_finite))
+        self._output.write(
+            Scalars(
+                steps=steps,
+                first_batch=self.first_batch,
+                values=window.values,
+                not_finite=not_finite,
+            )
+        )
         start = 0
         for epoch, marks in groupby(window.steps, key=itemgetter(1)):
             logger_steps = [step for step, _ in marks]
