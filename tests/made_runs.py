@@ -1,6 +1,7 @@
 """Run folders as the callback would leave them, made of plain numbers, for the reading side.
 
-`python tests/made_runs.py FOLDER` writes all of them, to look at in TensorBoard.
+`python tests/made_runs.py FOLDER` writes all of them, to look at in TensorBoard;
+`python tests/made_runs.py FOLDER TRACE` one whose profiler cycle is that trace file.
 """
 
 import gzip
@@ -525,4 +526,5 @@ def all_runs(root: Path) -> Path:
 
 
 if __name__ == "__main__":
-    all_runs(Path(sys.argv[1]))
+    target, *traces = map(Path, sys.argv[1:])
+    traced_run(target, *traces) if traces else all_runs(target)

@@ -1,13 +1,25 @@
 """Takes the pictures in docs/tab, each view on a run that has something to show in it.
 
-`python tests/take_pictures.py URL FOLDER`, where TensorBoard at URL was started on the runs of
-`RUNS`: the demo's two, and what `made_runs.py` writes for devices that are not at hand.
+`python tests/take_pictures.py LOGDIR FOLDER [VIEW ...]` takes those views, or all of them. LOGDIR
+has the runs of `RUNS`, which four commands write:
+
+    make demo RUNS=LOGDIR
+    python tests/made_runs.py LOGDIR                the runs of devices that are not at hand
+    python tests/made_runs.py LOGDIR/a100 TRACE     HolisticTraceAnalysis' trace_diff/control
+    python tests/made_runs.py LOGDIR/h100 TRACE     TraceLens' Qwen1.5-0.5B of an H100
+
+Memory shows what `lightning-gpuprof plan --json` and `tune --json` wrote to LOGDIR/gpu/plan.json
+and tune.json, where these are there. A view names such files' folders: choose a LOGDIR whose path
+tells nobody anything.
 """
 
 import importlib.util
+import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
+from urllib.error import URLError
 from urllib.parse import quote
 
 RUNS = {
@@ -26,32 +38,60 @@ BASE = "char_lm-before/version_0"
 
 
 def main() -> None:
-    path = Path(__file__).with_name("browser_driver.py")
-    spec = importlib.util.spec_from_file_location("browser_driver", path)
+    """Start TensorBoard and a browser, and take the pictures."""
+    spec = importlib.util.spec_from_file_location(
+        "browser_driver", Path(__file__).with_name("browser_driver.py")
+    )
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
-    url, folder = sys.argv[1], Path(sys.argv[2])
-    browser = driver.Browser()
+    logdir, folder, views = sys.argv[1], Path(sys.argv[2]), sys.argv[3:] or list(RUNS)
+    if missing := {RUNS[view] for view in views if not Path(logdir, RUNS[view]).is_dir()}:
+        sys.exit(f"{logdir} has no {', '.join(sorted(missing))}: see how they are written above.")
+    port = driver.free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--port", str(port)]
+    )
+    url = f"http://localhost:{port}/data/plugin_entry.html?name=gpuprof"
     try:
-        for view, run in RUNS.items():
-            browser.resize(WIDTH, 900)
-            browser.open(
-                f"{url}/data/plugin_entry.html?name=gpuprof#p.gpuprof.run={quote(run, safe='')}"
-                f"&p.gpuprof.view={view}&p.gpuprof.base={quote(BASE, safe='')}"
-            )
-            browser.wait("return document.querySelector('.card')")
-            time.sleep(2.5)
-            whole = browser.run("return document.documentElement.scrollHeight")
-            frame = 900 - browser.run("return window.innerHeight")
-            browser.resize(WIDTH, min(TALLEST, whole) + frame)
-            time.sleep(1.0)
-            browser.screenshot(folder / f"{view}.png")
-            if view in DARK:
-                browser.run("document.body.classList.add('dark-mode')")
-                time.sleep(2.0)
-                browser.screenshot(folder / f"{view}-dark.png")
+        _wait_for(url, server)
+        browser = driver.Browser()
+        try:
+            for view in views:
+                _take(browser, url, view, folder)
+        finally:
+            browser.close()
     finally:
-        browser.close()
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(url, server) -> None:
+    while server.poll() is None:
+        try:
+            urllib.request.urlopen(url).close()
+            return
+        except URLError:
+            time.sleep(0.5)
+    sys.exit("TensorBoard did not start.")
+
+
+def _take(browser, url, view, folder) -> None:
+    browser.resize(WIDTH, 900)
+    browser.open(
+        f"{url}#p.gpuprof.run={quote(RUNS[view], safe='')}"
+        f"&p.gpuprof.view={view}&p.gpuprof.base={quote(BASE, safe='')}"
+    )
+    browser.wait("return document.querySelector('.card')")
+    time.sleep(2.5)
+    whole = browser.run("return document.documentElement.scrollHeight")
+    frame = 900 - browser.run("return window.innerHeight")
+    browser.resize(WIDTH, min(TALLEST, whole) + frame)
+    time.sleep(1.0)
+    browser.screenshot(folder / f"{view}.png")
+    if view in DARK:
+        browser.run("document.body.classList.add('dark-mode')")
+        time.sleep(2.0)
+        browser.screenshot(folder / f"{view}-dark.png")
 
 
 if __name__ == "__main__":
