@@ -38,6 +38,9 @@ class PhaseTimer(Callback):
             again for the marks on the device.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
+
+    Raises:
+        ConfigError: A number makes no sense; in `setup`, a second one in the Trainer.
     """
 
     def __init__(

@@ -38,6 +38,9 @@ def plan(
         compute_capability: Of an NVIDIA card, such as 9.0 for Hopper, from which on cuBLAS is
             given larger workspaces; None for a card before that or an unknown one.
 
+    Returns:
+        The predicted memory of each size and the largest size for each card, in bytes.
+
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """

@@ -51,6 +51,9 @@ class region:
     It shows as a part of the phase in which it runs, `forward/dream` as a rule, on the host and,
     where there are marks, the device, and as an NVTX range. It does nothing while no `PhaseTimer`
     is timing, in threads other than the one that trains, and in code being compiled.
+
+    Args:
+        name: The part's name.
     """
 
     def __init__(self, name: str) -> None:

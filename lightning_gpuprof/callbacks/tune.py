@@ -37,6 +37,9 @@ def tune(
         device: auto, cpu or cuda.
         target_frac: Band of the device's memory to fill.
 
+    Returns:
+        Each size's step in ns, samples per second and peak memory in bytes, and the suggestion.
+
     Raises:
         ConfigError: An argument or the model cannot be used.
     """

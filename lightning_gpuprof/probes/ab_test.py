@@ -98,6 +98,9 @@ def ab_test(
         timer: What to time both with, where the choice should not be left to the device.
         clock: The host's clock in nanoseconds; tests pass a fake.
 
+    Returns:
+        Whether results agree, and how much faster the new version is, with an interval.
+
     Raises:
         ConfigError: `iterations` or `warmup` is below 1.
 

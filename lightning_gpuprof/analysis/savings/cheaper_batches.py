@@ -20,11 +20,10 @@ whole batches at once (docs/adr/0031)."""
 class OwnCode:
     """The share of the wait in which the training thread was at lines of the user's own.
 
-    Between `low_frac` and `high_frac`; `function` is the one seen most.
+    At least `low_frac`; `function` is the one seen most.
     """
 
     low_frac: float
-    high_frac: float
     function: str
 
 
@@ -42,8 +41,8 @@ def own_code(run: RunResults) -> OwnCode | None:
     functions: dict[str, int] = {}
     for one in seen:
         functions[one.named] = functions.get(one.named, 0) + one.count
-    low, high = lines.interval(count, Phase.DATA_WAIT)
-    return OwnCode(low, high, max(functions, key=lambda name: functions[name]))
+    low, _ = lines.interval(count, Phase.DATA_WAIT)
+    return OwnCode(low, max(functions, key=lambda name: functions[name]))
 
 
 def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, int]:

@@ -58,6 +58,9 @@ class DeferredSum:
 class DeferredMean:
     """A running mean that is kept on the device until it is asked for.
 
+    Args:
+        name: What it is called in errors.
+
     >>> mean = DeferredMean()
     >>> mean.update(torch.tensor(1.0)); mean.update(torch.tensor(4.0), weight=2)
     >>> mean.result()
@@ -115,6 +118,9 @@ class DeferredScalars:
 
     In place of `acc["kl"] += kl.item()` write `acc["kl"] += kl`, also inside `torch.compile`.
     A name is made on first use and begins at zero.
+
+    Args:
+        *names: Names to begin with.
 
     >>> acc = DeferredScalars()
     >>> for kl in (torch.tensor(0.5), torch.tensor(0.25)):

@@ -18,6 +18,9 @@ def what_if(run: str, removing: str | Sequence[str], *, session: int | None = No
         removing: Ids of findings of its report, such as `"data-wait"`.
         session: Session number; by default the last fit that recorded steps.
 
+    Returns:
+        The step and what is saved of it, each from low to high, in ns.
+
     Raises:
         RecordError: There is no such run, or its report has no such finding.
     """
