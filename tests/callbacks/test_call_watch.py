@@ -32,10 +32,6 @@ def look(tmp_path):
             max_epochs=1,
             limit_train_batches=batches,
             limit_val_batches=0,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accelerator="cpu",
             **options,
         )
         trainer.fit(model)

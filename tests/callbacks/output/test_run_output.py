@@ -30,7 +30,7 @@ class Probe(Callback):
 @pytest.fixture
 def fit(tmp_path):
     def train(*callbacks, trainer=None, train=None, **options):
-        options = {"logger": False, "enable_checkpointing": False, **options}
+        options = {"logger": False, **options}
         trainer = trainer or Trainer(
             max_epochs=1,
             limit_train_batches=3,

@@ -71,10 +71,7 @@ def test_it_is_a_fact_of_the_run(tmp_path, agent):
     trainer = Trainer(
         default_root_dir=tmp_path,
         max_steps=1,
-        accelerator="cpu",
         logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
     )
     trainer.fit(agent, DataLoader(Streams(buffer=agent.replay)))
     assert facts == ["replay"]
