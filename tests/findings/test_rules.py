@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import lightning_gpuprof
 import lightning_gpuprof.findings.rules as package
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Finding
@@ -22,6 +23,15 @@ class TestEveryRule:
 
     def test_documents_itself_under_the_same_headings_in_order(self, finding_id):
         assert re.findall(r"^## (.+)$", load_rule(finding_id).__doc__, re.MULTILINE) == HEADINGS
+
+    def test_names_thresholds_that_it_has_or_says_whose_they_are(self, finding_id):
+        rule = load_rule(finding_id)
+        known = set(vars(rule))
+        for path in re.findall(r"`(\w+/\w+\.py)`", rule.__doc__):
+            (file,) = Path(lightning_gpuprof.__file__).parent.rglob(path)
+            known |= set(re.findall(r"^([A-Z_]+) =", file.read_text(), re.MULTILINE))
+        named = set(re.findall(r"`([A-Z_]{2,})`", rule.__doc__.split("## Thresholds")[1]))
+        assert named <= known
 
     def test_is_silent_on_an_empty_run(self, finding_id, analyze):
         assert evaluate_rules(analyze({}, steps=0), [finding_id]).found == ()

@@ -27,7 +27,8 @@ with training for the cores; on a GPU, only the device's idle time during the wa
 (`savings/input_pipeline.py`, `savings/hidden.py`). Cheaper samples save at most all of the wait; at
 least, where samples of the stack show that it is mostly the user's own code, that code but for a
 tenth, else half of it; what the cheapest samples take stays (`savings/cheaper_batches.py`). They
-come first where they save more at least and the code was seen, for a setting is tried sooner.
+come first where they save more at least and the code was seen, for a setting is tried sooner
+(`findings/loader_cures.py`).
 
 The wait is measured in three parts, and the change is for the largest: `MOST` of it in the sampler,
 which runs in the training process with any number of workers; in taking batches over from workers,

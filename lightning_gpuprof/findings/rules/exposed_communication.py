@@ -17,10 +17,9 @@ Exchange less often (`accumulate_grad_batches` skips the exchange in between), l
 fit DDP's one bucket (25 MB), buckets change nothing: accumulate.
 
 ## Thresholds
-`MIN_FRAC`: 5% of the step, the common warning level. `LOW_FRAC`: the last bucket cannot be hidden,
-so a quarter stays at least in the high bound, and three quarters in the low one; gradients
-accumulated over four batches are exchanged a quarter as often. Severity: the
-common scale (`findings/grade.py`).
+`WARNING_FRAC` of the step. `LOW_FRAC`, `HIGH_FRAC`: the last bucket cannot be hidden, so a quarter
+stays at least in the high bound, and three quarters in the low one; gradients accumulated over four
+batches are exchanged a quarter as often. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

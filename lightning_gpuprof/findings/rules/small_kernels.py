@@ -14,9 +14,9 @@ Launch fewer: fuse (`torch.compile`), replay the step as one CUDA graph
 (`mode="reduce-overhead"`), use fused optimizers and larger batches.
 
 ## Thresholds
-`THIN_COUNT_FRAC`: most kernels. `GAP_FRAC`: half of the idle time may come from elsewhere, so the
-low bound counts launch latency and gaps between kernels alone. Severity: the common scale
-(`findings/grade.py`).
+`THIN_COUNT_FRAC`: most kernels. Idle time while the host was at an operator or in Python may have
+another cause, so the low bound counts launch latency and gaps between kernels (`GAPS`) alone.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -16,13 +16,13 @@ Look at what that rank does longer: uneven data (longer samples, a slower disk),
 turns, batches differ: give each rank equal work, such as samples of like length.
 
 ## Thresholds
-`MIN_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks show;
-`TURNS_FRAC`, 10%, for turns. A busy machine shows these as well: on a CPU a saving is claimed only
-where what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is the
-late one where it costs this many times what another one's chance delays do. Of the lateness stays
-what equal ranks wait for one another by chance: at least what the others are late now, at most what
-its spread says. A fifth more or less goes with a cost (docs/adr/0044, 0031). Severity: the common
-scale (`findings/grade.py`).
+`WARNING_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks
+show; `TURNS_FRAC`, 10%, for turns. A busy machine shows these as well: on a CPU a saving is claimed
+only where what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is
+the late one where it costs this many times what another one's chance delays do. Of the lateness
+stays what equal ranks wait for one another by chance: at least what the others are late now, at
+most what its spread says. A fifth more or less goes with a cost (docs/adr/0044, 0031). Severity:
+the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
