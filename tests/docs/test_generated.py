@@ -22,6 +22,14 @@ from lightning_gpuprof.views.documents.report import load_report
 
 DOCS = Path(__file__).parents[2] / "docs"
 MS = 1_000_000
+MEMORY = Memory(
+    step=50,
+    allocated_bytes=1,
+    reserved_bytes=1,
+    peak_allocated_bytes=1,
+    peak_reserved_bytes=1,
+    total_bytes=10,
+)
 NAMES_OF_THE_USER = {"phase_ns", "part_ns", "versions", "trainer", "model", "loader", "config"}
 NAMES_OF_THE_USER |= {"details", "kind_bytes", "phase_peak_bytes", "phase_mean_ns", "evidence"}
 NAMES_OF_THE_USER |= {"operators"}
@@ -44,14 +52,6 @@ def test_no_field_of_argparse_is_left_in_the_page_of_commands():
 
 
 def test_every_key_of_the_report_is_documented(make_session, write_run):
-    memory = Memory(
-        step=50,
-        allocated_bytes=1,
-        reserved_bytes=1,
-        peak_allocated_bytes=1,
-        peak_reserved_bytes=1,
-        total_bytes=10,
-    )
     site = SyncSite(
         file="train.py",
         line=3,
@@ -63,7 +63,7 @@ def test_every_key_of_the_report_is_documented(make_session, write_run):
         steps_watched=1,
     )
     records = [
-        memory,
+        MEMORY,
         site,
         Advice(step=50, batch_size=8),
         Note(step=0, name="n"),
@@ -90,15 +90,7 @@ def test_every_key_of_the_report_is_documented(make_session, write_run):
 
 
 def test_every_key_of_a_comparison_is_documented(make_session, write_run):
-    memory = Memory(
-        step=50,
-        allocated_bytes=1,
-        reserved_bytes=1,
-        peak_allocated_bytes=1,
-        peak_reserved_bytes=1,
-        total_bytes=10,
-    )
-    records = [memory, Scalars(steps=[0], values={"loss": [1.0]})]
+    records = [MEMORY, Scalars(steps=[0], values={"loss": [1.0]})]
     base = write_run(make_session({"forward": MS}, records=records, cpu_count=2), name="base")
     new = write_run(make_session({"forward": 2 * MS}, records=records, cpu_count=4), name="new")
     payload = json.loads(json.dumps(compare_runs(base, new).payload()))
