@@ -16,7 +16,7 @@ from lightning_gpuprof.findings.sync_cures import cure
 from lightning_gpuprof.records.schema import SyncSite
 
 STEPS = 3
-CHILD = "lightning_gpuprof.callbacks.syncs.lint_run"
+CHILD = "lightning_gpuprof.callbacks.lint_run"
 
 
 class Result(msgspec.Struct):

@@ -1,6 +1,6 @@
 """The child process of `lightning-gpuprof lint`: a script runs here until its syncs are known.
 
-`python -m lightning_gpuprof.callbacks.syncs.lint_run RESULT STEPS script.py args...`
+`python -m lightning_gpuprof.callbacks.lint_run RESULT STEPS script.py args...`
 """
 
 import importlib
