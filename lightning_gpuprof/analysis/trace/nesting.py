@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.arrays import Int8, Int32, Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents
 
 _CHUNK = 1 << 14
@@ -45,12 +45,6 @@ class Nesting(Struct, frozen=True):
                 on = (found < 0) & (above >= low)
                 rows, above = rows[on], self.parent[above[on]]
         return result
-
-    def inside(self, region: Mask) -> Mask:
-        """Tell of each event whether it lies inside one of those chosen, or is one."""
-        own = np.where(region, np.int8(1), np.int8(-1))
-        found: Mask = self.inherited(own) == 1
-        return found
 
 
 def nest(host: HostEvents, *, python: bool = False) -> Nesting:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks, named, summed
+from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.analysis.trace.optimizer_updates import in_updates
+from lightning_gpuprof.analysis.trace.optimizer_updates import STEP, in_updates
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
-from lightning_gpuprof.arrays import Int32, Int64, Mask
+from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 
@@ -32,7 +32,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
         loading_count: Calls of `count` made while the DataLoader made a batch in this process.
         repeated_count: Of a node of the autograd graph, calls in passes after its first.
         repeated_ns: Their part of `total_ns`.
-        backward_count: Calls of `count` made inside nodes of the autograd graph.
+        backward_count: Calls of `count` made inside nodes of the autograd graph, but for an
+            optimizer's step in one.
         backward_ns: Their part of `total_ns`.
         update_count: Calls of `count` made in an optimizer's update of the weights.
         update_self_ns: Their part of `self_ns`.
@@ -54,8 +55,10 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
     update_self_ns: int = 0
 
 
-LOADING = "enumerate(DataLoader)"
-"""How torch names the region around making a batch."""
+_REGIONS = ("enumerate(DataLoader)", ENGINE, STEP)
+"""How torch names the regions around making a batch, a node of the graph and an optimizer's step:
+the last may hold the others, as Lightning's closure runs in it."""
+_LOADING, _NODE, _STEP = range(len(_REGIONS))
 
 
 def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
@@ -65,9 +68,9 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     if not is_op.any():
         return ()
     names = len(timeline.names)
-    in_batch, outermost = _inside(LOADING, timeline, nesting), is_op.copy()
-    in_node = _inside(ENGINE, timeline, nesting)
-    in_update = in_updates(timeline, nesting) & is_op
+    region, outermost = _innermost_region(timeline, nesting), is_op.copy()
+    in_batch, in_node = region == _LOADING, region == _NODE
+    in_update = in_updates(timeline, nesting, region == _STEP) & is_op
     count, loading, total, backward, backward_ns, update = np.zeros((6, names), dtype=np.int64)
     for block in blocks(len(host)):
         rows = block.start + np.flatnonzero(is_op[block])
@@ -80,7 +83,7 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
         rows = rows[in_node[rows]]
         backward += np.bincount(host.name[rows], minlength=names)
         backward_ns += summed(host.name[rows], host.dur_ns[rows] * outermost[rows], names)
-    del in_batch, in_node
+    del in_batch, in_node, region
     again = repeated_nodes(timeline, nesting)
     repeated = np.bincount(host.name[again], minlength=names)
     repeated_ns = summed(host.name[again], host.dur_ns[again], names)
@@ -115,10 +118,14 @@ def _at(column: Int64 | None, i: int) -> int | None:
     return None if column is None else int(column[i])
 
 
-def _inside(prefix: str, timeline: Timeline, nesting: Nesting) -> Mask:
-    """Return which host events lie inside a region of such a name, or are one."""
-    region = named(timeline, lambda name: name.startswith(prefix))
-    return nesting.inside(region) if region.any() else region
+def _innermost_region(timeline: Timeline, nesting: Nesting) -> Int8:
+    """Return of each host event in which of `_REGIONS` it lies, by the innermost; -1 for none."""
+    by_name = [
+        next((i for i, prefix in enumerate(_REGIONS) if name.startswith(prefix)), -1)
+        for name in timeline.names
+    ]
+    table: Int8 = np.array(by_name or [-1], dtype=np.int8)
+    return nesting.inherited(looked_up(table, timeline.host.name))
 
 
 def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:

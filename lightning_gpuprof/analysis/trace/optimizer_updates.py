@@ -12,16 +12,15 @@ STEP = "Optimizer.step"
 """How torch names the region around an optimizer's step."""
 
 
-def in_updates(timeline: Timeline, nesting: Nesting) -> Mask:
-    """Return which host events lie in an optimizer's step, after the backward pass inside it.
+def in_updates(timeline: Timeline, nesting: Nesting, in_step: Mask) -> Mask:
+    """Return which host events of an optimizer's step come after the backward pass inside it.
 
     Lightning hands forward and backward to the optimizer as a closure: these are no update.
     """
     host = timeline.host
-    steps = named(timeline, lambda name: name.startswith(STEP))
-    rows = np.flatnonzero(steps)
+    rows = np.flatnonzero(named(timeline, lambda name: name.startswith(STEP)))
     if not len(rows):
-        return steps
+        return in_step
     rows = rows[np.argsort(host.start_ns[rows], kind="stable")]
     nodes = np.flatnonzero(named(timeline, lambda name: name.startswith(ENGINE)))
     first, begins = host.start_ns[rows], host.start_ns[rows].copy()
@@ -31,7 +30,7 @@ def in_updates(timeline: Timeline, nesting: Nesting) -> Mask:
         last = nesting.end_ns[rows]
         inside = (within >= 0) & (ended <= last[within])
         np.maximum.at(begins, within[inside], ended[inside])
-    found = nesting.inside(steps)
+    found: Mask = in_step.copy()
     events = np.flatnonzero(found)
     step = np.searchsorted(first, host.start_ns[events], side="right") - 1
     found[events] = host.start_ns[events] >= begins[step]
