@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 
+from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import (
     Memory,
+    Note,
     OutsideSpan,
     ProbeDisabled,
     ProfilerCycle,
@@ -21,6 +23,11 @@ def at(steps, values, fill=0):
     for index, value in values.items():
         column[index] = value
     return column
+
+
+def test_notes_that_are_measurements_of_steps_are_no_news(analyze):
+    notes = [Note(step=3, name=RSS_NOTE, value=1), Note(step=3, name="anomaly_mode", value=True)]
+    assert analyze({"forward": MS}, records=notes).notes == (notes[1],)
 
 
 def test_a_steady_step_leaves_out_warm_up_compilation_and_profiling(analyze):

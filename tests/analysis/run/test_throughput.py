@@ -22,6 +22,7 @@ def session(samples, dur_ns):
         # A slow size in between does not hide a faster one behind it.
         ({8: 100, 16: 90, 32: 200, 64: 201}, 32, True),
         ({8: 100, 16: 60}, 8, True),
+        ({8: 100, 16: 200, 32: 100}, 16, True),
     ],
 )
 def test_the_knee_is_where_more_memory_buys_less_than_five_percent(rates, samples, reached):

@@ -22,7 +22,15 @@ def test_a_low_peak_is_a_fact_that_claims_no_time(analyze):
     assert finding.severity is Severity.INFO
     assert finding.title == "The memory peak is 20.0 GiB, 25.0% of the device"
     assert finding.change == "DataLoader(..., batch_size=128)"
+    assert finding.evidence["suggested_batch_size_count"] == 128
     assert finding.saving_ns.high == 0
+
+
+def test_without_a_suggestion_no_batch_size_is_named(analyze):
+    finding = evaluate(analyze({"forward": 1}, records=[memory(20 * GIB)]))
+    assert finding.advice == "Raise the batch size, and the learning rate with it."
+    assert finding.change is None
+    assert "suggested_batch_size_count" not in finding.evidence
 
 
 def test_a_peak_within_the_target_band_is_silent(analyze):

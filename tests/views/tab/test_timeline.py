@@ -165,6 +165,7 @@ def test_a_search_for_nothing_is_refused(run):
 def test_a_cycle_that_is_not_prepared_says_so(made_runs, tmp_path):
     run = LoadedRun(str(made_runs.traced_run(tmp_path, prepared=False)))
     assert timeline_view(run, Query({}))["state"] == "not-prepared"
+    assert call_tree_view(run, Query({}))["state"] == "not-prepared"
     with pytest.raises(QueryError, match="prepared"):
         timeline_cut_view(run, Query({}))
 
@@ -172,3 +173,4 @@ def test_a_cycle_that_is_not_prepared_says_so(made_runs, tmp_path):
 def test_a_run_with_timers_only_has_no_timeline(made_runs, tmp_path):
     run = LoadedRun(str(made_runs.killed_run(tmp_path)))
     assert timeline_view(run, Query({})) == {"trace": None, "state": "no-cycle"}
+    assert call_tree_view(run, Query({})) == {"trace": None, "state": "no-cycle"}
