@@ -66,3 +66,14 @@ def test_real_snapshots_are_what_plain_sums_give(shared_traces, name):
         b["size"] for b in blocks if b["state"] == "active_allocated"
     )
     assert len(snapshot.events) == sum(map(len, raw["device_traces"]))
+
+
+def test_what_the_program_noted_beside_an_allocation_is_kept(tmp_path):
+    events = [
+        {"action": "alloc", "addr": 1, "size": 8, "user_metadata": "encoder"},
+        {"action": "free_completed", "addr": 1, "size": 8},
+    ]
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}))
+
+    assert [event.note for event in read_snapshot(str(path)).events] == ["encoder", ""]
