@@ -5,14 +5,16 @@
     python benchmarks/unseen/run.py reread   # the recordings of `look`, by today's rules
     python benchmarks/unseen/run.py table    # the results as a page
 
-    python benchmarks/unseen/run.py look --second --half A    # the second set, in two halves
+    python benchmarks/unseen/run.py look --set third --half A    # a later set, in two halves
 
 Whoever wrote the programs had not read the rules, and wrote down in each docstring what is wrong
 and which finding would help before it ran under the profiler. What the report said of a program
 when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
 --again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
 seconds end them in time). The second set was written when the rules had been mended with the
-first at hand. Chance drew its halves: A may mend the rules again, B is looked at once, at the end.
+first at hand, the third when with the second; its causes are those of users' threads, which the
+docstrings name. Chance drew their halves: A may mend the rules again, B is looked at once, at the
+end.
 """
 
 import argparse
@@ -38,8 +40,12 @@ from _harness import keep_memory, machine, one_thread  # noqa: E402
 
 import lightning_gpuprof  # noqa: E402
 
-SECOND = HERE / "second"
 RESULTS = HERE.parent / "results"
+SETS = {  # each set's folder, and its results
+    "first": (HERE, "unseen-2026-11-21.json"),
+    "second": (HERE / "second", "unseen-second-2026-11-21.json"),
+    "third": (HERE / "third", "unseen-third-2026-11-22.json"),
+}
 NO_CASES = {"run", "case", "page", "judged"}
 
 
@@ -200,7 +206,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
     """Yield the cases that still lack this command's result, until the budget is spent."""
     end = time.monotonic() + args.budget
     longest = 0.0
-    for case in cases(SECOND if args.second else HERE, args.cases, args.half):
+    for case in cases(SETS[args.set][0], args.cases, args.half):
         entry = state["cases"].setdefault(case.name, {})
         entry.update(cause=case.cause, accept=list(case.accept), lines=list(case.lines))
         if args.command == "pairs" and (case.cause is None or "pairs" in entry) and not args.again:
@@ -223,15 +229,15 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1e9, help="seconds")
     parser.add_argument("--pairs", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/unseen"))
-    parser.add_argument("--second", action="store_true", help="the second set of programs")
-    parser.add_argument("--half", choices=["A", "B"], help="one half of the second set")
+    parser.add_argument("--set", choices=list(SETS), default="first", help="of programs")
+    parser.add_argument("--half", choices=["A", "B"], help="one half of a later set")
     parser.add_argument("--results", type=Path)
     args = parser.parse_args()
-    if args.half and not args.second:
-        parser.error("--half: the first set has no halves. Add --second, or leave --half out.")
-    name = "unseen-second-2026-11-21.json" if args.second else "unseen-2026-11-21.json"
+    if args.half and args.set == "first":
+        parser.error("--half: the first set has no halves. Add --set, or leave --half out.")
+    folder, name = SETS[args.set]
     args.results = args.results or RESULTS / name
-    sys.path.insert(0, str(SECOND if args.second else HERE))
+    sys.path.insert(0, str(folder))
     one_thread()
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # read by the C library when a process starts
         keep_memory()

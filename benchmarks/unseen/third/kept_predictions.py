@@ -23,10 +23,8 @@ def edits(ours: list[int], theirs: list[int]) -> int:
     for i, letter in enumerate(ours, 1):  # cause
         before, row[0] = row[0], i  # cause
         for j, other in enumerate(theirs, 1):  # cause
-            before, row[j] = (
-                row[j],
-                min(row[j] + 1, row[j - 1] + 1, before + (letter != other)),
-            )  # cause
+            best = min(row[j] + 1, row[j - 1] + 1, before + (letter != other))  # cause
+            before, row[j] = row[j], best  # cause
     return row[-1]
 
 
