@@ -14,15 +14,15 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 700
 SENSORS, JOINTS = 54, 15
 
 
 class Poses(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(SENSORS, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU())
-        self.head = nn.Linear(512, 3 * JOINTS)
+        self.net = nn.Sequential(nn.Linear(SENSORS, 192), nn.ReLU(), nn.Linear(192, 192), nn.ReLU())
+        self.head = nn.Linear(192, 3 * JOINTS)
 
     def training_step(self, batch, batch_idx):
         signals, joints = batch
@@ -36,8 +36,8 @@ class Poses(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    moves = TensorDataset(torch.randn(9600, SENSORS), torch.randn(9600, JOINTS, 3))
-    data = DataLoader(moves, batch_size=96, shuffle=True)
+    moves = TensorDataset(torch.randn(6400, SENSORS), torch.randn(6400, JOINTS, 3))
+    data = DataLoader(moves, batch_size=32, shuffle=True)
     bar = TQDMProgressBar(refresh_rate=100 if run.fixed else 1)  # cause
     options = {**run.trainer, "enable_progress_bar": True}
     L.Trainer(callbacks=[bar, *run.callbacks], **options).fit(Poses(), data)  # cause

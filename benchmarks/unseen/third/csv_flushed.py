@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 700
 INPUTS, PROPERTIES = 80, 12
 
 
@@ -21,7 +21,7 @@ class Crystals(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Linear(INPUTS, 512), nn.SiLU(), nn.Linear(512, 512), nn.SiLU(), nn.Linear(512, 256)
+            nn.Linear(INPUTS, 256), nn.SiLU(), nn.Linear(256, 256), nn.SiLU(), nn.Linear(256, 256)
         )
         self.head = nn.Linear(256, PROPERTIES)
 
