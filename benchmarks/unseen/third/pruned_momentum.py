@@ -52,7 +52,7 @@ class Tracks(L.LightningModule):
         return loss
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=1e-3, betas=(0.5, 0.9))  # cause
+        return torch.optim.Adam(self.parameters(), lr=1e-3, betas=(0.7, 0.99))  # cause
 
 
 def main(run: Run) -> None:
