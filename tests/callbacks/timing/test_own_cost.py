@@ -1,9 +1,14 @@
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lightning_gpuprof.callbacks.timing import own_cost
 from lightning_gpuprof.callbacks.timing.own_cost import MOST_APART, OwnCost
+from lightning_gpuprof.callbacks.timing.windows import Layout, Window
+from lightning_gpuprof.probes.clock.phase_clock import Slot
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +82,15 @@ def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
     assert "overhead_budget=0.5%" in message
     assert "9.00 µs of each 1.00 ms step" in message
     assert "it times one step in 3 by phase (5.00 µs per step)" in message
+
+
+def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
+    flags = [StepFlag.WARMUP, StepFlag.WATCHED, StepFlag.PROFILED, 0, StepFlag.VALIDATION]
+    facts = [[step, 0, step, 1, int(flag), 0, 1_000] for step, flag in enumerate(flags)]
+    charged = [[100, 900], [100, 900], [300, 700], [990, 10], [980, 20]]
+    slots = [Slot(Phase.OTHER), Slot(Phase.CALLBACKS, "Ours")]
+
+    window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
+
+    assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, 30)
+    assert window.profiled_own_ns == 700
