@@ -67,7 +67,8 @@ def test_a_border_that_is_far_ahead_leaves_nothing_in_the_loop_until_it_is_near(
     assert training.is_lightnings_own
 
     training.steps(109)
-    assert seen == [] and not training.is_lightnings_own
+    assert seen == []
+    assert not training.is_lightnings_own
     training.steps(3)
     assert seen == [200, 201]
 
@@ -88,7 +89,8 @@ def test_borders_that_are_removed_while_one_is_far_ahead_do_not_come_back(traini
     borders.remove()
     training.steps(150)
 
-    assert seen == [] and training.is_lightnings_own
+    assert seen == []
+    assert training.is_lightnings_own
     assert training.callback.on_train_batch_end is None
 
 

@@ -50,11 +50,23 @@ def test_what_marks_cost_is_spread_over_the_steps_without_them():
 @pytest.mark.parametrize("in_marked", [True, False])
 def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked):
     cost = OwnCost(0.005)
-    cost.add(window(own_ns=200 * 3_000 + (200_000 if in_marked else 0)))
-    cost.wrote(200_000, in_marked=in_marked)
-    cost.passed(200)
+    inside_ns = 200_000 if in_marked else 0
+    for _ in range(2):
+        cost.add(window(own_ns=200 * 3_000 + inside_ns))
+        cost.wrote(200_000, in_marked=in_marked)
+    cost.add(window(own_ns=200 * 3_000 + inside_ns))
+    cost.passed(600)
 
     assert cost.ns_per_step() == 3_000 + 1_000 / 2
+
+
+def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
+    cost = OwnCost(0.005)
+    for own_ns, took_ns in ((200 * 90_000, 30_000_000), (600_000, 200_000), (700_000, 300_000)):
+        cost.add(window(own_ns=own_ns))
+        cost.wrote(took_ns, in_marked=False)
+
+    assert cost.ns_per_step() == 700_000 / 200 + 200_000 / 200
 
 
 def test_nothing_is_claimed_where_every_step_was_profiled():
