@@ -19,8 +19,8 @@ from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, dr
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.callbacks.scalars.scalar_sink import Mark, ScalarSink, logged_names
-from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
+from lightning_gpuprof.callbacks.scalars.scalar_sink import ScalarSink, logged_names
+from lightning_gpuprof.callbacks.scalars.step_outputs import Mark, StepOutputs
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
@@ -28,7 +28,7 @@ from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
 from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_room
 
 _AT_END = "on_train_batch_end"
-_OF_A_RUN = ("_outputs", "_host", "_loop", "_progress", "_log", "_sink", "_trainer")
+_OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
 MOST_WAITING = 10
 """Full windows wait (`RunOutput.is_due`), at most this many: to send them, to write files and to
 call loggers costs about as much for ten windows as for one."""
@@ -89,14 +89,10 @@ class DeferredLoss(RecordingCallback):
         self._outputs: StepOutputs | None = None
         self._host: Callback | None = None
         self._loop: Any = None
-        self._progress: Any = None
         self._transfer: Transfer = to_host
         self._room = 0
         self._trainer: ref[Trainer] | None = None
-        self._batch = -1
-        self._full = window
         self._sent_ns: int | None = None
-        self._epoch = 0
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
 
@@ -131,57 +127,52 @@ class DeferredLoss(RecordingCallback):
             prefix=self.prefix,
             others=partial(logged_names, trainer.fit_loop.epoch_loop),
         )
-        self._epoch = trainer.current_epoch
-        self._ended_epoch = None
+        self._ended_epoch = self._sent_ns = None
         self._refused = set()
         self._host = called_by_trainer(trainer, self)
         self._loop = loop = trainer.fit_loop.epoch_loop
-        self._progress = loop.batch_progress.total
-        self._batch, self._full, self._sent_ns = -1, self.window, None
         automatic = pl_module.automatic_optimization
-        optimization = loop.automatic_optimization if automatic else loop.manual_optimization
-        self._outputs = StepOutputs(optimization, self._keep)
+        self._outputs = StepOutputs(
+            loop,
+            loop.automatic_optimization if automatic else loop.manual_optimization,
+            self._log,
+            self._keep,
+            alone=self.metrics == ("loss",),
+            on_first=partial(setattr, self._sink, "first_batch"),
+            full=self.window,
+            on_full=self._fill,
+        )
+        self._outputs.epoch = trainer.current_epoch
 
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the epoch of the steps to come."""
-        self._epoch = trainer.current_epoch
+        if self._outputs is not None:
+            self._outputs.epoch = trainer.current_epoch
 
     @guarded
-    def _keep(self, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
-        """Keep this batch's values, those of the last closure where it has several."""
-        log, loop = self._log, self._loop
-        if log is None or loop is None:
-            return
-        batch = self._progress.ready
-        if batch == self._batch and log.steps:
-            log.take_back()
-        elif self._batch < 0 and self._sink is not None:
-            # Only now has Lightning put right what the checkpoint says of the batch it was made in.
-            self._sink.first_batch = self._progress.completed
-        self._batch = batch
-        # The step that `self.log` would write now, if this batch steps.
-        log.add((loop._batches_that_stepped, self._epoch), values, private)
-        if len(log.steps) == self._full:
-            self._fill()
+    def _keep(self, mark: Mark, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
+        if self._log is not None:
+            self._log.add(mark, values, private)
 
+    @guarded
     def _fill(self) -> None:
         """A window is full: let the Trainer call a hook at this batch's end, unless it can wait."""
-        output, host = self._output, self._host
-        if output is None or host is None:
+        output, host, outputs = self._output, self._host, self._outputs
+        if output is None or host is None or outputs is None:
             return
         # Ranks that meet must do so in the same batch, whatever their clocks say.
         if (
             self.sync_dist
             or self._sent_ns is None
             or output.is_due(self._sent_ns)
-            or self._full >= MOST_WAITING * self.window
+            or outputs.full >= MOST_WAITING * self.window
         ):
             add_hook(host, _AT_END, self._end_window)
         elif self._log is not None and self._log.on_their_way:
             add_hook(host, _AT_END, self._take_arrived)
-        self._full += self.window
+        outputs.full += self.window
 
     @guarded
     def _end_window(self, *_: Any) -> None:
@@ -203,7 +194,8 @@ class DeferredLoss(RecordingCallback):
             self._sink.take(self._log.arrived())
 
     def _begin_window(self) -> None:
-        self._full = self.window
+        if self._outputs is not None:
+            self._outputs.full = self.window
         self._sent_ns = None if self._output is None else self._output.now()
 
     def _name_steps(self, steps: list[Mark]) -> None:
@@ -212,9 +204,12 @@ class DeferredLoss(RecordingCallback):
             if step == next_step:
                 steps[at] = None, epoch
         trainer = self._trainer() if self._trainer is not None else None
-        if not steps or trainer is None or self._loop._batches_that_stepped != steps[-1][0]:
+        outputs, loop = self._outputs, self._loop
+        if not steps or trainer is None or outputs is None:
             return
-        is_over = self._progress.ready != self._batch
+        if loop._batches_that_stepped != steps[-1][0]:
+            return
+        is_over = loop.batch_progress.total.ready != outputs.batch
         if is_over or _accumulates(trainer):
             steps[-1] = None, steps[-1][1]
 
@@ -305,7 +300,7 @@ class DeferredLoss(RecordingCallback):
         if self._host is not None:
             drop_hook(self._host, _AT_END, self._end_window)
             drop_hook(self._host, _AT_END, self._take_arrived)
-        self._outputs = self._host = self._loop = self._progress = None
+        self._outputs = self._host = self._loop = None
         self._log = None
         self._sink = None
         self._trainer = None

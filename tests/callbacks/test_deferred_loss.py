@@ -18,6 +18,7 @@ from lightning_gpuprof.analysis.compare.same_values import check_values
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.output import run_output
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.errors import ConfigError
@@ -519,6 +520,7 @@ def test_what_is_on_its_way_as_a_window_is_sent_is_handed_on_a_window_later(tmp_
             return self.values
 
     monkeypatch.setattr(deferred_loss, "with_room", lambda room, device: Late)
+    monkeypatch.setattr(RunOutput, "is_due", lambda output, written_ns: False)
     deferred, given = DeferredLoss(window=2), []
 
     class Look(Callback):

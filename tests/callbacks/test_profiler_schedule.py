@@ -403,3 +403,13 @@ def test_ranks_that_are_no_numbers_are_refused(ranks):
 def test_a_kept_number_below_one_is_refused():
     with pytest.raises(ConfigError, match="keep=0"):
         ProfilerSchedule(keep=0)
+
+
+@pytest.mark.parametrize("timer", [True, False], ids=["timed", "alone"])
+def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, timer):
+    cycles = schedule(wait=35, warmup=1, active=1, repeat=1)
+    parts = [PhaseTimer(console=False), cycles] if timer else [cycles]
+
+    run = Run(fit(tmp_path, *parts, max_epochs=2, limit_train_batches=30))
+
+    assert [(one.first_step, one.last_step) for one in run.cycles] == [(36, 36), (38, 38)]

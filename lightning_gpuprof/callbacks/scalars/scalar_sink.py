@@ -16,10 +16,6 @@ from lightning_gpuprof.records.schema import Scalars
 
 _T = TypeVar("_T")
 
-Mark = tuple[int | None, int]
-"""What a step's values are filed under: the step that `self.log` would use, None while gradients
-accumulate; and the epoch."""
-
 
 class ScalarSink:
     """Takes windows of numbers, whose steps are marks, for as long as a fit lasts.

@@ -6,7 +6,12 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import override
 
-Keep = Callable[[Mapping[str, Any], Mapping[str, Tensor]], object]
+from lightning_gpuprof.probes.scalars.scalar_log import ScalarLog
+
+Mark = tuple[int | None, int]
+"""What a step's values are filed under: the step that `self.log` would use, None while gradients
+accumulate; and the epoch."""
+Keep = Callable[[Mark, Mapping[str, Any], Mapping[str, Tensor]], object]
 _NONE: Mapping[str, Any] = {}
 
 
@@ -15,39 +20,86 @@ class StepOutputs:
 
     Each time that training_step is run, by a closure or in manual optimization, Lightning passes
     what it returned through `output_result_cls`; this object takes its place there, hands the
-    call on and shows the outputs. A hook would cost a profiler action more, and would come too
+    call on and keeps the outputs. A hook would cost a profiler action more, and would come too
     late: with `accumulate_grad_batches=3` Lightning puts `loss / 3` into `outputs["loss"]`, and
     multiplying by 3 does not always give the same bits back.
 
     Args:
-        loop: Lightning's loop of automatic or manual optimization.
-        keep: Gets the outputs by name, and of these the tensors that have no graph and that no
-            user's code writes to: where nothing is divided, what Lightning keeps for `backward`
-            is such a one, and to keep it costs no copy.
+        epoch_loop: Lightning's loop over batches.
+        loop: Its loop of automatic or manual optimization.
+        log: Gets the outputs of each batch, those of the last closure where it has several. Its
+            steps are marks; if the next batch has the same, this one did not step.
+        keep: Adds to it whatever is not the loss alone, or needs a copy. Gets the mark, the outputs
+            by name, and of these the tensors that have no graph and that no user's code writes to.
+        alone: The log has the loss and nothing else.
+        on_first: Called with the first batch's number, over all runs that this one goes on with.
+        full: Steps of the open window at which `on_full` is called next.
+        on_full: Must set `full` anew.
+
+    Attributes:
+        full: As above.
+        epoch: Of the batches to come.
+        batch: The number of the last one.
     """
 
-    def __init__(self, loop: Any, keep: Keep) -> None:
-        self._loop = loop
-        self._keep = keep
+    def __init__(
+        self,
+        epoch_loop: Any,
+        loop: Any,
+        log: ScalarLog,
+        keep: Keep,
+        *,
+        alone: bool,
+        on_first: Callable[[int], object],
+        full: int,
+        on_full: Callable[[], object],
+    ) -> None:
+        self.full, self.epoch, self.batch = full, 0, -1
+        self._epoch_loop, self._progress = epoch_loop, epoch_loop.batch_progress.total
+        self._loop, self._log = loop, log
+        self._keep, self._on_first, self._on_full = keep, on_first, on_full
+        self._alone = alone
         self._inner = loop.output_result_cls
         self._make = self._inner.from_training_step_output
         loop.output_result_cls = self
 
     def from_training_step_output(self, output: Any, normalize: int = 1, **more: Any) -> Any:
-        """Build Lightning's own result, and show what it is built from."""
+        """Build Lightning's own result, and keep what it is built from.
+
+        For every step: a training loop leaves nothing of this in the processor's caches, where
+        each function that is called costs about a microsecond. So what nearly all steps need is in
+        this one, with no guard: what may fail is called behind it.
+        """
         if normalize == 1:  # all that manual optimization knows
             result = self._make(output, **more)
             loss = getattr(result, "closure_loss", None)
         else:
             result, loss = self._make(output, normalize, **more), None
-        private = _NONE if loss is None or loss.dim() else {"loss": loss.detach()}
-        if output is None:
-            self._keep(_NONE, _NONE)
-        elif not isinstance(output, Tensor):
-            self._keep(output, private)
+        log, batch = self._log, self._progress.ready
+        if batch == self.batch and log.steps:
+            log.take_back()
+        elif self.batch < 0:
+            # Only now has Lightning put right what the checkpoint says of the batch it was made in.
+            self._on_first(self._progress.completed)
+        self.batch = batch
+        # The step that `self.log` would write now, if this batch steps.
+        mark = self._epoch_loop._batches_that_stepped, self.epoch
+        if self._alone and loss.__class__ is Tensor and not loss.dim():
+            # Where nothing is divided, what Lightning keeps for `backward` is a tensor of its own.
+            log.first.append(loss.detach())
+            log.steps.append(mark)
         else:
-            self._keep(private or {"loss": output}, private)
+            self._keep_all(mark, output, loss)
+        if len(log.steps) == self.full:
+            self._on_full()
         return result
+
+    def _keep_all(self, mark: Mark, output: Any, loss: Tensor | None) -> None:
+        private = _NONE if loss is None or loss.dim() else {"loss": loss.detach()}
+        values = output
+        if output is None or isinstance(output, Tensor):
+            values = _NONE if output is None else private or {"loss": output}
+        self._keep(mark, values, private)
 
     def __getattr__(self, name: str) -> Any:
         """Answer for the class that it stands in for."""

@@ -8,6 +8,8 @@ from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, dr
 from lightning_gpuprof.callbacks.tap.tapping import fetches_inside
 
 _NEVER = 1 << 62
+_FAR = 16
+"""Batches to a border from which on the loop is left alone for half of them."""
 
 
 class StepBorders:
@@ -18,7 +20,8 @@ class StepBorders:
     between the two, and counts the batches that have run: where that number has grown, a step
     begins. (An iterable without a length may be fetched from once more when it is at its end.)
 
-    Where nothing more is to come Lightning's method is put back, so that later steps pay nothing.
+    Where nothing is to come for many steps, or nothing more at all, Lightning's method is put back,
+    so that these steps pay nothing.
     Where steps fetch for themselves, by `dataloader_iter`, they begin at `on_train_batch_start`.
 
     Args:
@@ -35,7 +38,7 @@ class StepBorders:
         self._first: int = self._loop.batch_progress.total.completed
         self._due = self._first
         self._original: Any = None
-        self._entered = False
+        self._entered = self._called_back = False
         self._mine = self._before_fetch
         self._fit_loop = trainer.fit_loop
         self._host = called_by_trainer(trainer, callback)
@@ -46,11 +49,11 @@ class StepBorders:
     def sleep_until(self, step: int | None) -> None:
         """Pass over the steps before this one; None for all of them."""
         self._due = _NEVER if step is None else self._first + step
-        if step is None:
-            self._leave()
+        self._rest()
 
     def wake(self) -> None:
         """Pass over no more steps."""
+        self._wait_no_more()
         self._enter()
         completed = self._loop.batch_progress.total.completed
         if self._due > completed + 1:
@@ -60,7 +63,28 @@ class StepBorders:
         """Put Lightning's method back."""
         self._due = _NEVER
         drop_hook(self._host, "on_train_batch_start", self._reach)
+        self._wait_no_more()
         self._leave()
+
+    def _rest(self, *_: Any) -> None:
+        """Leave the loop alone while no border is near.
+
+        It is come back to after half of the batches: the loop alone counts those that are skipped.
+        """
+        self._wait_no_more()
+        left = self._due - self._loop.batch_progress.total.completed
+        if left < _FAR:
+            self._enter()
+            return
+        self._leave()
+        if self._due < _NEVER:
+            self._called_back = True
+            add_hook(self._host, "on_train_batch_end", self._rest, every=left // 2)
+
+    def _wait_no_more(self) -> None:
+        if self._called_back:
+            self._called_back = False
+            drop_hook(self._host, "on_train_batch_end", self._rest)
 
     def _enter(self) -> None:
         if not self._entered:

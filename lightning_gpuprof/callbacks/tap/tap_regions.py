@@ -52,14 +52,17 @@ class Batch(Region):
         own: The slot of the timer's own time.
     """
 
-    __slots__ = ("_becomes", "_becomes_own", "_called", "_own_closes", "_own_opens", "_timeline")
+    __slots__ = (
+        "_becomes", "_becomes_own", "_on_begins", "_on_due", "_own_closes", "_own_opens",
+        "_timeline",
+    )  # fmt: skip
 
     def __init__(
         self, region: Region, timeline: StepTimeline, called: BatchCalled, own: int
     ) -> None:
         super().__init__(region.clock, region.slot)
         self._timeline = timeline
-        self._called = called
+        self._on_begins, self._on_due = called
         self._becomes, self._becomes_own = swap_code(region.slot), swap_code(own)
         self._own_opens, self._own_closes = open_code(own), close_code(own)
 
@@ -68,7 +71,7 @@ class Batch(Region):
         time, code, now = self._time, self._code, self._now
         time(now())
         code(self._own_opens)
-        self._called.on_begins()
+        self._on_begins()
         time(now())
         code(self._becomes)
 
@@ -85,7 +88,7 @@ class Batch(Region):
             code(self._closes)
             return
         code(self._becomes_own)
-        self._called.on_due()
+        self._on_due()
         time(now())
         code(self._own_closes)
 
@@ -93,21 +96,21 @@ class Batch(Region):
 class PassedOver:
     """A batch is being trained in a step that is not marked; as `Batch`, but for the region."""
 
-    __slots__ = ("_called", "_timeline")
+    __slots__ = ("_on_begins", "_on_due", "_timeline")
 
     def __init__(self, timeline: StepTimeline, called: BatchCalled) -> None:
         self._timeline = timeline
-        self._called = called
+        self._on_begins, self._on_due = called
 
     def __enter__(self) -> None:
-        self._called.on_begins()
+        self._on_begins()
 
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         if kind is None:
             timeline = self._timeline
             timeline.begun, timeline.ran = False, True
             if timeline.due:
-                self._called.on_due()
+                self._on_due()
 
 
 class Settling(Region):

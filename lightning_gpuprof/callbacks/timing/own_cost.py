@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections import deque
+from statistics import median, median_low
 
 from lightning_gpuprof.callbacks.timing.windows import Window
 from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
@@ -12,13 +14,19 @@ _MIN_STEPS = 100
 """Fewer steps hold one-time things that would pass for a steady cost."""
 MOST_APART = 20
 """One step in this many is marked, whatever the cost: what is left then is mostly other things."""
+_RECENT = 100
+"""Windows and writes that are judged by."""
 
 
 class OwnCost:
-    """Adds up what windows say of this package's own time.
+    """Judges by what windows say of this package's own time.
 
     It has two parts. Hooks run in every step. Boundaries of regions, and the writing of what came
     of them, are the price of marked steps alone.
+
+    Of several windows, and writes, the median counts. A logger's file that is opened once, or a
+    neighbour that takes the core amid a hook for 20 ms, is as much as a thousand steps' own cost:
+    a mean would be what others take.
 
     Args:
         budget: The share of a step's time that it may take.
@@ -29,17 +37,23 @@ class OwnCost:
 
     def __init__(self, budget: float) -> None:
         self._budget = budget
-        self._own_ns = self._plain = self._total_ns = 0
+        self._plain = self._total_ns = 0
         self._rows = self._passed = 0
-        self._written_ns = 0
+        self._hooks_ns: deque[float] = deque(maxlen=_RECENT)
+        self._writes_ns: deque[float] = deque(maxlen=_RECENT)
+        self._unwritten = self._inside_ns = 0
+        self._has_written = False
         self._boundaries = 0
         self._boundary_ns: float | None = None
         self.profiler_stall_ns = 0
 
     def add(self, window: Window) -> None:
         """Take a window of marked steps into account."""
-        self._own_ns += window.own_ns
+        own_ns, self._inside_ns = window.own_ns - self._inside_ns, 0
+        if window.plain_count:
+            self._hooks_ns.append(max(0.0, own_ns / window.plain_count))
         self._rows += window.count
+        self._unwritten += window.count
         self._plain += window.plain_count
         self._total_ns += window.plain_ns
         self.profiler_stall_ns += window.profiled_own_ns
@@ -49,10 +63,16 @@ class OwnCost:
         self._passed += steps
 
     def wrote(self, took_ns: int, *, in_marked: bool) -> None:
-        """Take a write of records into account, and whether a marked step holds its time."""
-        self._written_ns += took_ns
+        """Take a write of records into account, and whether a marked step holds its time.
+
+        That step is in the next window. The first write, which makes folders and files, is no
+        steady cost.
+        """
         if in_marked:
-            self._own_ns -= took_ns
+            self._inside_ns += took_ns
+        if self._has_written and self._unwritten:
+            self._writes_ns.append(took_ns / self._unwritten)
+        self._has_written, self._unwritten = True, 0
 
     def saw(self, boundaries: int) -> None:
         """Say how often a region has opened or closed so far."""
@@ -97,17 +117,21 @@ class OwnCost:
             return None
         if self._boundary_ns is None:
             self._boundary_ns = boundary_cost_ns()
-        hooks_ns = max(0.0, self._own_ns / self._plain)
-        return hooks_ns, (self._boundaries * self._boundary_ns + self._written_ns) / self._rows
+        written_ns = median_low(self._writes_ns) if self._writes_ns else 0.0
+        boundaries_ns = self._boundaries * self._boundary_ns / self._rows
+        return median_low(self._hooks_ns), boundaries_ns + written_ns
 
 
-def boundary_cost_ns(rounds: int = 200) -> float:
+def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
     """Measure what opening or closing a region costs on this machine."""
     clock = PhaseClock(time.perf_counter_ns)
     clock.start()
     region = clock.region(Phase.OTHER)
-    begin = time.perf_counter_ns()
-    for _ in range(rounds):
-        with region:
-            pass
-    return (time.perf_counter_ns() - begin) / (2 * rounds)
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter_ns()
+        for _ in range(rounds):
+            with region:
+                pass
+        times.append((time.perf_counter_ns() - begin) / (2 * rounds))
+    return median(times)

@@ -22,6 +22,7 @@ SMALLEST_PART_FRAC = 0.001
 microsecond each, and their columns would be most of the file."""
 
 PHASE_NAMES = tuple(phase.value for phase in Phase)
+_NOT_STEADY = int(StepFlag.WARMUP | StepFlag.WATCHED | StepFlag.PROFILED)
 _COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | StepFlag.VALIDATION)
 _I4_MAX = 2**31 - 1
 
@@ -60,10 +61,11 @@ class Window:
         origin_ns: The clock's time of the session's start.
 
     Attributes:
-        own_ns: What this package's callbacks took of the steps that no profiler slowed.
+        own_ns: What this package's callbacks took of the plain steps: not the first ones and the
+            few others in which they look at what is looked at once, and none that was profiled.
         plain_count: How many steps those are.
         plain_ns: How long they took.
-        profiled_own_ns: What they took of the others: torch.profiler starts, stops, exports.
+        profiled_own_ns: What they took of profiled steps: torch.profiler starts, stops, exports.
     """
 
     def __init__(self, facts: Int64, charged: Int64, layout: Layout, *, origin_ns: int) -> None:
@@ -77,12 +79,13 @@ class Window:
         totals = (layout.in_phase @ self._slot_total_ns).tolist()
         self.count = len(facts)
         self.total_ns = int(self._dur_ns.sum())
-        profiled = self._facts["flags"] & int(StepFlag.PROFILED) != 0
+        flags = self._facts["flags"]
+        profiled, plain = flags & int(StepFlag.PROFILED) != 0, flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
         self.profiled_own_ns = int(own_ns[profiled].sum())
-        self.own_ns = int(own_ns.sum()) - self.profiled_own_ns
-        self.plain_ns = int(self._dur_ns[~profiled].sum())
-        self.plain_count = self.count - int(profiled.sum())
+        self.own_ns = int(own_ns[plain].sum())
+        self.plain_ns = int(self._dur_ns[plain].sum())
+        self.plain_count = int(plain.sum())
         self.phase_total_ns = {
             name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
         }

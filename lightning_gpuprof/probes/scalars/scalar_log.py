@@ -57,6 +57,8 @@ class ScalarLog:
 
     Attributes:
         steps: Of the open window, as `add` was given them.
+        first: Values of the first name in it. Where that is the only name, whoever has a tensor
+            without a graph that nobody else writes to may append it, and the step, without `add`.
 
     >>> log = ScalarLog(["loss"], window=2)
     >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})
@@ -78,8 +80,7 @@ class ScalarLog:
         self._transfer = transfer
         self._send = send
         self._refuse = refuse
-        self.steps: list[Any] = []
-        self._columns: dict[str, Column] = {name: [] for name in names}
+        self._begin_window()
         self._pending: deque[tuple[list[Any], Window]] = deque()
 
     def __len__(self) -> int:
@@ -109,8 +110,6 @@ class ScalarLog:
             TypeError: A value is no real number.
             ValueError: A tensor holds more or less than one value.
         """
-        # For every step: a training loop leaves nothing of this in the processor's caches, where
-        # each function that is called costs about a microsecond.
         for name, column in self._columns.items():
             kept: Tensor | float | None = private.get(name)
             if kept.__class__ is not Tensor:  # none, or of a subclass
@@ -148,8 +147,12 @@ class ScalarLog:
             return
         sent = self._send(self._columns) if self._send is not None else None
         self._pending.append((self.steps, sent or _HostCopy(self._columns, self._transfer)))
-        self.steps = []
-        self._columns = {name: [] for name in self._names}
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        self.steps: list[Any] = []
+        self._columns: dict[str, Column] = {name: [] for name in self._names}
+        self.first = self._columns[self._names[0]]
 
     def arrived(self) -> list[ScalarBatch]:
         """Return the windows whose copy is complete, oldest first; never waits."""

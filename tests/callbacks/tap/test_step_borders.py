@@ -22,13 +22,17 @@ class Training:
     def __init__(self):
         self.loop = Loop()
         self.fetcher = SimpleNamespace(_start_profiler=self.loop._on_before_fetch)
-        self.callbacks = []
+        self.callback = Callback()
+        self.callback.on_train_batch_end = None
+        self.callbacks = [self.callback]
         self.lightning_module = LightningModule()
         self.fit_loop = SimpleNamespace(epoch_loop=self.loop, _data_fetcher=self.fetcher)
 
     def steps(self, count):
         for _ in range(count):
             self.fetcher._start_profiler()
+            if self.callback.on_train_batch_end is not None:
+                self.callback.on_train_batch_end(self, self.lightning_module, None, None, 0)
             self.loop.batch_progress.total.completed += 1
 
     @property
@@ -53,6 +57,41 @@ def test_borders_that_sleep_for_good_leave_nothing_in_the_loop_and_wake_again(tr
     borders.wake()
     training.steps(1)
     assert seen == [0, 1, 4]
+
+
+def test_a_border_that_is_far_ahead_leaves_nothing_in_the_loop_until_it_is_near(training):
+    seen = []
+    borders = StepBorders(training, training.callback, seen.append)
+    borders.sleep_until(200)
+    training.steps(90)
+    assert training.is_lightnings_own
+
+    training.steps(109)
+    assert seen == []
+    assert not training.is_lightnings_own
+    training.steps(3)
+    assert seen == [200, 201]
+
+
+def test_batches_that_the_loop_alone_counts_do_not_make_a_far_border_late(training):
+    seen = []
+    StepBorders(training, training.callback, seen.append).sleep_until(200)
+    training.loop.batch_progress.total.completed += 60  # skipped: no hook was called
+    training.steps(141)
+
+    assert seen == [200]
+
+
+def test_borders_that_are_removed_while_one_is_far_ahead_do_not_come_back(training):
+    seen = []
+    borders = StepBorders(training, training.callback, seen.append)
+    borders.sleep_until(100)
+    borders.remove()
+    training.steps(150)
+
+    assert seen == []
+    assert training.is_lightnings_own
+    assert training.callback.on_train_batch_end is None
 
 
 def test_of_two_that_leave_amid_an_epoch_in_any_order_the_other_goes_on(training):

@@ -1,9 +1,14 @@
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lightning_gpuprof.callbacks.timing import own_cost
 from lightning_gpuprof.callbacks.timing.own_cost import MOST_APART, OwnCost
+from lightning_gpuprof.callbacks.timing.windows import Layout, Window
+from lightning_gpuprof.probes.clock.phase_clock import Slot
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +50,23 @@ def test_what_marks_cost_is_spread_over_the_steps_without_them():
 @pytest.mark.parametrize("in_marked", [True, False])
 def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked):
     cost = OwnCost(0.005)
-    cost.add(window(own_ns=200 * 3_000 + (200_000 if in_marked else 0)))
-    cost.wrote(200_000, in_marked=in_marked)
-    cost.passed(200)
+    inside_ns = 200_000 if in_marked else 0
+    for _ in range(2):
+        cost.add(window(own_ns=200 * 3_000 + inside_ns))
+        cost.wrote(200_000, in_marked=in_marked)
+    cost.add(window(own_ns=200 * 3_000 + inside_ns))
+    cost.passed(600)
 
     assert cost.ns_per_step() == 3_000 + 1_000 / 2
+
+
+def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
+    cost = OwnCost(0.005)
+    for own_ns, took_ns in ((200 * 90_000, 30_000_000), (600_000, 200_000), (700_000, 300_000)):
+        cost.add(window(own_ns=own_ns))
+        cost.wrote(took_ns, in_marked=False)
+
+    assert cost.ns_per_step() == 700_000 / 200 + 200_000 / 200
 
 
 def test_nothing_is_claimed_where_every_step_was_profiled():
@@ -77,3 +94,15 @@ def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
     assert "overhead_budget=0.5%" in message
     assert "9.00 µs of each 1.00 ms step" in message
     assert "it times one step in 3 by phase (5.00 µs per step)" in message
+
+
+def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
+    flags = [StepFlag.WARMUP, StepFlag.WATCHED, StepFlag.PROFILED, 0, StepFlag.VALIDATION]
+    facts = [[step, 0, step, 1, int(flag), 0, 1_000] for step, flag in enumerate(flags)]
+    charged = [[100, 900], [100, 900], [300, 700], [990, 10], [980, 20]]
+    slots = [Slot(Phase.OTHER), Slot(Phase.CALLBACKS, "Ours")]
+
+    window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
+
+    assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, 30)
+    assert window.profiled_own_ns == 700

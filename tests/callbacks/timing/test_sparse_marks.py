@@ -28,7 +28,7 @@ def costly(monkeypatch):
 @pytest.fixture
 def sparse(planted, clock, tmp_path):
     def run(**options):
-        timer = PhaseTimer(window=4, console=False, clock=clock)
+        timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
         planted.fit(timer, clock, tmp_path, **{"max_epochs": 8, **options})
         return planted.sessions(timer)[0]
 
@@ -84,7 +84,7 @@ def test_the_users_own_profiler_still_gets_every_call(planted, clock, tmp_path):
     from lightning.pytorch.profilers import SimpleProfiler
 
     profiler = SimpleProfiler()
-    timer = PhaseTimer(window=4, console=False, clock=clock)
+    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
 
     planted.fit(timer, clock, tmp_path, max_epochs=8, profiler=profiler)
 
@@ -98,7 +98,7 @@ def test_an_exception_in_a_step_without_marks_still_adds_up(planted, clock, tmp_
                 raise RuntimeError("planted")
             return super().training_step(batch, batch_idx)
 
-    timer = PhaseTimer(window=4, console=False, clock=clock)
+    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
     trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
     with pytest.raises(RuntimeError, match="planted"):
         trainer.fit(Failing(clock))
@@ -141,7 +141,7 @@ def test_named_components_are_timed_in_marked_steps_alone(planted, clock, tmp_pa
             timed.append((timeline.marked, len(timeline.clock.codes) - before))
             return super().training_step(batch, batch_idx)
 
-    timer = PhaseTimer(window=4, console=False, clock=clock)
+    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
     trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
     trainer.fit(Dreaming(clock))
 

@@ -17,7 +17,8 @@ def train(planted, clock, tmp_path, monkeypatch):
     monkeypatch.setattr(own_cost, "_MIN_STEPS", 4)
 
     def run(*, step_ns, ends=None, raised=None):
-        timer, seen = PhaseTimer(window=2, console=False, overhead_budget=1.0, clock=clock), []
+        options = {"warmup": 0, "overhead_budget": 1.0, "clock": clock}
+        timer, seen = PhaseTimer(window=2, console=False, **options), []
 
         class Model(planted.Model):
             def training_step(self, batch, batch_idx):
