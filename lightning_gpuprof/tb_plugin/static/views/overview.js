@@ -125,7 +125,7 @@ function heroGain(finding, mean) {
     null,
     h("span.label", null, "Fixing it saves"),
     h("strong.big.accent", null, low ? percentRange(low / mean, high / mean) : `up to ${percentRange(high / mean, high / mean)}`),
-    h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of each step`),
+    h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of the mean step`),
   );
 }
 
