@@ -76,7 +76,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     called = [p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step]
     usual_ns = min(sum(called), USUAL_NS, cost_ns)
     names = [part.name for part in (*loggers, *hooks)]
-    change = _change(run, loggers[0].name if loggers else None, hooks[0].name if hooks else None)
+    change = _change(run, [part.name for part in loggers], hooks[0].name if hooks else None)
     return Finding(
         id=ID,
         severity=grade(_beside(saving, usual_ns / cost_ns), step_ns),
@@ -97,18 +97,20 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _change(run: RunResults, logger: str | None, hook: str | None) -> str:
+def _change(run: RunResults, loggers: list[str], hook: str | None) -> str:
     """Return code for what takes longest: a hook of the module, `self.log` or a logger."""
     if hook is not None:
         return _guarded(hook)
-    if logger == SELF_LOG:
-        # The Trainer's log_every_n_steps leaves these calls as they are.
-        call = "self.log(...)  # an on_epoch mean is then over these steps"
-    elif run.start.trainer.get("log_every_n_steps", 0) >= EVERY_N_STEPS:
-        call = "self.logger...  # each call of a logger by your own code"
-    else:
-        return f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
-    return f"if {LOGGED}:\n    {call}"
+    asked = run.start.trainer.get("log_every_n_steps", 0)
+    setting = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
+    if loggers[:1] == [SELF_LOG]:
+        # The Trainer's setting leaves these calls as they are. Without it, loggers that it hands
+        # values more often get the last ones over and over.
+        guarded = f"if {LOGGED}:\n    self.log(...)  # an on_epoch mean is then over these steps"
+        return f"{setting}\n{guarded}" if loggers[1:] and 0 < asked < EVERY_N_STEPS else guarded
+    if asked >= EVERY_N_STEPS:
+        return f"if {LOGGED}:\n    self.logger...  # each call of a logger by your own code"
+    return setting
 
 
 def _beside(saving: Range, usual_frac: float) -> Range:

@@ -351,6 +351,12 @@ class TestSlowLogging:
         finding = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts=parts)
         assert finding.change.startswith(f"if {LOGGED}:\n    self.log(")
 
+    def test_loggers_that_get_values_often_would_get_the_guarded_ones_over_and_over(self, judge):
+        parts = {"logging/self.log": 1_500 * US, "logging/WandbLogger": 500 * US}
+        phases, trainer = {**WORK, "logging": 2 * MS}, {"log_every_n_steps": 1}
+        change = judge("slow-logging", phases, parts=parts, trainer=trainer).change
+        assert change.startswith(f"Trainer(..., log_every_n_steps=50)\nif {LOGGED}:\n    self.log(")
+
     def test_a_logger_that_is_called_more_often_than_the_trainer_does_is_called_by_the_program(
         self, judge
     ):
