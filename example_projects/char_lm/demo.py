@@ -63,12 +63,13 @@ def main() -> None:
     waited_ms = wait_ms(slow) - wait_ms(fast)
     print(f"\nMeasured: {step_ms(slow):.1f} ms per step before, {step_ms(fast):.1f} ms after:")
     print(f"{saved_ms:.1f} ms saved per step ({step_ms(slow) / step_ms(fast):.2f} x as fast),")
-    print(f"{waited_ms:.1f} ms of it waiting for data.")
+    print(f"the wait for data is {wait_ms(fast):.1f} ms instead of {wait_ms(slow):.1f}.")
     print(f"For the change that it proposes the report had expected {low:.1f} to {high:.1f} ms.")
     if top["change"]:
         print("That change is workers. This one makes the batches cheaper instead, which, as the")
         print(f"report says, saves up to the whole wait: {wait_ms(slow):.1f} ms.")
-    print("The rest: validation reads the same data, and the model keeps the caches to itself.")
+    if saved_ms > waited_ms:
+        print("The rest: validation reads the same data, the model keeps the caches to itself.")
     print("\nNow look at it:  make tensorboard   (then open the PROFILE tab)")
     print(f"The report again: {Path(sys.executable).parent}/lightning-gpuprof report {before}")
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.records.schema import SyncSite
 
@@ -58,6 +60,7 @@ class Lint:
         """Let Trainers run on one device, without validation, and end early."""
         original: Callable[..., None] = trainer_class.__init__
 
+        @wraps(original)  # LightningCLI reads the Trainer's arguments from its signature
         def init(trainer: Any, *args: Any, **kwargs: Any) -> None:
             kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False}
             kwargs["default_root_dir"] = self._folder
@@ -69,7 +72,9 @@ class Lint:
             trainer.limit_val_batches = 0
             trainer.num_sanity_val_steps = 0
             detector = LintDetector(start=_WARM_UP, steps=self._steps, on_sites=self._take)
-            trainer.callbacks.insert(0, detector)
+            # A profile of these few steps would be written, reported and thrown away.
+            others = [one for one in trainer.callbacks if not isinstance(one, GpuProfCallback)]
+            trainer.callbacks = [detector, *others]
 
         trainer_class.__init__ = init
 

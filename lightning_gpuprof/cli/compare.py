@@ -76,7 +76,8 @@ def share(text: str) -> float:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1e6:
+    if not 0 <= value < 1e6 or (value > 1 and not text.endswith("%")):
+        # Whoever writes 5 means 5%: as five times as slow, it would let everything pass.
         raise argparse.ArgumentTypeError(f"{text!r} is no share: pass 5% or 0.05")
     return value
 

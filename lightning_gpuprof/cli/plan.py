@@ -123,7 +123,9 @@ def parse_size(written: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", written)
     unit = _UNITS.get(match[2].upper()) if match else None
-    if match is None or unit is None:
+    # 80 are as many bytes, and meant as GiB.
+    bare = match is not None and not match[2] and 0 < float(match[1]) < 2**20
+    if match is None or unit is None or bare:
         raise ConfigError(f"{written!r} is not a size. Write it as 24GiB, 512MiB or 80GB.")
     return int(float(match[1]) * unit)
 

@@ -92,9 +92,11 @@ def _surer(run: RunResults, workers: Cure, cheaper: Cure) -> Cure:
     """
     if own_code(run) is not None and cheaper.saving.low > workers.saving.low:
         saved = spread(workers.saving.low, workers.saving.high)
-        return replace(
-            cheaper, advice=f"{cheaper.advice} Or num_workers={workers.workers}: saves {saved}."
-        )
+        setting, *sharing = (workers.change or "").split(SHARDING)
+        pasted = setting.replace("\n", " and ")
+        if sharing:
+            pasted += ", with files shared out among workers (get_worker_info)"
+        return replace(cheaper, advice=f"{cheaper.advice} Or {pasted}: saves {saved}.")
     saved = spread(cheaper.saving.low, cheaper.saving.high)
     instead = f"Instead, cheaper samples save {saved}: {cheaper.advice}"
     return replace(workers, advice=f"{workers.advice} {instead}")

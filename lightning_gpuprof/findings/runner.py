@@ -81,12 +81,14 @@ def as_sure(finding: Finding, run: RunResults) -> Finding:
     Its saving is widened by what two equal runs of this length differ by. A model's bounds say
     what the change does; whoever tries it compares two runs, and these differ without any change.
     The two errors are independent, so their squares add up. The middle stays, and so do severity
-    and rank. Where steps are few, the finding's confidence is limited.
+    and rank; no step gets shorter than nothing. Where steps are few, the finding's confidence is
+    limited.
     """
     saving = finding.saving_ns
     half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
     half = max((saving.high - saving.low) / 2, min(half, saving.middle))
-    wider = Range(low=round(saving.middle - half), high=round(saving.middle + half))
+    high = min(round(saving.middle + half), max(saving.high, run.step_ns or 0))
+    wider = Range(low=round(saving.middle - half), high=high)
     few = len(run.steady_dur_ns) < FEW_STEPS
     confidence = min(finding.confidence, FEW_CONFIDENCE) if few else finding.confidence
     return replace(finding, saving_ns=wider, confidence=confidence)

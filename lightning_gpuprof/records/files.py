@@ -117,9 +117,28 @@ def record_files(run: str, fs: FileSystem = LOCAL) -> dict[int, str]:
 
 
 def find_runs(root: str) -> Iterator[str]:
-    """Yield the log dirs at or under a folder that hold records of ours, sorted by path."""
-    for folder, subfolders, _ in os.walk(root):
+    """Yield the log dirs at or under a folder that hold records of ours, sorted by path.
+
+    Links are followed, as TensorBoard does, but none to what is found anyway, nor in circles.
+    """
+    seen = [os.path.realpath(root)]
+    for folder, subfolders, _ in os.walk(root, followlinks=True):
         subfolders.sort()
         if record_files(folder):
             yield folder
-        subfolders[:] = [name for name in subfolders if name != "plugins"]
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if name != "plugins" and _is_elsewhere(os.path.join(folder, name), seen)
+        ]
+
+
+def _is_elsewhere(folder: str, seen: list[str]) -> bool:
+    """Tell whether a folder is no link, or one to where nothing was searched so far; notes it."""
+    if not os.path.islink(folder):
+        return True
+    target = os.path.realpath(folder)
+    if any(os.path.commonpath([target, one]) in (target, one) for one in seen):
+        return False
+    seen.append(target)
+    return True

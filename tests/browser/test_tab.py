@@ -18,6 +18,12 @@ def test_the_overview_names_the_bottleneck_the_change_and_the_gain(page):
     assert re.search(r"25\u201350%", hero)
 
 
+def test_an_address_of_a_run_that_is_gone_says_so_and_shows_another(page):
+    page.open("gone/version_7")
+    assert "There is no run gone/version_7" in page.wait_for(".notice")
+    page.wait_for(".hero", "Step time")
+
+
 def test_the_tab_is_called_profile_and_is_active(page):
     page.open("char_lm/version_0", shell=True)
     page.browser.leave_frame()

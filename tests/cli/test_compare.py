@@ -49,6 +49,18 @@ def test_the_exit_status_is_for_ci(two_runs):
     assert main(["compare", new, base, "--fail-if-slower", "5%"]) == 0
 
 
+def test_a_bare_number_of_percent_is_refused(two_runs, capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", *two_runs(1.5), "--fail-if-slower", "5"])
+    assert "'5' is no share: pass 5% or 0.05" in capsys.readouterr().err
+
+
+def test_a_run_compared_with_itself_is_called_so(two_runs, capsys):
+    base, _ = two_runs(1.5)
+    main(["compare", base, base])
+    assert "! both are the same run" in capsys.readouterr().out
+
+
 def test_too_few_steps_cannot_pass(make_session, write_run, capsys):
     run = write_run(make_session({"forward": MS}, steps=4))
     assert main(["compare", run, run, "--fail-if-slower", "5%"]) == 2

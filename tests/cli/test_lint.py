@@ -94,6 +94,22 @@ def test_a_script_for_a_gpu_is_looked_at_without_one_and_leaves_nothing_behind(
     assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
 
 
+def test_a_script_of_lightning_cli_keeps_its_options_and_no_profile_is_made(tmp_path, capfd):
+    pytest.importorskip("jsonargparse")
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from lightning.pytorch.cli import LightningCLI\n"
+        "from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel\n"
+        "LightningCLI(BoringModel, BoringDataModule, save_config_callback=None)\n"
+    )
+    logger = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={tmp_path / 'out'}"]
+    callback = "--trainer.callbacks+=lightning_gpuprof.GpuProfCallback"
+    assert main(["lint", str(path), "fit", *logger, callback]) == 0
+    said = capfd.readouterr()
+    assert "3 steps watched" in said.out
+    assert "[PROFILE]" not in said.out + said.err
+
+
 def test_a_script_that_is_not_there_gives_2(capfd):
     assert main(["lint", "nowhere.py"]) == 2
     assert "no script nowhere.py" in capfd.readouterr().err

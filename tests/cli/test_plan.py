@@ -141,6 +141,7 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, inlin
     [
         (["--card", "abacus"], "no datasheet row of that name"),
         (["--vram", "much"], "'much' is not a size"),
+        (["--vram", "80"], "'80' is not a size"),
         (["--batch-sizes", "8,x"], "'x' is not a whole number"),
         (["--target", "80"], "'80' is not a band"),
         (["--target", "0.8-0.6"], "--target '0.8-0.6' holds nothing: the low end comes first"),

@@ -10,7 +10,7 @@ import lightning_gpuprof.findings.rules as package
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import Loader, Note, StepFlag
 
 HEADINGS = ["What it measures", "Why it matters", "What to do", "Thresholds"]
 
@@ -71,6 +71,24 @@ def test_a_saving_within_the_noise_begins_at_nothing(analyze):
     (said,) = evaluate_rules(run).found
     assert said.saving_ns.low == 0
     assert said.saving_ns.middle < ms / 4
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "validation"])
+def test_no_finding_makes_a_step_shorter_than_nothing(analyze, phase):
+    ms = 1_000_000
+    unsteady = [(120 if step // 16 % 2 else 60) * ms for step in range(192)]
+    flags = int(StepFlag.VALIDATION) if phase == "validation" else None
+    for cost in (95 * ms, unsteady):
+        run = analyze(
+            {phase: cost, "forward": 5 * ms},
+            steps=192,
+            flags=flags,
+            samples=8,
+            loader=Loader(num_workers=0),
+        )
+        first = evaluate_rules(run).found[0]
+        assert first.where[0].phase == phase
+        assert run.step_ns - first.saving_ns.high >= 0
 
 
 def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):

@@ -201,6 +201,21 @@ def test_runs_are_found_below_a_folder_by_their_records(tmp_path):
     assert plugin_dir(plugin_dir("x")) == plugin_dir("x")
 
 
+def test_linked_runs_are_found_once_and_no_circle_is_walked(tmp_path):
+    write(tmp_path / "elsewhere" / "version_0", start())
+    write(tmp_path / "logs" / "version_1", start())
+    logs = tmp_path / "logs"
+    (logs / "linked").symlink_to(tmp_path / "elsewhere")
+    (logs / "twice").symlink_to(tmp_path / "elsewhere")
+    (logs / "latest").symlink_to(logs / "version_1")
+    (logs / "version_1" / "up").symlink_to(logs)
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path)
+
+    found = list(find_runs(str(logs)))
+
+    assert found == [str(logs / "linked" / "version_0"), str(logs / "version_1")]
+
+
 @pytest.mark.parametrize("values", [[], [0], [-1, 2**31 - 1], [2**31], [-(2**40), 2**62]])
 def test_a_column_keeps_every_int64(values):
     assert Column.pack(values).unpack().tolist() == values

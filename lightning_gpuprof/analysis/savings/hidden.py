@@ -12,13 +12,18 @@ MARK_ERROR_FRAC = 0.1
 """Taken as the error of a phase's device time: marks bound host calls, not kernels."""
 
 
-def around(cost_ns: int) -> tuple[int, int]:
+def around(cost_ns: int, step_ns: int | None = None) -> tuple[int, int]:
     """Return the least and the most that goes with a cost that was timed by itself.
 
-    >>> around(1_000)
-    (800, 1200)
+    Where the cost is most of the step, at most half of the rest goes with it.
+
+    >>> around(1_000), around(900, step_ns=1_000)
+    ((800, 1200), (720, 950))
     """
-    return round((1 - AROUND_FRAC) * cost_ns), round((1 + AROUND_FRAC) * cost_ns)
+    most_ns = round((1 + AROUND_FRAC) * cost_ns)
+    if step_ns is not None:
+        most_ns = min(most_ns, cost_ns + max(0, step_ns - cost_ns) // 2)
+    return round((1 - AROUND_FRAC) * cost_ns), most_ns
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
     them, the device's own time is the time it stood idle, and only that is lost.
     """
     if not run.on_gpu:
-        return Exposed(*around(host_ns), "cpu")
+        return Exposed(*around(host_ns, run.step_ns), "cpu")
     stats = run.per_step(phase)
     marks = run.device_time.phases.get(phase) if run.device_time else None
     if marks is None or stats is None or not stats.mean_ns:

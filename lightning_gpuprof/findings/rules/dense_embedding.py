@@ -74,7 +74,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     saving = Range(low=0 if run.on_gpu else max(0, low), high=min(step_ns, max(0, high)))
     if not saving.high:
         return None
-    names = ", ".join(f"self.{one.name}" for one in tables[:MOST_NAMES])
+    named = [f"self.{one.name}" for one in tables[:MOST_NAMES]]
+    names, sparse = ", ".join(named), [f"{name} = nn.Embedding(..., sparse=True)" for name in named]
     name = str(optimizers[0]["class"]) if optimizers else "The optimizer"
     return Finding(
         id=ID,
@@ -93,8 +94,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
         where=(*_places(tables), Where(phase=Phase.OPTIMIZER_STEP.value, name=tables[0].name)),
-        change=f"{names.split(',')[0]} = nn.Embedding(..., sparse=True)"
-        + ("" if name in SAME else "  # with torch.optim.SparseAdam"),
+        change="\n".join(sparse) + ("" if name in SAME else "  # with torch.optim.SparseAdam"),
     )
 
 

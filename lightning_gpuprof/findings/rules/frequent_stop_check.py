@@ -32,11 +32,14 @@ from lightning_gpuprof.records.phases import STOP_CHECK, Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "frequent-stop-check"
-EFFORT = Effort(Horizon.QUICK, "three lines before fit", "SIGTERM is acted on some batches later")
+EFFORT = Effort(Horizon.QUICK, "a few lines before fit", "SIGTERM is acted on some batches later")
 CHANGE = """\
 loop = trainer.fit_loop.epoch_loop
 ask = loop._broadcast_sigterm_tensor
-loop._broadcast_sigterm_tensor = lambda: ask() if loop.batch_idx % 50 == 0 else None"""
+def ask_seldom():
+    if loop.batch_idx % 50 == 0:
+        ask()
+loop._broadcast_sigterm_tensor = ask_seldom"""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:

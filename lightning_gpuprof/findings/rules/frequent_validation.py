@@ -60,7 +60,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     advice = _setting(run, runs) + advice
     # Of the change proposed: as many are left as the new interval has.
     left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
-    least, most = around(round(mean_ns * (1 - left)))
+    least, most = around(round(mean_ns * (1 - left)), step_ns)
     saving = Range(low=least, high=most)
     return Finding(
         id=ID,

@@ -69,7 +69,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
             for row in facts.rows("kernels")
             if row.get("category") in MATRIX_CATEGORIES
         )[:3],
-        change='torch.set_float32_matmul_precision("high")  # or Trainer(precision="bf16-mixed")',
+        change='torch.set_float32_matmul_precision("high")\n# or Trainer(precision="bf16-mixed")',
     )
 
 

@@ -53,7 +53,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     most_ns = round(mean_ns * gone_frac)
     # Some saves wait for the disk to catch up, which fewer need not do, or not so many.
     usual_ns = round((run.usual_save_ns or each_ns) * saves / max(1, steps) * gone_frac)
-    saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns)[1])
+    saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns, step_ns)[1])
     name = parts[0].name if parts else "ModelCheckpoint"
     return Finding(
         id=ID,

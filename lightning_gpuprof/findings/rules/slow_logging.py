@@ -16,11 +16,13 @@ the same condition, and keep values on the device until then (`DeferredLoss`). W
 add detached values up and log their mean once, in `on_train_epoch_end`.
 
 ## Thresholds
-`EVERY_N_STEPS`: Lightning's own default. `USUAL_NS`: a few values given to `self.log` in each
-step are what every program has, and their share is large where the step is short: the severity goes
-by what logging takes beside that. A hook counts where norms were taken and, if its lines were
-sampled, one of them logs. `LOW_FRAC`: at least that of the cost goes with logging less often;
-something is logged still. Severity: the common scale (`findings/grade.py`).
+`EVERY_N_STEPS`: Lightning's own default, and the batches whose values a Trainer hands on: where it
+asks for no more, the calls of a logger are the program's own and get a condition. `USUAL_NS`: a few
+values given to `self.log` in each step are what every program has, and their share is large where
+the step is short: the severity goes by what logging takes beside that. A hook counts where norms
+were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that of the cost
+goes with logging less often; something is logged still. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
@@ -43,6 +45,9 @@ from lightning_gpuprof.units import duration, percent
 ID = "slow-logging"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 EVERY_N_STEPS = 50
+LOGGED = f"(self.trainer.fit_loop.total_batch_idx + 1) % {EVERY_N_STEPS} == 0"
+"""Holds in the batches whose values a Trainer hands on: the 50th, the 100th... With `global_step` a
+value would be handed on 49 steps late, and be counted with each of several optimizers."""
 USUAL_NS = 1_000_000
 """Three values a step: one call took 0.30 to 0.32 ms on a quiet machine, whatever its arguments
 (docs/adr/0030)."""
@@ -71,15 +76,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     called = [p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step]
     usual_ns = min(sum(called), USUAL_NS, cost_ns)
     names = [part.name for part in (*loggers, *hooks)]
-    change = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
-    if hooks:
-        change = _guarded(hooks[0].name)
-    elif loggers and loggers[0].name == SELF_LOG:
-        # The Trainer's log_every_n_steps leaves these calls as they are.
-        change = (
-            f"if self.global_step % {EVERY_N_STEPS} == 0:\n"
-            "    self.log(...)  # an on_epoch mean is then over these steps"
-        )
+    change = _change(run, [part.name for part in loggers], hooks[0].name if hooks else None)
     return Finding(
         id=ID,
         severity=grade(_beside(saving, usual_ns / cost_ns), step_ns),
@@ -98,6 +95,22 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
     )
+
+
+def _change(run: RunResults, loggers: list[str], hook: str | None) -> str:
+    """Return code for what takes longest: a hook of the module, `self.log` or a logger."""
+    if hook is not None:
+        return _guarded(hook)
+    asked = run.start.trainer.get("log_every_n_steps", 0)
+    setting = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
+    if loggers[:1] == [SELF_LOG]:
+        # The Trainer's setting leaves these calls as they are. Without it, loggers that it hands
+        # values more often get the last ones over and over.
+        guarded = f"if {LOGGED}:\n    self.log(...)  # an on_epoch mean is then over these steps"
+        return f"{setting}\n{guarded}" if loggers[1:] and 0 < asked < EVERY_N_STEPS else guarded
+    if asked >= EVERY_N_STEPS:
+        return f"if {LOGGED}:\n    self.logger...  # each call of a logger by your own code"
+    return setting
 
 
 def _beside(saving: Range, usual_frac: float) -> Range:
@@ -153,8 +166,4 @@ def _log_in_hooks(lines: HostLines) -> bool:
 
 
 def _guarded(hook: str) -> str:
-    return (
-        f"def {hook}(self, *args):\n"
-        f"    if self.trainer.global_step % {EVERY_N_STEPS} == 0:\n"
-        "        ...  # as before"
-    )
+    return f"def {hook}(self, *args):\n    if {LOGGED}:\n        ...  # as before"

@@ -68,8 +68,9 @@ _ADVICE = dict(
     "do it, or write it as operators over whole tensors.",
     own="Do this work once and keep the result, do it in one step of many, move it into the "
     "dataset, or write it as operators over whole tensors.",
-    metric="Update the metric in each step, but compute it when it is shown: log the metric "
-    "object itself, with on_epoch=True.",
+    metric="Call the metric's update() in each step instead of the metric itself, and have its "
+    "value computed when it is shown: give self.log the metric object, with on_step=False and "
+    "on_epoch=True.",
     log="Log fewer values, once in many steps: collect them in one tensor, and pass "
     "on_step=False where the epoch's mean is enough.",
     hook="A hook that only looks at the model can go, or look at one step in many: register it for "

@@ -78,9 +78,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.8 if loops else 0.4,
         where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
-        change=f"torch.optim.{name}(self.parameters(), ..., fused=True)"
-        if len(optimizers) == 1
-        else f"torch.optim.{name}(..., fused=True)  # each of the {len(unfused)}",
+        change=f"torch.optim.{name}(..., fused=True)"
+        + (f"  # each of the {len(unfused)}" if len(optimizers) > 1 else ""),
     )
 
 

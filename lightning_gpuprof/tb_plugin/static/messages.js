@@ -41,10 +41,12 @@ export function unreadable(run, known) {
  * What the reader should know of a run's records before believing them.
  * @param {import("./app.js").RunLine} run
  * @param {Record<string, any>} header
+ * @param {string} [asked] The run that the page's address names.
  */
-export function notices(run, header) {
+export function notices(run, header, asked = run.name) {
+  const texts = asked === run.name ? [] : [`There is no run ${asked} below this --logdir: ${run.name} is shown.`];
   // While a run is written its last line is often not whole yet: no news.
-  const texts = run.state === "live" ? [] : [...header.warnings];
+  if (run.state !== "live") texts.push(...header.warnings);
   for (const one of header.disabled) {
     texts.push(`The ${one.probe} was switched off at step ${one.step}: ${one.error}`);
   }

@@ -48,9 +48,11 @@ def _counted(report: Report, count: int) -> str:
 
 def _warnings(found: RunComparison) -> Iterator[str]:
     result = found.result
+    if found.base.run == found.new.run:
+        yield "! both are the same run"
     if result.per_sample:
         sizes = [report.results.batch_size for report in (found.base, found.new)]
-        yield f"! batch sizes differ ({sizes[0]:g} and {sizes[1]:g}): times are per sample"
+        yield f"! batch sizes differ ({sizes[0]:.4g} and {sizes[1]:.4g}): times are per sample"
     distorting = [one for one in result.differs if one.kind in DISTORTS]
     for one in distorting:
         yield f"! another {one.name}: {one.base} and {one.new}; the difference may be due to it"

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
-from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.findings.model import Finding, Range, Severity
 from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
@@ -66,7 +66,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     for notice in report.notices:
         yield Text(f"note: {notice}", style="dim")
     if results.steps is None:
-        yield Text("\nNo training step was recorded in this session: nothing to break down.")
+        yield Text(f"\n{_no_steps(report)}")
     else:
         yield _heading("STEP TIME")
         yield _indented(console_tables.step_lines(results))
@@ -170,17 +170,31 @@ def _next(report: Report) -> Iterator[RenderableType]:
         yield _heading("NOTHING HERE HOLDS TRAINING BACK MUCH")
         yield _indented(Text(_instead(report, step_ns)))
         return
-    low, high = step_ns - first.saving_ns.high, step_ns - first.saving_ns.low
     table = _grid()
     table.add_row("change", Text(first.change or first.advice, style="green"))
     line = next((where for where in first.where if where.file), None)
     if line is not None and (place := console_tables.place(line)):
         table.add_row("where", Text(place))
     if first.saving_ns.high:
-        table.add_row("expect", f"a step of {spread(low, high)} instead of {duration(step_ns)}")
+        table.add_row("expect", _expected(first.saving_ns, step_ns))
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
     yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+
+
+def _no_steps(report: Report) -> str:
+    if report.results.start.timer or report.results.status == "exception":
+        return "No training step was recorded in this session: nothing to break down."
+    return "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
+
+
+def _expected(saving: Range, step_ns: int) -> str:
+    if saving.high > step_ns:
+        # What is done once per epoch is none of a steady step's time, and may take longer.
+        saved = spread(saving.low, saving.high)
+        return f"{saved} less per step, between steps included ({duration(step_ns)} without)"
+    low, high = step_ns - saving.high, step_ns - saving.low
+    return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
 
 
 def _instead(report: Report, step_ns: int) -> str:

@@ -285,7 +285,7 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
     finding = evaluate(analyze(waits, **seen(100, 100), **SAMPLES))
     assert finding.change is None
     assert "above all unpack" in finding.advice
-    assert "Or num_workers=2: saves" in finding.advice
+    assert "Or DataLoader(..., num_workers=2, persistent_workers=True): saves" in finding.advice
     assert "worker process" not in finding.advice
     # All of it and what goes with it; or but for a tenth.
     least = round(0.9 * 0.8 * 20 * MS)

@@ -4,6 +4,7 @@ import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity, Where
+from lightning_gpuprof.findings.rules.slow_logging import LOGGED
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
     UNMARKED_STEPS,
@@ -348,7 +349,20 @@ class TestSlowLogging:
     def test_where_the_calls_themselves_take_longest_they_are_what_to_guard(self, judge):
         parts = {"logging/self.log": 1_500 * US, "logging/CSVLogger": 500 * US}
         finding = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts=parts)
-        assert finding.change.startswith("if self.global_step % 50 == 0:")
+        assert finding.change.startswith(f"if {LOGGED}:\n    self.log(")
+
+    def test_loggers_that_get_values_often_would_get_the_guarded_ones_over_and_over(self, judge):
+        parts = {"logging/self.log": 1_500 * US, "logging/WandbLogger": 500 * US}
+        phases, trainer = {**WORK, "logging": 2 * MS}, {"log_every_n_steps": 1}
+        change = judge("slow-logging", phases, parts=parts, trainer=trainer).change
+        assert change.startswith(f"Trainer(..., log_every_n_steps=50)\nif {LOGGED}:\n    self.log(")
+
+    def test_a_logger_that_is_called_more_often_than_the_trainer_does_is_called_by_the_program(
+        self, judge
+    ):
+        phases, parts = {**WORK, "logging": 2 * MS}, {"logging/WandbLogger": 2 * MS}
+        finding = judge("slow-logging", phases, parts=parts, trainer={"log_every_n_steps": 50})
+        assert finding.change.startswith(f"if {LOGGED}:\n    self.logger")
 
     def test_a_value_in_each_step_is_no_warning_however_short_the_steps(self, judge):
         short = {"forward": 2 * MS}
@@ -531,7 +545,7 @@ class TestUnfusedOptimizer:
             9_750 * US - 600 * US - round(0.6 * 7_250 * US),
             9_900 * US - 200 * US - round(0.2 * 7_400 * US),
         )
-        assert finding.change == "torch.optim.AdamW(self.parameters(), ..., fused=True)"
+        assert finding.change == "torch.optim.AdamW(..., fused=True)"
 
     def test_with_several_optimizers_whose_parameters_are_not_guessed(self, judge):
         model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}

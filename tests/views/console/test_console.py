@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from lightning_gpuprof.findings.model import Range
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
@@ -58,6 +59,13 @@ def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     assert words == ["THE", "change", "expect", "check"]
     assert lines[-2].endswith("a step of 4.10 ms to 6.50 ms instead of 10.0 ms")
     assert f"lightning-gpuprof compare {loaded.run} NEW_RUN" in lines[-1]
+
+
+def test_a_saving_between_steps_is_not_taken_from_the_step(report):
+    loaded = report(loader=Loader(num_workers=0))
+    first = replace(loaded.findings[0], saving_ns=Range(low=0, high=30 * MS))
+    text = render(replace(loaded, findings=[first]))
+    assert "0 ns to 30.0 ms less per step, between steps included (10.0 ms without)" in text
 
 
 def test_no_line_is_wider_than_a_terminal_of_100_columns(report):
@@ -129,6 +137,11 @@ def test_a_run_without_steps_says_so(report):
     text = render(report({}, steps=0))
     assert "No training step was recorded in this session" in text
     assert "THE ONE CHANGE" not in text
+
+
+def test_a_run_of_a_part_that_times_no_steps_says_what_would(report):
+    text = render(report({}, steps=0, timer=""))
+    assert "neither GpuProfCallback nor PhaseTimer was among the callbacks" in text
 
 
 def test_verbose_says_which_rules_could_not_judge_and_why(report):

@@ -82,7 +82,10 @@ function hero(report) {
 
 /** @param {any} report */
 function noSteps(report) {
-  const open = report.run.status === "open";
+  const { stage, status, timer } = report.run;
+  const open = "The first window of steps is not written yet; windows are 50 steps unless set otherwise. Where the run is no longer training, it was killed before.";
+  const ended = `This ${stage} session ended before its first window of steps was written.`;
+  const untimed = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks.";
   return h(
     "section.card.hero",
     { "aria-label": "Step time" },
@@ -91,13 +94,7 @@ function noSteps(report) {
       null,
       h("span.label", null, "Step time"),
       h("strong.title", null, "No steps recorded"),
-      h(
-        "p",
-        null,
-        open
-          ? "The first window of steps is not written yet; windows are 50 steps unless set otherwise. Where the run is no longer training, it was killed before."
-          : `This ${report.run.stage} session ended before its first window of steps was written.`,
-      ),
+      h("p", null, status === "open" ? open : timer || status === "exception" ? ended : untimed),
     ),
   );
 }
@@ -128,7 +125,7 @@ function heroGain(finding, mean) {
     null,
     h("span.label", null, "Fixing it saves"),
     h("strong.big.accent", null, low ? percentRange(low / mean, high / mean) : `up to ${percentRange(high / mean, high / mean)}`),
-    h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of each step`),
+    h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of the mean step`),
   );
 }
 
