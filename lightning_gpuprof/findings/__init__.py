@@ -40,6 +40,7 @@ RULES: tuple[str, ...] = (
     "frequent-stop-check",
     "step-time-jitter",
     "anomaly-detection-on",
+    "debugging-left-on",
     "trace-too-large",
     "lost-kernels",
 )
