@@ -62,7 +62,7 @@ class FunctionWatch(RecordingCallback):
         else:
             self._batches.append(FunctionCalls(pl_module))
             self._mode = Watching(self._seen, self._clock)
-            self._mode.__enter__()
+            self._mode.start()
 
     @guarded
     def _seen(

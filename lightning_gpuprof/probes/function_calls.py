@@ -12,12 +12,13 @@ from torch import Tensor
 from torch.nn import Module
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
+from typing_extensions import override
 
 from lightning_gpuprof.probes.latency import tensors_in
 from lightning_gpuprof.probes.stack_lines import own_line
 
 LAYERS = frozenset(
-    {"embedding", "linear", "conv1d", "conv2d", "conv3d", "layer_norm", "batch_norm", "group_norm"}
+    """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
 )
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum", "linear"})
 ATTENTION = "multi_head_attention_forward"
@@ -189,9 +190,9 @@ class FunctionCalls:
             self.joined = self.joined or (alone and origins == {Origin.WEIGHTS, Origin.DATA})
 
     def _known_of(self, tensor: Tensor) -> _Known:
-        known = self._known.get(tensor)
+        known: _Known | None = self._known.get(tensor)  # type: ignore[no-untyped-call]
         if known is not None:
-            return known  # type: ignore[no-any-return]
+            return known
         if id(tensor) in self._parameters:
             return _Known(Origin.WEIGHTS, frozenset())
         constant = id(tensor) in self._buffers
@@ -223,6 +224,7 @@ class Watching(TorchFunctionMode):
         self._seen, self._clock = seen, clock
         self.active = True
 
+    @override
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function, and tell of it."""
         kwargs = kwargs or {}
@@ -234,10 +236,14 @@ class Watching(TorchFunctionMode):
         self._seen(func, args, kwargs, output, taken_ns, sys._getframe(1))
         return output
 
+    def start(self) -> None:
+        """Be told of every function from now on."""
+        self.__enter__()  # type: ignore[no-untyped-call]
+
     def stop(self) -> None:
         """Tell of nothing more, and leave the stack of modes unless another one lies on top."""
         self.active = False
-        stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        stack = torch.overrides._get_current_function_mode_stack()
         if stack and stack[-1] is self:
             self.__exit__(None, None, None)
 

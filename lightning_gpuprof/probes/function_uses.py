@@ -48,7 +48,13 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         built=_built(last),
         separate=_separate(last.layers),
         unread=unread,
+        lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
+        packs=last.packs,
     )
+
+
+def _lengths(call: LayerCall) -> tuple[int, ...]:
+    return call.data if call.name == "embedding" else call.data[:-1]
 
 
 def shown(place: Place) -> CallPlace:

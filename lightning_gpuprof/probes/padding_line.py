@@ -31,9 +31,10 @@ def padding_line(loader: Any) -> CallPlace | None:
 def _codes(loader: Any) -> Iterator[CodeType]:
     dataset = getattr(loader, "dataset", None)
     collate = getattr(loader, "collate_fn", None)
-    methods = [collate, getattr(type(collate), "__call__", None)]
-    methods += [getattr(dataset, name, None) for name in ("__getitem__", "__iter__", "__init__")]
-    for method in methods:
+    methods = [(collate, ""), (type(collate), "__call__")]
+    methods += [(dataset, name) for name in ("__getitem__", "__iter__", "__init__")]
+    for owner, name in methods:
+        method = getattr(owner, name, None) if name else owner
         code = getattr(getattr(method, "__func__", method), "__code__", None)
         if isinstance(code, CodeType):
             yield code

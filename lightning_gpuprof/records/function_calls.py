@@ -107,6 +107,10 @@ class FunctionNotes(Struct, frozen=True):
     built: BuiltWeight | None = None
     separate: tuple[SeparateLayers, ...] = ()
     unread: UnreadWeights | None = None
+    lengths: tuple[int, ...] = ()
+    """Sizes of what layers were given, but for their last dimension."""
+    packs: bool = False
+    """Padding was taken out again (`pack_padded_sequence`)."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:
