@@ -85,7 +85,8 @@ class BatchWatch(RecordingCallback):
                 place=place,
             )
             for path, ones in paths.items()
-            if any(count < one.width for one, count in ones)
+            # A tensor of one value only is no sequence: a mask of full samples, kinds that are all 0.
+            if all(count for _, count in ones)
         )
         if value and self._output is not None:
             self._output.write(Note(step=self._output.step, name=PADDING_NOTE, value=value))

@@ -178,7 +178,9 @@ class FunctionCalls:
                 tuple(weight.shape),
                 id(weight),
                 built=id(weight) not in self._parameters and not weight._is_view(),
-                chained=group in known[0].layers,
+                # What no function of torch's made may have come through a layer, too.
+                chained=group in known[0].layers
+                or (data.requires_grad and data not in self._known),
             )
         )
         return through | {group}
@@ -220,7 +222,7 @@ class Watching(TorchFunctionMode):
     """
 
     def __init__(self, seen: Callable[..., Any], clock: Callable[[], int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._seen, self._clock = seen, clock
         self.active = True
 
@@ -243,7 +245,7 @@ class Watching(TorchFunctionMode):
     def stop(self) -> None:
         """Tell of nothing more, and leave the stack of modes unless another one lies on top."""
         self.active = False
-        stack = torch.overrides._get_current_function_mode_stack()
+        stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
         if stack and stack[-1] is self:
             self.__exit__(None, None, None)
 

@@ -31,6 +31,8 @@ _SQUARES = frozenset(
     """pow __pow__ square norm linalg_norm linalg_vector_norm vector_norm frobenius_norm mul __mul__
     dot vdot""".split()
 )
+_OTHER_TERMS = frozenset({"log", "exp", "log1p", "expm1", "softplus", "log_", "exp_"})
+"""With these it is a divergence between distributions, not a sum of squares alone."""
 MOST_OF = 0.5
 """A penalty over less of the trained numbers is one that the optimizer's cannot stand for."""
 GROWS = 2
@@ -102,9 +104,9 @@ def _penalty(calls: FunctionCalls) -> Penalty | None:
         }
         sums = any(one.made == 1 for one in ours)
         numbers = sum(squared.values())
-        if not calls.joined or not sums or not numbers:
+        if not calls.joined or not sums or any(one.name in _OTHER_TERMS for one in ours):
             continue
-        if numbers >= MOST_OF * sum(one.numel() for one in trained.values()):
+        if numbers and numbers >= MOST_OF * sum(one.numel() for one in trained.values()):
             return Penalty(numbers, _taken(ours), _shown(_dearest(places)))
     return None
 

@@ -7,9 +7,9 @@ scaling and adding to a frozen weight (`around_ns`), and the layers that are giv
 (`layer_ns`).
 
 ## Why it matters
-`x @ (W + B @ A).T` makes a matrix as large as `W` in every step. Worse is its gradient: the backward
-pass computes that of the full matrix, as much work as the layer itself, though only the factors are
-trained.
+`x @ (W + B @ A).T` makes a matrix as large as `W` in every step. Worse is its gradient: the
+backward pass computes that of the full matrix, as much work as the layer itself, though only the
+factors are trained.
 
 ## What to do
 `linear(x, W) + linear(linear(x, A), B)`: two thin products. The result is the same but for the last
@@ -18,9 +18,9 @@ digits. Merge the factors into the weight for inference only.
 ## Thresholds
 Where a trained tensor of that size is added, its gradient is needed anyway: nothing is said. The
 layer's weight gradient takes about as long as its forward pass, less what the thin products take
-(three passes of `thin_frac`, the factors' numbers as a share of the matrix's); a product's backward pass takes
-twice its forward pass's time, what is around it once. From `LOW` to `HIGH` of that (docs/adr/0031).
-Severity: the common scale (`findings/grade.py`).
+(three passes of `thin_frac`, the factors' numbers as a share of the matrix's); a product's backward
+pass takes twice its forward pass's time, what is around it once. From `LOW` to `HIGH` of that
+(docs/adr/0031). Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -19,8 +19,8 @@ to a few lengths.
 `MIN_FRAC`: a tenth is what rounding up to a multiple of eight or 16 leaves. The longest sample must
 differ from batch to batch, or be less than half: a tail that is always the same may be a column
 nobody uses. Vectors need `VECTORS_FRAC`, as zeros at an edge are data, too (pictures by rows).
-Operators of some length (`savings/host_work.py`) shrink with the positions: with their share at most, or
-`LOW_FRAC` of it, where some do not; at most as pairs of positions do. Where layers are given
+Operators of some length (`savings/host_work.py`) shrink with the positions: by `LOW_FRAC` of their
+share at least, as some do not, and at most as pairs of positions do. Where layers are given
 sequences without padding (`pack_padded_sequence`) or of another length, nothing is said. On a GPU
 the host's clock gives no low bound. Severity: the common scale (`findings/grade.py`).
 """
@@ -54,7 +54,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     if seen is None:
         return Abstained(ID, "it was not seen which layers the padding goes through")
-    counted = [one for one in found if _counts(one, seen)]
+    by_width: dict[tuple[int, ...], list[Padding]] = {}
+    for one in found:
+        by_width.setdefault(one.widths, []).append(one)
+    # Beside words, their kinds or a mask may end earlier: what reaches furthest is needed.
+    furthest = [min(ones, key=lambda one: one.frac) for ones in by_width.values()]
+    counted = [one for one in furthest if _counts(one, seen)]
     return _finding(run, run.step_ns, max(counted, key=lambda one: one.frac)) if counted else None
 
 

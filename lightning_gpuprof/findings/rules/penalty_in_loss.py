@@ -11,8 +11,8 @@ each with operators of its own. `weight_decay` adds the same to the gradient whi
 has it at hand.
 
 ## What to do
-`weight_decay=...` of `SGD` or `Adam`: the same gradient as half the sum of squares times that number.
-(`AdamW` decays apart from the gradient, which is often better and not the same.) To log the
+`weight_decay=...` of `SGD` or `Adam`: the same gradient as half the sum of squares times that
+number. (`AdamW` decays apart from the gradient, which is often better and not the same.) To log the
 penalty, compute it in one step of many.
 
 ## Thresholds

@@ -10,8 +10,8 @@ Positions, masks, grids, windows and filters depend on sizes alone. Made anew th
 computing, and on a GPU a copy and several launches, in every step.
 
 ## What to do
-Compute it once in `__init__` and keep it as a buffer (`self.register_buffer(..., persistent=False)`),
-or keep it by size (`functools.lru_cache`).
+Compute it once in `__init__` and keep it as a buffer (`register_buffer(..., persistent=False)`), or
+keep it by size (`functools.lru_cache`).
 
 ## Thresholds
 Results count as the same where sizes and sums are. Only what is made on the CPU is compared: on a

@@ -17,9 +17,10 @@ convolution.
 
 ## Thresholds
 `LEAST_LAYERS` (`probes/function_uses.py`), 8: fewer are little to save. Each layer but one takes
-`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward, measured (docs/adr/0031), and where the optimizer
-updates tensors one by one `UPDATE_LOW_NS` to `UPDATE_HIGH_NS` each. What they compute stays. On a
-GPU the host may be ahead: the low bound is 0. Severity: the common scale (`findings/grade.py`).
+`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward, measured (docs/adr/0031), and where the
+optimizer updates tensors one by one `UPDATE_LOW_NS` to `UPDATE_HIGH_NS` each. What they compute
+stays. On a GPU the host may be ahead: the low bound is 0. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
