@@ -85,7 +85,7 @@ class BatchWatch(RecordingCallback):
                 place=place,
             )
             for path, ones in paths.items()
-            # A tensor of one value only is no sequence: a mask of full samples, kinds that are all 0.
+            # A tensor of one value is no sequence: a mask of full samples, kinds that are all 0.
             if all(count for _, count in ones)
         )
         if value and self._output is not None:
