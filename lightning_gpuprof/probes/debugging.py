@@ -84,10 +84,12 @@ def _name(tool: Any) -> str:
 
 
 def _line_of(tool: Tool) -> CallPlace | None:
-    """Return the first line of the program's own files that looks like the switch."""
-    if tool not in _SWITCHES:
-        return None
-    switch = re.compile(_SWITCHES[tool])
+    return own_line_like(_SWITCHES[tool]) if tool in _SWITCHES else None
+
+
+def own_line_like(pattern: str) -> CallPlace | None:
+    """Return the first line of the program's own files that looks like a pattern."""
+    switch = re.compile(pattern)
     for file in _own_files():
         for number, text in enumerate(linecache.getlines(file), 1):
             source = text.strip()

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.overrides import TorchFunctionMode
+from torch.utils import checkpoint as checkpoint_file
 from torch.utils.weak import WeakIdKeyDictionary
 from typing_extensions import override
 
 from lightning_gpuprof.probes.latency import tensors_in
-from lightning_gpuprof.probes.stack_lines import own_line
+from lightning_gpuprof.probes.stack_lines import outwards, own_line
 
 LAYERS = frozenset(
     """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
@@ -29,6 +30,7 @@ _FILLS = frozenset(
 )
 """What is filled is often filled in later, and takes no time to speak of."""
 _RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "sample")
+_CHECKPOINT = checkpoint_file.__file__
 _CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
 
 Place = tuple[str, int, str]
@@ -73,10 +75,19 @@ class LayerCall(NamedTuple):
     weight: tuple[int, ...]
     number: int
     """Which weight, by its `id`."""
+    trained: bool
     built: bool
     """The weight was computed in this step."""
     chained: bool
     """Its input came through another call of its group."""
+
+
+class Dropped(NamedTuple):
+    """A function whose result is dropped, and computed again for the backward pass."""
+
+    place: Place | None
+    taken_ns: int
+    made_bytes: int
 
 
 @dataclass
@@ -96,11 +107,13 @@ class FunctionCalls:
     """A number made of weights alone was added to one made of data."""
     packs: bool = False
     """Padding is taken out again (`pack_padded_sequence`)."""
+    dropped: list[Dropped] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
         self._parameters = {id(one) for one in self.model.parameters()}
-        self._buffers = {id(one) for one in self.model.buffers()}
+        fixed = (one for one in self.model.parameters() if not one.requires_grad)
+        self._constants = {id(one) for one in (*self.model.buffers(), *fixed)}
 
     def seen(
         self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
@@ -112,6 +125,7 @@ class FunctionCalls:
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             self._carry(results, args)
             return
+        self._drops(results, taken_ns, frame)
         given = [one for one in tensors_in((args, kwargs)) if isinstance(one, Tensor)]
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
@@ -166,7 +180,7 @@ class FunctionCalls:
             return through
         place = own_line(frame)
         data, weight = given[0], given[1]
-        if place is None or known[1].origin is not Origin.WEIGHTS:
+        if place is None or known[1].origin is Origin.DATA:
             return through
         group = (name, place[0], place[1])
         self.layers.append(
@@ -177,6 +191,7 @@ class FunctionCalls:
                 tuple(data.shape),
                 tuple(weight.shape),
                 id(weight),
+                trained=known[1].origin is Origin.WEIGHTS,
                 built=id(weight) not in self._parameters and not weight._is_view(),
                 # What no function of torch's made may have come through a layer, too.
                 chained=group in known[0].layers
@@ -184,6 +199,14 @@ class FunctionCalls:
             )
         )
         return through | {group}
+
+    def _drops(self, results: list[Tensor], taken_ns: int, frame: FrameType) -> None:
+        for each in outwards(frame):
+            file = each.f_code.co_filename
+            if file == _CHECKPOINT:
+                kept = sum(one.nbytes for one in results if not one._is_view())
+                self.dropped.append(Dropped(own_line(each), taken_ns, kept))
+                return
 
     def _joins(self, given: list[Tensor], known: list[_Known], results: list[Tensor]) -> None:
         if results[0].numel() == 1 and results[0].requires_grad and len(given) == 2:
@@ -195,10 +218,10 @@ class FunctionCalls:
         known: _Known | None = self._known.get(tensor)  # type: ignore[no-untyped-call]
         if known is not None:
             return known
-        if id(tensor) in self._parameters:
-            return _Known(Origin.WEIGHTS, frozenset())
-        constant = id(tensor) in self._buffers
-        return _Known(Origin.CONSTANT if constant else Origin.DATA, frozenset())
+        if id(tensor) in self._constants:
+            return _Known(Origin.CONSTANT, frozenset())
+        trained = id(tensor) in self._parameters
+        return _Known(Origin.WEIGHTS if trained else Origin.DATA, frozenset())
 
     def _set(self, tensor: Tensor, known: _Known) -> None:
         if id(tensor) not in self._parameters:

@@ -19,6 +19,7 @@ from lightning_gpuprof.probes.function_calls import (
 from lightning_gpuprof.probes.stack_lines import shown_path
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
+    Checkpointed,
     ConstantWork,
     FunctionNotes,
     Penalty,
@@ -52,7 +53,32 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         unread=unread,
         lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
         packs=last.packs,
+        checkpointed=_checkpointed(batches),
     )
+
+
+def _checkpointed(batches: Sequence[FunctionCalls]) -> Checkpointed | None:
+    last = min((one.dropped for one in batches), key=lambda all_: sum(a.taken_ns for a in all_))
+    if not last:
+        return None
+    places = dict.fromkeys(one.place for one in last if one.place is not None)
+    return Checkpointed(
+        taken_ns=sum(one.taken_ns for one in last),
+        calls=len(last),
+        made_bytes=sum(one.made_bytes for one in last),
+        free_bytes=_free_bytes(),
+        places=_shown(list(places)),
+    )
+
+
+def _free_bytes() -> int | None:
+    """Return the host's memory that is to be had, as Linux tells it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            rows = dict(line.split(":", 1) for line in file)
+        return int(rows["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
 
 
 def _lengths(call: LayerCall) -> tuple[int, ...]:
@@ -154,7 +180,9 @@ def _separate(calls: Sequence[LayerCall]) -> tuple[SeparateLayers, ...]:
     found = []
     for same in groups.values():
         layers = len({one.number for one in same})
-        if layers < LEAST_LAYERS or any(one.chained or one.built for one in same):
+        if layers < LEAST_LAYERS or any(
+            one.chained or one.built or not one.trained for one in same
+        ):
             continue
         found.append(
             SeparateLayers(

@@ -1,4 +1,4 @@
-"""Which tools for debugging were on while training ran."""
+"""Which tools for debugging were on while training ran, and whether threads were too many."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -38,6 +38,33 @@ class Debugging(Struct, frozen=True):
     tool: Tool
     by: str
     place: CallPlace | None = None
+
+
+THREADS_NOTE = "thread_trial"
+"""Note of this name: torch had more threads than the process has cores."""
+
+
+class ThreadTrial(Struct, frozen=True):
+    """The same work with the threads that were set, and with one for each core.
+
+    Args:
+        threads: Threads of torch.
+        cores: Cores that the process may use.
+        as_set_ns: The work's time with these threads.
+        per_core_ns: Its time with one thread for each core.
+        place: The line that sets their number, where one looks like it.
+    """
+
+    threads: int
+    cores: int
+    as_set_ns: int
+    per_core_ns: int
+    place: CallPlace | None = None
+
+
+def thread_trial(notes: Iterable[Note]) -> ThreadTrial | None:
+    """Return what was noted of too many threads; None where there were none."""
+    return last_noted(notes, THREADS_NOTE, ThreadTrial)
 
 
 def debugging(notes: Iterable[Note]) -> tuple[Debugging, ...]:

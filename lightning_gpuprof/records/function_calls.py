@@ -99,6 +99,24 @@ class UnreadWeights(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class Checkpointed(Struct, frozen=True):
+    """Functions inside `torch.utils.checkpoint`: each runs once more for the backward pass.
+
+    Args:
+        taken_ns: Host time per batch of these functions in the forward pass.
+        calls: How many.
+        made_bytes: Memory of their results, which is what not to drop them takes at most.
+        free_bytes: Memory of the host that was to be had; None where the system does not say.
+        places: The lines that call the checkpoint.
+    """
+
+    taken_ns: int
+    calls: int
+    made_bytes: int
+    free_bytes: int | None
+    places: tuple[CallPlace, ...]
+
+
 class FunctionNotes(Struct, frozen=True):
     """What was seen; None and empty where nothing was."""
 
@@ -111,6 +129,7 @@ class FunctionNotes(Struct, frozen=True):
     """Sizes of what layers were given, but for their last dimension."""
     packs: bool = False
     """Padding was taken out again (`pack_padded_sequence`)."""
+    checkpointed: Checkpointed | None = None
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

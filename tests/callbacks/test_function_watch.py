@@ -4,6 +4,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 from torch.nn import functional as F
 from torch.overrides import _get_current_function_mode_stack
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_gpuprof.callbacks import function_watch
@@ -236,6 +237,45 @@ def test_attention_asked_for_weights_that_nobody_reads_is_tried(look):
 def test_weights_that_are_read_or_not_asked_for_are_well(look):
     assert look(Reading()).unread is None
     assert look(Attending(need=False)).unread is None
+
+
+class Again(Model):
+    def __init__(self):
+        super().__init__()
+        self.block = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU())
+
+    def inside(self, x):
+        x = checkpoint(self.block, x.requires_grad_(), use_reentrant=self.reentrant)
+        return self.layer(x)
+
+    reentrant = False
+
+
+class AgainReentrant(Again):
+    reentrant = True
+
+
+@pytest.mark.parametrize("model", [Again, AgainReentrant])
+def test_what_a_checkpoint_drops_is_noted_with_its_line(look, model):
+    found = look(model()).checkpointed
+    # A linear layer and an activation, of 4 by 32 numbers of 4 bytes each.
+    assert (found.taken_ns, found.calls, found.made_bytes) == (20, 2, 1024)
+    assert found.places[0].source.startswith("x = checkpoint(self.block, x.requires_grad_()")
+
+
+class Frozen(Model):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 32).requires_grad_(False)
+
+    def inside(self, x):
+        return self.layer(x + self.words(torch.arange(4)).relu())
+
+
+def test_what_comes_from_frozen_weights_alone_is_a_constant(look):
+    (found,) = look(Frozen()).constants
+    assert found.calls == 3
+    assert found.places[0].function == "inside"
 
 
 def test_training_is_the_same_with_the_look(look):

@@ -6,6 +6,7 @@ from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
     BuiltWeight,
+    Checkpointed,
     ConstantWork,
     FunctionNotes,
     Penalty,
@@ -27,6 +28,7 @@ EVERY = (
     "full-weight-product",
     "separate-layers",
     "unread-attention-weights",
+    "needless-checkpointing",
 )
 
 
@@ -89,6 +91,30 @@ def test_a_fused_optimizer_has_no_calls_per_tensor(look):
     model = {"optimizers": [{"class": "Adam", "fused": True}]}
     (finding,) = look("separate-layers", separate=(TABLES,), model=model)
     assert span(finding) == (600_000, 1_600_000)
+
+
+CHECKPOINTED = Checkpointed(MS, 10, 2**30, 2**32, PLACES)
+
+
+def test_activations_that_fit_need_not_be_computed_again(look):
+    finding = look("needless-checkpointing", checkpointed=CHECKPOINTED)
+    assert finding.title == (
+        "Checkpointed layers run twice: 1.00 ms of each step (10.0%), to drop at most 1.00 GiB "
+        "where 4.00 GiB are free"
+    )
+    assert span(finding) == (800_000, 1_440_000)
+
+
+def test_activations_that_may_not_fit_are_rightly_dropped(look):
+    tight = Checkpointed(MS, 10, 2**30, 2**30, PLACES)
+    assert look("needless-checkpointing", checkpointed=tight) is None
+
+
+def test_without_a_measured_memory_nobody_knows_whether_they_fit(look):
+    gpu = Device(type="cuda")
+    assert isinstance(
+        look("needless-checkpointing", checkpointed=CHECKPOINTED, device=gpu), Abstained
+    )
 
 
 def test_attention_saves_what_the_trial_showed(look):
