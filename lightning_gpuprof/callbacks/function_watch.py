@@ -13,7 +13,8 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.probes.attention_trial import unread_weights
-from lightning_gpuprof.probes.function_calls import FunctionCalls, Watching
+from lightning_gpuprof.probes.function_calls import FunctionCalls
+from lightning_gpuprof.probes.function_mode import Watching
 from lightning_gpuprof.probes.function_uses import notes_of
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 from lightning_gpuprof.records.schema import Note

@@ -16,7 +16,7 @@ from lightning_gpuprof.records.module_calls import CallPlace
 _SWITCHES = {
     Tool.TRACEMALLOC: r"\btracemalloc\.start\(",
     Tool.TRACE: r"\b(sys|threading)\.settrace(_all_threads)?\(|\.set_trace\(|\bsys\.monitoring\b",
-    Tool.PROFILE: r"\b(sys|threading)\.setprofile(_all_threads)?\(|\bProfile\(|\.enable\(",
+    Tool.PROFILE: r"\b(sys|threading)\.setprofile(_all_threads)?\(|\bProfile\(|\bprof\w*\.enable\(",
     Tool.GC: r"\bgc\.set_debug\(",
     Tool.LAUNCH_BLOCKING: r"CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL",
     Tool.DISTRIBUTED: r"TORCH_DISTRIBUTED_DEBUG|set_debug_level",

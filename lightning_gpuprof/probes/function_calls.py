@@ -1,7 +1,5 @@
 """Watches torch's functions for what a step computes without its batch, and module by module."""
 
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import FrameType
@@ -10,10 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint as checkpoint_file
 from torch.utils.weak import WeakIdKeyDictionary
-from typing_extensions import override
 
 from lightning_gpuprof.probes.latency import tensors_in
 from lightning_gpuprof.probes.stack_lines import outwards, own_line
@@ -121,15 +117,16 @@ class FunctionCalls:
         """Note a call of a torch function."""
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
-        results = [one for one in tensors_in(output) if isinstance(one, Tensor)]
+        results = [one for one in tensors_in(output) if _is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             self._carry(results, args)
             return
         self._drops(results, taken_ns, frame)
-        given = [one for one in tensors_in((args, kwargs)) if isinstance(one, Tensor)]
+        every = [one for one in tensors_in((args, kwargs)) if isinstance(one, Tensor)]
+        given = [one for one in every if _is_plain(one)]
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
-        if name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name:
+        if _is_random(name) or len(given) < len(every):
             origin = Origin.DATA
         through: frozenset[Any] = frozenset().union(*(one.layers for one in known))
         if origin is Origin.DATA:
@@ -236,41 +233,13 @@ class FunctionCalls:
                 self._set(one, self._known_of(args[0]))
 
 
-class Watching(TorchFunctionMode):
-    """Tells of each call of a torch function in this thread while it is active.
+def _is_plain(value: Any) -> bool:
+    """Tell whether something is a tensor with a shape and numbers one after the other."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not value.is_nested
 
-    Args:
-        seen: Is told of each, as `FunctionCalls.seen` is.
-        clock: Returns nanoseconds.
-    """
 
-    def __init__(self, seen: Callable[..., Any], clock: Callable[[], int]) -> None:
-        super().__init__()
-        self._seen, self._clock = seen, clock
-        self.active = True
-
-    @override
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the function, and tell of it."""
-        kwargs = kwargs or {}
-        if not self.active:
-            return func(*args, **kwargs)
-        begin_ns = self._clock()
-        output = func(*args, **kwargs)
-        taken_ns = self._clock() - begin_ns
-        self._seen(func, args, kwargs, output, taken_ns, sys._getframe(1))
-        return output
-
-    def start(self) -> None:
-        """Be told of every function from now on."""
-        self.__enter__()  # type: ignore[no-untyped-call]
-
-    def stop(self) -> None:
-        """Tell of nothing more, and leave the stack of modes unless another one lies on top."""
-        self.active = False
-        stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        if stack and stack[-1] is self:
-            self.__exit__(None, None, None)
+def _is_random(name: str) -> bool:
+    return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name
 
 
 def _in_place(name: str) -> bool:
