@@ -33,11 +33,11 @@ ID = "separate-layers"
 EFFORT = Effort(Horizon.MEDIUM, "one tensor of weights for all", "checkpoints name other weights")
 CALL_LOW_NS, CALL_HIGH_NS = 15_000, 40_000
 UPDATE_LOW_NS, UPDATE_HIGH_NS = 10_000, 25_000
-_CHANGES = {
-    "embedding": "all_rows = nn.Embedding(sum(rows), width); "
+_CHANGES = dict(
+    embedding="all_rows = nn.Embedding(sum(rows), width); "
     "all_rows(indices + first_row_of_each).flatten(1)",
-    "linear": "nn.Linear(inside, layers * outside)(x).unflatten(-1, (layers, outside))",
-}
+    linear="nn.Linear(inside, layers * outside)(x).unflatten(-1, (layers, outside))",
+)
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
