@@ -88,7 +88,7 @@ class BatchWatch(RecordingCallback):
             # A tensor of one value is no sequence: a mask of full samples, kinds that are all 0.
             if all(count for _, count in ones)
         )
-        if value and self._output is not None:
+        if any(one.frac for one in value) and self._output is not None:
             self._output.write(Note(step=self._output.step, name=PADDING_NOTE, value=value))
         self._release()
 
