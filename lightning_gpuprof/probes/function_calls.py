@@ -12,7 +12,7 @@ from torch.utils import checkpoint as checkpoint_file
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.latency import tensors_in
-from lightning_gpuprof.probes.stack_lines import outwards, own_line
+from lightning_gpuprof.probes.stack_lines import outwards, own_line, package_of
 
 LAYERS = frozenset(
     """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
@@ -171,7 +171,7 @@ class FunctionCalls:
         """Note a layer's call, and return the groups that its result has come through."""
         if name == ATTENTION and kwargs.get("need_weights", True):
             place = own_line(frame)
-            if place is not None:
+            if place is not None and _called_by_own(frame):
                 self.attention.append((place, args, kwargs, taken_ns))
         if name not in LAYERS or len(given) < 2:
             return through
@@ -235,7 +235,15 @@ class FunctionCalls:
 
 def _is_plain(value: Any) -> bool:
     """Tell whether something is a tensor with a shape and numbers one after the other."""
-    return isinstance(value, Tensor) and value.layout is torch.strided and not value.is_nested
+    if not isinstance(value, Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return False
+    return value.layout is torch.strided and not value.is_nested
+
+
+def _called_by_own(frame: FrameType) -> bool:
+    """Tell whether the program itself called a module of torch's, not another library."""
+    packages = (package_of(each.f_code.co_filename) for each in outwards(frame))
+    return next((one for one in packages if one not in ("torch", "lightning_gpuprof")), None) == ""
 
 
 def _is_random(name: str) -> bool:

@@ -278,6 +278,18 @@ def test_what_comes_from_frozen_weights_alone_is_a_constant(look):
     assert found.places[0].function == "inside"
 
 
+class Unusual(Model):
+    def inside(self, x):
+        mapped = torch.vmap(lambda row: row + torch.linspace(0, 1, 32))(x)
+        own = torch.nested.nested_tensor([x[:2], x[2:]])
+        sparse = torch.sparse.mm(torch.eye(4).to_sparse(), x)
+        return self.layer(mapped) + self.layer(own).to_padded_tensor(0.0).sum() + sparse.sum()
+
+
+def test_tensors_without_plain_numbers_do_not_end_the_look(look):
+    assert look(Unusual()).penalty is None
+
+
 def test_training_is_the_same_with_the_look(look):
     weights = []
     for watch in (True, False):
