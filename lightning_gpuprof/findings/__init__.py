@@ -40,6 +40,7 @@ RULES: tuple[str, ...] = (
     "unread-attention-weights",
     "full-weight-product",
     "penalty-in-loss",
+    "rebuilt-weights",
     "needless-checkpointing",
     "recomputed-constant",
     "recompilation",

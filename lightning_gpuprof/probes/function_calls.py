@@ -59,6 +59,8 @@ class Call(NamedTuple):
     trained: bool
     """The result has a gradient."""
     digest: tuple[Any, ...] | None
+    weights: tuple[tuple[int, int], ...]
+    """Number and version of each of the model's parameters that it was given."""
 
 
 class LayerCall(NamedTuple):
@@ -155,7 +157,11 @@ class FunctionCalls:
         digest = _digest(results) if origin is Origin.CONSTANT else None
         made = max(one.numel() for one in results)
         trained = any(one.requires_grad for one in results)
-        self.calls.append(Call(origin, name, place, taken_ns, shapes, made, trained, digest))
+        ours = (one for one in given if id(one) in self._parameters)
+        weights = tuple((id(one), one._version) for one in ours)
+        self.calls.append(
+            Call(origin, name, place, taken_ns, shapes, made, trained, digest, weights)
+        )
 
     def _layer(
         self,

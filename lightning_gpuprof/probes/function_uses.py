@@ -1,7 +1,7 @@
 """Reads the calls of torch's functions in two batches for work that need not be done."""
 
 import linecache
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from math import prod
 from statistics import median
@@ -23,6 +23,7 @@ from lightning_gpuprof.records.function_calls import (
     ConstantWork,
     FunctionNotes,
     Penalty,
+    RebuiltWeights,
     SeparateLayers,
     UnreadWeights,
 )
@@ -49,6 +50,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         constants=_constants(batches),
         penalty=_penalty(last),
         built=_built(last),
+        rebuilt=_rebuilt(last),
         separate=_separate(last.layers),
         unread=unread,
         lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
@@ -161,6 +163,20 @@ def _built(calls: FunctionCalls) -> BuiltWeight | None:
                 places=_shown(_dearest(places)),
             )
     return None
+
+
+def _rebuilt(calls: FunctionCalls) -> RebuiltWeights | None:
+    """Return the work on weights that is done again with the same weights, unchanged since."""
+    gone_ns, times, repeated = 0, 1, []
+    for place, ours in _by_place(calls, Origin.WEIGHTS).items():
+        same = Counter((one.name, one.weights) for one in ours if one.weights)
+        # What follows on such a call is done as often, though it is given no weight itself.
+        often = min(same.values(), default=1)
+        if often > 1:
+            gone_ns += round(_taken(ours) * (often - 1) / often)
+            times = max(times, often)
+            repeated.append(place)
+    return RebuiltWeights(times, gone_ns, _shown(repeated)) if repeated else None
 
 
 def _thin(product: Call) -> bool:

@@ -60,6 +60,20 @@ class BuiltWeight(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class RebuiltWeights(Struct, frozen=True):
+    """Values that are computed from the same weights several times in one forward pass.
+
+    Args:
+        times: How often, at most.
+        again_ns: Host time per batch of all but the first time.
+        places: The lines.
+    """
+
+    times: int
+    again_ns: int
+    places: tuple[CallPlace, ...]
+
+
 class SeparateLayers(Struct, frozen=True):
     """Layers of one kind that a line calls one by one, none with what another one gave.
 
@@ -123,6 +137,7 @@ class FunctionNotes(Struct, frozen=True):
     constants: tuple[ConstantWork, ...] = ()
     penalty: Penalty | None = None
     built: BuiltWeight | None = None
+    rebuilt: RebuiltWeights | None = None
     separate: tuple[SeparateLayers, ...] = ()
     unread: UnreadWeights | None = None
     lengths: tuple[int, ...] = ()

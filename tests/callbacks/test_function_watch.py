@@ -175,6 +175,28 @@ def test_where_the_whole_weight_is_trained_its_gradient_is_needed(look):
     assert look(AllTrained()).built is None
 
 
+class Scaled(Model):
+    times = 3
+
+    def inside(self, x):
+        for _ in range(self.times):
+            weight = self.layer.weight.tanh() / 2
+            x = x + F.linear(x, weight)[:, :1]
+        return self.layer(x)
+
+
+class ScaledOnce(Scaled):
+    times = 1
+
+
+def test_the_same_weights_computed_with_again_and_again_are_noted(look):
+    found = look(Scaled()).rebuilt
+    # A tangent and a division, twice more than needed.
+    assert (found.times, found.again_ns) == (3, 40)
+    assert found.places[0].source == "weight = self.layer.weight.tanh() / 2"
+    assert look(ScaledOnce()).rebuilt is None
+
+
 class Tables(Model):
     def __init__(self, count=12):
         super().__init__()

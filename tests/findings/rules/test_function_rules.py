@@ -10,6 +10,7 @@ from lightning_gpuprof.records.function_calls import (
     ConstantWork,
     FunctionNotes,
     Penalty,
+    RebuiltWeights,
     SeparateLayers,
     UnreadWeights,
 )
@@ -29,6 +30,7 @@ EVERY = (
     "separate-layers",
     "unread-attention-weights",
     "needless-checkpointing",
+    "rebuilt-weights",
 )
 
 
@@ -75,6 +77,16 @@ def test_thin_factors_save_the_gradient_of_the_whole_matrix(look):
 def test_factors_that_are_not_thin_enough_save_nothing(look):
     built = BuiltWeight(2, 10_000, 0, MS, 0.5, PLACES)
     assert look("full-weight-product", built=built) is None
+
+
+def test_weights_computed_again_cost_their_way_back_too(look):
+    finding = look("rebuilt-weights", rebuilt=RebuiltWeights(5, MS, PLACES))
+    assert finding.title.startswith("forward computes with the same weights 5 times a step")
+    assert span(finding) == (800_000, 3_600_000)
+
+
+def test_a_small_repetition_is_left_out(look):
+    assert look("rebuilt-weights", rebuilt=RebuiltWeights(2, 90_000, PLACES)) is None
 
 
 TABLES = SeparateLayers("embedding", 41, 9_000, (64,), (30, 8), PLACE)
