@@ -20,7 +20,8 @@ to a few lengths.
 differ from batch to batch, or be less than half: a tail that is always the same may be a column
 nobody uses. Vectors need `VECTORS_FRAC`, as zeros at an edge are data, too (pictures by rows).
 Operators of some length (`savings/host_work.py`) shrink with the positions: by `LOW_FRAC` of their
-share at least, as some do not, and at most as pairs of positions do. Where layers are given
+share at least, as some do not, and at most as pairs of positions do; so do recurrent layers, whose
+short operators are as many as there are positions. Where layers are given
 sequences without padding (`pack_padded_sequence`) or of another length, nothing is said. On a GPU
 the host's clock gives no low bound. Severity: the common scale (`findings/grade.py`).
 """
@@ -108,6 +109,7 @@ def _saving(run: RunResults, frac: float) -> Range:
     if work is None:
         per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
         return Range(low=0, high=round(frac * sum(stats.mean_ns for stats in per_step)))
-    low, _ = around(round(LOW_FRAC * frac * work.heavy_ns))
-    high = round((1 - (1 - frac) ** 2) * max(work.heavy_ns, work.heavy_most_ns))
+    loops_ns = work.recurrent_frac * work.overhead_ns
+    low, _ = around(round(LOW_FRAC * frac * (work.heavy_ns + loops_ns)))
+    high = round((1 - (1 - frac) ** 2) * (max(work.heavy_ns, work.heavy_most_ns) + loops_ns))
     return Range(low=0 if run.on_gpu else low, high=min(high, work.compute_ns))

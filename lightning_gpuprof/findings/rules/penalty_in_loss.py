@@ -32,7 +32,7 @@ from lightning_gpuprof.units import duration
 
 ID = "penalty-in-loss"
 EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "AdamW's decay is another one")
-BACK_LOW, BACK_HIGH = 0.5, 2.0
+BACK_LOW, BACK_HIGH = 1.0, 3.0
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:

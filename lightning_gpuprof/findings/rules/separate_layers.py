@@ -17,13 +17,14 @@ convolution.
 
 ## Thresholds
 `LEAST_LAYERS` (`probes/function_uses.py`), 8: fewer are little to save. Each layer but one takes
-`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward, measured (docs/adr/0031), and where the
-optimizer updates tensors one by one `UPDATE_LOW_NS` to `UPDATE_HIGH_NS` each. What they compute
-stays. On a GPU the host may be ahead: the low bound is 0. Severity: the common scale
-(`findings/grade.py`).
+`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward (docs/adr/0031), and where the optimizer
+updates tensors one by one half to all of what it takes for each tensor of the model: one for a
+table, two for others, which have a bias mostly. What the layers compute stays. On a GPU the host
+may be ahead: the low bound is 0. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.function_calls import SeparateLayers, function_notes
@@ -32,7 +33,7 @@ from lightning_gpuprof.records.phases import Phase
 ID = "separate-layers"
 EFFORT = Effort(Horizon.MEDIUM, "one tensor of weights for all", "checkpoints name other weights")
 CALL_LOW_NS, CALL_HIGH_NS = 15_000, 40_000
-UPDATE_LOW_NS, UPDATE_HIGH_NS = 10_000, 25_000
+UPDATE_LOW_FRAC = 0.5
 _CHANGES = dict(
     embedding="all_rows = nn.Embedding(sum(rows), width); "
     "all_rows(indices + first_row_of_each).flatten(1)",
@@ -50,14 +51,10 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
 
 
 def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
-    optimizers = run.start.model.get("optimizers") or []
-    by_one = any(not optimizer.get("fused") for optimizer in optimizers)
-    low = CALL_LOW_NS + (UPDATE_LOW_NS if by_one else 0)
-    high = CALL_HIGH_NS + (UPDATE_HIGH_NS if by_one else 0)
-    less = one.layers - 1
-    saving = Range(
-        low=0 if run.on_gpu else min(step_ns, less * low), high=min(step_ns, less * high)
-    )
+    less, update_ns = one.layers - 1, _update_ns(run, one)
+    low = round(less * (CALL_LOW_NS + UPDATE_LOW_FRAC * update_ns))
+    high = round(less * (CALL_HIGH_NS + update_ns))
+    saving = Range(low=0 if run.on_gpu else min(step_ns, low), high=min(step_ns, high))
     shape = " x ".join(map(str, one.weight))
     return Finding(
         id=ID,
@@ -78,3 +75,12 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
         ),
         change=_CHANGES.get(one.kind),
     )
+
+
+def _update_ns(run: RunResults, one: SeparateLayers) -> float:
+    """Return what the optimizer takes for one layer's tensors."""
+    optimizers = run.start.model.get("optimizers") or []
+    step, tensors = run.per_step(Phase.OPTIMIZER_STEP), parameter_tensors(run)
+    if step is None or not tensors or all(each.get("fused") for each in optimizers):
+        return 0.0
+    return (1 if one.kind == "embedding" else 2) * step.mean_ns / tensors
