@@ -1,7 +1,7 @@
 """Looks at the torch functions of two forward passes at the start for work that nobody needs."""
 
 from collections.abc import Callable
-from time import perf_counter_ns
+from time import thread_time_ns
 from types import FrameType
 from typing import Any
 
@@ -33,10 +33,11 @@ class FunctionWatch(RecordingCallback):
     compiled there is no look, for it would have that compiled again.
 
     Args:
-        clock: Returns nanoseconds; tests pass a fake.
+        clock: Returns nanoseconds; tests pass a fake. It is the thread's own time on a core: two
+            batches are too few to tell a function from a neighbour on a busy machine.
     """
 
-    def __init__(self, *, clock: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, *, clock: Callable[[], int] = thread_time_ns) -> None:
         super().__init__()
         self._clock = clock
         self._host: Callback | None = None

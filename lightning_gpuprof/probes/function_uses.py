@@ -2,9 +2,10 @@
 
 import linecache
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from statistics import median
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -29,6 +30,7 @@ from lightning_gpuprof.records.function_calls import (
 )
 from lightning_gpuprof.records.module_calls import CallPlace
 
+_T = TypeVar("_T")
 _SQUARES = frozenset(
     """pow __pow__ square norm linalg_norm linalg_vector_norm vector_norm frobenius_norm mul __mul__
     dot vdot""".split()
@@ -48,9 +50,9 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
     last = batches[-1]
     return FunctionNotes(
         constants=_constants(batches),
-        penalty=_penalty(last),
-        built=_built(last),
-        rebuilt=_rebuilt(last),
+        penalty=_least((_penalty(one) for one in batches), lambda one: one.taken_ns),
+        built=_least((_built(one) for one in batches), lambda one: one.layer_ns),
+        rebuilt=_least((_rebuilt(one) for one in batches), lambda one: one.again_ns),
         separate=_separate(last.layers),
         unread=unread,
         lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
@@ -85,6 +87,13 @@ def _free_bytes() -> int | None:
 
 def _lengths(call: LayerCall) -> tuple[int, ...]:
     return call.data if call.name == "embedding" else call.data[:-1]
+
+
+def _least(found: Iterable[_T | None], time_of: Callable[[_T], int]) -> _T | None:
+    """Return what was found in the batch that it took less time in; None where one lacks it."""
+    every = list(found)
+    known = [one for one in every if one is not None]
+    return min(known, key=time_of) if len(known) == len(every) else None
 
 
 def shown(place: Place) -> CallPlace:

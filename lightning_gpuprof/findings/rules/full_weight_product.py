@@ -32,7 +32,7 @@ from lightning_gpuprof.units import duration
 
 ID = "full-weight-product"
 EFFORT = Effort(Horizon.QUICK, "two products in the place of one", "only last digits differ")
-LOW, HIGH = 0.6, 1.2
+LOW, HIGH = 0.35, 0.95
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
