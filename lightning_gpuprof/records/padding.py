@@ -35,7 +35,7 @@ class Padding(Struct, frozen=True):
     def frac(self) -> float:
         """The share of the positions that no sample of their batch needs.
 
-        >>> Padding("0", "ids", 2, (10, 10), (6, 8)).frac
+        >>> round(Padding("0", "ids", 2, (10, 10), (6, 8)).frac, 6)
         0.3
         """
         return 1.0 - sum(self.needed) / sum(self.widths)

@@ -22,7 +22,7 @@ pairs (docs/adr/0031): by how much depends on what Python does, so the bounds ar
 written in Python costs what it does, and that may be nearly all. With blocking launches host and
 device take turns where they could run at the same time: at most half of the step goes. On a GPU
 Python may be hidden behind the device, so the low bound is 0, as it is without a trace. Of
-`gc.set_debug` and `TORCH_DISTRIBUTED_DEBUG` the cost is not known: they are named without a saving.
+`gc.set_debug` and of checked collectives the cost is not known: they are named without a saving.
 Severity: the common scale (`findings/grade.py`), and at least a warning: nobody trains with these
 on purpose.
 """
