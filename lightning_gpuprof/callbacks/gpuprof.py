@@ -10,11 +10,14 @@ from typing_extensions import Self, override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.call_watch import CallWatch
+from lightning_gpuprof.callbacks.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
 from lightning_gpuprof.callbacks.exchange_watch import ExchangeWatch
+from lightning_gpuprof.callbacks.function_watch import FunctionWatch
 from lightning_gpuprof.callbacks.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.graph_watch import GraphWatch
@@ -220,6 +223,9 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(GradientWatch())
     parts.append(CallWatch())
+    parts.append(DebugWatch())
+    parts.append(FunctionWatch())
+    parts.append(BatchWatch())
     parts.append(ExchangeWatch())
     parts.append(GcWatch())
     if config.lines:

@@ -114,6 +114,7 @@ def where_is(frame: FrameType | None) -> At | None:
     hook: bool | None = None
     before: str | None = None
     caller: FrameType | None = None
+    again = False
     for each in outwards(frame):
         code = each.f_code
         package = package_of(code.co_filename)
@@ -128,6 +129,7 @@ def where_is(frame: FrameType | None) -> At | None:
             users = each
         elif users is None and phase is None and package != _GPUPROF:
             called.append(each)
+        again = again or (phase is None and _recomputes(each, package))
         if phase is None:
             phase = _phase(each, package)
         if package in _LIGHTNING and os.path.basename(code.co_filename) == _LOOP:
@@ -145,6 +147,8 @@ def where_is(frame: FrameType | None) -> At | None:
     callee, kind = _name(called[-1]) if called else called_library(users), _kind(called)
     if not called and callee is not None:
         kind = "python"
+    if phase is Phase.BACKWARD and (again or hook is False):
+        kind = "model"  # activations that are computed again
     if hook and kind not in ("wait", "log", "traceback"):
         kind = "hook"
     if kind == "log" and phase is not Phase.VALIDATION:
@@ -205,6 +209,11 @@ def _calls_modules(frame: FrameType, package: str) -> bool:
         and code.co_name in _CALLS_MODULES
         and os.path.basename(code.co_filename) == "module.py"
     )
+
+
+def _recomputes(frame: FrameType, package: str) -> bool:
+    file = frame.f_code.co_filename
+    return package == "torch" and os.path.basename(file) == "checkpoint.py"
 
 
 def _kind(called: list[FrameType]) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.probes import stack_lines
@@ -109,8 +110,23 @@ class Data(RandomDataset):
         return super().__getitem__(index)
 
 
-@pytest.fixture
-def places(tmp_path):
+class GoesBack(BoringModel):
+    """A hook on a gradient looks, and so does what is computed again for the backward pass."""
+
+    def training_step(self, batch, batch_idx):
+        x = self.layer(batch)
+        x.register_hook(self.sees)
+        return checkpoint(self.recomputed, x, use_reentrant=False).sum()
+
+    def sees(self, gradient):
+        look("gradient")
+
+    def recomputed(self, x):
+        look("again")
+        return x.square()
+
+
+def fit(model, tmp_path):
     found.clear()
     trainer = Trainer(
         max_steps=1,
@@ -119,12 +135,24 @@ def places(tmp_path):
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,
-        callbacks=[Runs()],
+        callbacks=[Runs()] if hasattr(model, "again") else [],
         default_root_dir=tmp_path,
         accelerator="cpu",
     )
-    trainer.fit(Model(), DataLoader(Data(32, 8)))
+    trainer.fit(model, DataLoader(Data(32, 8)))
     return found
+
+
+@pytest.fixture
+def places(tmp_path):
+    return fit(Model(), tmp_path)
+
+
+def test_a_hook_on_a_gradient_is_told_from_what_is_computed_again(tmp_path):
+    places = fit(GoesBack(), tmp_path)
+    gradient, again = places["gradient"], places["again"]
+    assert (gradient.phase, gradient.function, gradient.kind) == (Phase.BACKWARD, "sees", None)
+    assert (again.phase, again.function, again.kind) == (Phase.BACKWARD, "recomputed", "model")
 
 
 def test_the_phase_is_that_of_the_hook_around(places):

@@ -114,7 +114,8 @@ def _trainer(trainer: Any) -> dict[str, Any]:
     facts["precision"] = str(trainer.precision)
     facts["callbacks"] = [type(callback).__name__ for callback in trainer.callbacks]
     facts["loggers"] = [type(logger).__name__ for logger in trainer.loggers]
-    facts["profiler"] = type(trainer.profiler).__name__
+    # The tap may be in its place by now: the user's own is what it hands on to.
+    facts["profiler"] = type(getattr(trainer.profiler, "_inner", trainer.profiler)).__name__
     facts["detect_anomaly"] = bool(getattr(trainer, "_detect_anomaly", False))
     return facts
 

@@ -3,9 +3,10 @@
 ## What it measures
 `python_ns`: how much of the forward pass, or of a gradient clipping of the module's own, the
 training thread was seen at lines that call other libraries (numpy, json, a metric) rather than the
-model, that compute what is logged, or in hooks on modules (their operators too), from samples of
-its stack in the first seconds of training.
-`self.log` itself is `slow-logging`'s.
+model, that compute what is logged, or in hooks on modules (their operators too); and how much of
+the backward pass in hooks on gradients. From samples of its stack in the first seconds of training.
+`self.log` itself is `slow-logging`'s. An autograd function's own `backward` counts where it calls
+another library, activations that are computed again do not.
 
 ## Why it matters
 Such work runs between the operators, one call after the other, and the device waits for it. In the
@@ -62,6 +63,7 @@ _WHAT = dict(
     log="what {function} computes for self.log",
     hook="{function}, a hook on the model's modules",
     clip="{function}: the module clips its gradients itself",
+    gradient="{function}, called in the backward pass",
 )
 _ADVICE = dict(
     python="Do this work once and keep the result, move it into the dataset, where workers can "
@@ -75,6 +77,8 @@ _ADVICE = dict(
     "on_step=False where the epoch's mean is enough.",
     hook="A hook that only looks at the model can go, or look at one step in many: register it for "
     "those, or return at once in the others. What is part of the model belongs into forward.",
+    gradient="A hook that only looks at gradients can go, or look at one step in many. What alters "
+    "them belongs on whole tensors, in on_before_optimizer_step or the optimizer.",
     clip="Work on whole tensors (torch._foreach_norm, clip_grad_norm_) instead of one by one.",
 )
 
@@ -95,7 +99,16 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     found.append(_beside_operators(run, run.step_ns, lines, forward, told))
     clipping = lines.of(Phase.CLIP_GRADIENTS)
     found.append(_finding(run, run.step_ns, lines, Phase.CLIP_GRADIENTS, "clip", clipping))
+    gradient = [one for one in lines.of(Phase.BACKWARD) if _in_hook(one)]
+    found.append(_finding(run, run.step_ns, lines, Phase.BACKWARD, "gradient", gradient))
     return tuple(one for one in found if one is not None)
+
+
+def _in_hook(one: LineCount) -> bool:
+    """Tell whether a line of the backward pass is a hook's, or calls what is no operator."""
+    if one.waits or one.kind in _MODELS - {"torch"}:
+        return False
+    return one.function != "backward" or one.kind == "python"
 
 
 def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str, list[LineCount]]:

@@ -8,6 +8,7 @@ from lightning_gpuprof.records.schema import Note, ProfilerCycle
 
 MS = 1_000_000
 PHASES = {"forward": 10 * MS, "data_wait": 5 * MS, "clip_gradients": 5 * MS}
+BACKWARD = {**PHASES, "backward": 10 * MS}
 
 
 def line(number, count, *, kind, phase="forward", function="augment"):
@@ -19,9 +20,15 @@ def sampled(analyze):
     """Return a run whose stack was sampled at these lines, 100 times in each phase."""
 
     def made(
-        *lines, each=100, operators_ns=None, operator="aten::mm", updates=None, traced_ns=None
+        *lines,
+        each=100,
+        operators_ns=None,
+        operator="aten::mm",
+        updates=None,
+        traced_ns=None,
+        phases=PHASES,
     ):
-        seen = HostLines(3 * each, lines, dict.fromkeys(PHASES, each))
+        seen = HostLines(len(phases) * each, lines, dict.fromkeys(phases, each))
         records, traces = [Note(step=9, name=NOTE, value=seen)], {}
         if operators_ns is not None:
             row = {
@@ -34,7 +41,7 @@ def sampled(analyze):
             records.append(ProfilerCycle(cycle=0, first_step=3, last_step=3, trace_file="t.gz"))
             mark = {} if traced_ns is None else {"dur_ns": traced_ns}
             traces["t.gz"] = {"operators": [row], "steps": [mark]}
-        return analyze(PHASES, records=records, traces=traces)
+        return analyze(phases, records=records, traces=traces)
 
     return made
 
@@ -214,3 +221,25 @@ def test_the_stacks_that_anomaly_detection_formats_are_seen(analyze):
     # 80 of 100 samples of 10 ms of forward: 0.72 to 0.88 of it, and half the step at most.
     assert finding.saving_ns.low == 7_200_000
     assert finding.saving_ns.high >= 8_800_000
+
+
+def test_a_hook_on_gradients_is_named_with_its_line(sampled):
+    hook = line(7, 30, kind=None, phase="backward", function="watch")
+    (finding,) = evaluate(sampled(hook, phases=BACKWARD))
+    assert finding.evidence["python_ns"] == 3 * MS
+    assert finding.title.endswith("goes to watch, called in the backward pass")
+    assert finding.where[0].line == 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"), [(None, "backward"), ("model", "forward"), ("wait", "watch")]
+)
+def test_what_belongs_to_the_backward_pass_is_no_hook(sampled, kind, function):
+    own = line(7, 60, kind=kind, phase="backward", function=function)
+    assert evaluate(sampled(own, phases=BACKWARD)) == ()
+
+
+def test_a_library_called_in_an_operators_own_backward_pass_is_python(sampled):
+    own = line(7, 60, kind="python", phase="backward", function="backward")
+    (finding,) = evaluate(sampled(own, phases=BACKWARD))
+    assert finding.evidence["python_ns"] == 6 * MS

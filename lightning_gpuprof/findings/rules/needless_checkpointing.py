@@ -1,0 +1,88 @@
+"""Activations are dropped and computed again, though there is memory to keep them.
+
+## What it measures
+In the forward pass of the run's first batches: functions that run inside `torch.utils.checkpoint`
+(`again_ns`), what their results take (`made_bytes`), and how much memory is free: of the device by
+the run's highest peak, of the host by what Linux says is available.
+
+## Why it matters
+Checkpointing trades time for memory: each such function runs a second time for the backward pass.
+Where the activations fit anyway, the time is given for nothing.
+
+## What to do
+Call the layers directly, or checkpoint fewer of them: as many as the batch needs to fit.
+
+## Thresholds
+`SPARE`: the activations must fit so many times, since other batches may be longer. Not all results
+are kept for the backward pass, so `made_bytes` is their most. Where that does not fit, nothing is
+said. The second pass takes what the first one did, a fifth less or more (docs/adr/0031), and
+`CALL_NS` of Python for each function at most. On a GPU the host's clock gives no low bound.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.function_calls import Checkpointed, function_notes
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent, size
+
+ID = "needless-checkpointing"
+EFFORT = Effort(Horizon.QUICK, "layers are called directly", "a longer batch may no longer fit")
+SPARE = 2
+CALL_NS = 20_000
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where checkpointed activations would fit."""
+    seen = function_notes(run.notes)
+    if run.step_ns is None or seen is None:
+        return Abstained(ID, "no forward pass was looked at")
+    one = seen.checkpointed
+    if one is None:
+        return None
+    free_bytes = _free_bytes(run, one)
+    if free_bytes is None:
+        return Abstained(ID, "how much memory is free was not measured")
+    return _finding(run, run.step_ns, one, free_bytes) if _fits(one, free_bytes) else None
+
+
+def _fits(one: Checkpointed, free_bytes: int) -> bool:
+    return SPARE * one.made_bytes <= free_bytes
+
+
+def _free_bytes(run: RunResults, one: Checkpointed) -> int | None:
+    if not run.on_gpu:
+        return one.free_bytes
+    memory = run.memory
+    if memory is None:
+        return None
+    return memory.total_bytes - memory.peak_reserved_bytes - (memory.others_bytes or 0)
+
+
+def _finding(run: RunResults, step_ns: int, one: Checkpointed, free_bytes: int) -> Finding:
+    low, _ = around(one.taken_ns)
+    _, high = around(one.taken_ns + CALL_NS * one.calls)
+    saving = Range(low=0 if run.on_gpu else min(low, step_ns), high=min(high, step_ns))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Checkpointed layers run twice: {duration(one.taken_ns)} of each step "
+        f"({percent(one.taken_ns / step_ns)}), to drop at most {size(one.made_bytes)} where "
+        f"{size(free_bytes)} are free",
+        advice="Call the layers directly, or checkpoint only as many as the batch needs to fit.",
+        evidence={
+            "again_ns": one.taken_ns,
+            "made_bytes": one.made_bytes,
+            "free_bytes": free_bytes,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.8,
+        where=tuple(
+            Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
+            for at in one.places
+        ),
+        change="x = layer(x)  # not checkpoint(layer, x)",
+    )

@@ -1,0 +1,69 @@
+"""A weight is computed from the same parameters several times in one step.
+
+## What it measures
+`again_ns`: host time per step of torch functions in the forward pass that are given weights alone,
+the same ones and unchanged since they were given to the same function on the same line before;
+without the first time.
+
+## Why it matters
+A layer with a parametrization (`weight_norm`, `spectral_norm`, a mask on its weights) computes its
+weight whenever it is read. In a loop over time steps, or with two inputs one after the other, it
+does so again and again, and each has a way back through it.
+
+## What to do
+Compute it once per step and hand it on; for parametrizations `with parametrize.cached():` around
+the forward pass. Spectral norm then makes one step of its power iteration per pass, not one per
+call.
+
+## Thresholds
+`MIN_FRAC`: a scale or two is every model's. The backward pass takes up to `BACK_HIGH` of the
+forward pass's time on top; a fifth less or more goes with it (docs/adr/0031). On a GPU the host's
+clock gives no low bound. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.function_calls import RebuiltWeights, function_notes
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "rebuilt-weights"
+EFFORT = Effort(Horizon.QUICK, "computed once, and handed on", "last digits may differ")
+MIN_FRAC = 0.01
+BACK_HIGH = 2.0
+
+
+def evaluate(run: RunResults) -> Finding | Abstained | None:
+    """Return a finding where weights are computed more than once."""
+    seen = function_notes(run.notes)
+    if run.step_ns is None or seen is None:
+        return Abstained(ID, "no forward pass was looked at")
+    one = seen.rebuilt
+    if one is None or one.again_ns < MIN_FRAC * run.step_ns:
+        return None
+    return _finding(run, run.step_ns, one)
+
+
+def _finding(run: RunResults, step_ns: int, one: RebuiltWeights) -> Finding:
+    low, _ = around(one.again_ns)
+    _, high = around(round((1 + BACK_HIGH) * one.again_ns))
+    saving = Range(low=0 if run.on_gpu else min(low, step_ns), high=min(high, step_ns))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{one.places[0].function} computes with the same weights {one.times} times a step: "
+        f"once would spare {duration(one.again_ns)} of the forward pass "
+        f"({percent(one.again_ns / step_ns)} of the step), and its way back",
+        advice="Compute it once per step and hand it on; a parametrization is kept within "
+        "torch.nn.utils.parametrize.cached().",
+        evidence={"again_ns": one.again_ns, "times_count": one.times, "step_ns": step_ns},
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.8,
+        where=tuple(
+            Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
+            for at in one.places
+        ),
+        change="with torch.nn.utils.parametrize.cached():  # around the forward pass",
+    )

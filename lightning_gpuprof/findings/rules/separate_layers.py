@@ -1,0 +1,86 @@
+"""Many equal small layers are called one by one.
+
+## What it measures
+`layers_count`: how many layers of one kind and size (embeddings of one width; linear layers,
+convolutions, norms) one line calls in a batch, each with its own weight and with an input of the
+same shape, and none with what another of them gave.
+
+## Why it matters
+Each takes a call of a module, an operator, a node of the autograd graph with a gradient of its own,
+and an update by the optimizer: tens of microseconds that have nothing to do with its few numbers.
+
+## What to do
+Hold the weights in one tensor. Tables: one `nn.Embedding` of all rows, with the first row of each
+table added to its indices. Linear heads on one input: one `nn.Linear` with all outputs, split
+after. On different inputs: `torch.einsum` or `torch.bmm` with stacked weights, a grouped
+convolution.
+
+## Thresholds
+`LEAST_LAYERS` (`probes/function_uses.py`), 8: fewer are little to save. Each layer but one takes
+`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward (docs/adr/0031), and where the optimizer
+updates tensors one by one half to all of what it takes for each tensor of the model: one for a
+table, two for others, which have a bias mostly. What the layers compute stays. On a GPU the host
+may be ahead: the low bound is 0. Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.function_calls import SeparateLayers, function_notes
+from lightning_gpuprof.records.phases import Phase
+
+ID = "separate-layers"
+EFFORT = Effort(Horizon.MEDIUM, "one tensor of weights for all", "checkpoints name other weights")
+CALL_LOW_NS, CALL_HIGH_NS = 15_000, 40_000
+UPDATE_LOW_FRAC = 0.5
+_CHANGES = dict(
+    embedding="all_rows = nn.Embedding(sum(rows), width); "
+    "all_rows(indices + first_row_of_each).flatten(1)",
+    linear="nn.Linear(inside, layers * outside)(x).unflatten(-1, (layers, outside))",
+)
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for each line that calls many equal layers."""
+    seen = function_notes(run.notes)
+    if run.step_ns is None or seen is None:
+        return Abstained(ID, "no forward pass was looked at")
+    step_ns = run.step_ns
+    return tuple(_finding(run, step_ns, one) for one in seen.separate)
+
+
+def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
+    less, update_ns = one.layers - 1, _update_ns(run, one)
+    low = round(less * (CALL_LOW_NS + UPDATE_LOW_FRAC * update_ns))
+    high = round(less * (CALL_HIGH_NS + update_ns))
+    saving = Range(low=0 if run.on_gpu else min(step_ns, low), high=min(step_ns, high))
+    shape = " x ".join(map(str, one.weight))
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{one.layers} layers ({one.kind}, {shape}) are called one by one in one line",
+        advice="Hold their weights in one tensor, and call it once: one table with the first row "
+        "of each added to its indices, one linear layer that is split after, or a grouped one.",
+        evidence={"layers_count": one.layers, "call_ns": one.call_ns, "step_ns": step_ns},
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.8,
+        where=(
+            Where(
+                file=one.place.file,
+                line=one.place.line,
+                source=one.place.source,
+                phase=Phase.FORWARD.value,
+            ),
+        ),
+        change=_CHANGES.get(one.kind),
+    )
+
+
+def _update_ns(run: RunResults, one: SeparateLayers) -> float:
+    """Return what the optimizer takes for one layer's tensors."""
+    optimizers = run.start.model.get("optimizers") or []
+    step, tensors = run.per_step(Phase.OPTIMIZER_STEP), parameter_tensors(run)
+    if step is None or not tensors or all(each.get("fused") for each in optimizers):
+        return 0.0
+    return (1 if one.kind == "embedding" else 2) * step.mean_ns / tensors

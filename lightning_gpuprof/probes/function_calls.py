@@ -1,0 +1,277 @@
+"""Watches torch's functions for what a step computes without its batch, and module by module."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.utils import checkpoint as checkpoint_file
+from torch.utils.weak import WeakIdKeyDictionary
+
+from lightning_gpuprof.probes.latency import tensors_in
+from lightning_gpuprof.probes.stack_lines import outwards, own_line, package_of
+
+LAYERS = frozenset(
+    """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
+)
+PRODUCTS = frozenset({"matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum", "linear"})
+ATTENTION = "multi_head_attention_forward"
+PACKS = "_pack_padded_sequence"
+_FILLS = frozenset(
+    """zeros ones full empty empty_strided scalar_tensor zeros_like ones_like full_like empty_like
+    new_zeros new_ones new_full new_empty""".split()
+)
+"""What is filled is often filled in later, and takes no time to speak of."""
+_RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "sample")
+_CHECKPOINT = checkpoint_file.__file__
+_CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
+
+Place = tuple[str, int, str]
+
+
+class Origin(IntEnum):
+    """What a tensor was computed from; of several the highest."""
+
+    CONSTANT = 0
+    WEIGHTS = 1
+    DATA = 2
+
+
+class _Known(NamedTuple):
+    origin: Origin
+    layers: frozenset[Any]
+    """Groups of layers that it came through."""
+
+
+class Call(NamedTuple):
+    """A function whose result comes from constants and weights alone."""
+
+    origin: Origin
+    name: str
+    place: Place
+    taken_ns: int
+    given: tuple[Tensor | int, ...]
+    """Numbers in each tensor that it was given; for one of the model's parameters itself."""
+    made: int
+    trained: bool
+    """The result has a gradient."""
+    digest: tuple[Any, ...] | None
+    weights: tuple[tuple[int, int], ...]
+    """Number and version of each of the model's parameters that it was given."""
+
+
+class LayerCall(NamedTuple):
+    """A layer's function that was given data."""
+
+    name: str
+    place: Place
+    taken_ns: int
+    data: tuple[int, ...]
+    weight: tuple[int, ...]
+    number: int
+    """Which weight, by its `id`."""
+    trained: bool
+    built: bool
+    """The weight was computed in this step."""
+    chained: bool
+    """Its input came through another call of its group."""
+
+
+class Dropped(NamedTuple):
+    """A function whose result is dropped, and computed again for the backward pass."""
+
+    place: Place | None
+    taken_ns: int
+    made_bytes: int
+
+
+@dataclass
+class FunctionCalls:
+    """What the functions of one batch did; `seen` is told of each.
+
+    Args:
+        model: Whose parameters and buffers are known.
+    """
+
+    model: Module
+    calls: list[Call] = field(default_factory=list)
+    layers: list[LayerCall] = field(default_factory=list)
+    attention: list[tuple[Place, Any, Any, Any]] = field(default_factory=list)
+    """Calls of attention that were asked for weights: its place, function and arguments."""
+    joined: bool = False
+    """A number made of weights alone was added to one made of data."""
+    packs: bool = False
+    """Padding is taken out again (`pack_padded_sequence`)."""
+    dropped: list[Dropped] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._known = WeakIdKeyDictionary()
+        self._parameters = {id(one) for one in self.model.parameters()}
+        fixed = (one for one in self.model.parameters() if not one.requires_grad)
+        self._constants = {id(one) for one in (*self.model.buffers(), *fixed)}
+
+    def seen(
+        self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
+    ) -> None:
+        """Note a call of a torch function."""
+        name = getattr(func, "__name__", "")
+        self.packs = self.packs or name == PACKS
+        results = [one for one in tensors_in(output) if _is_plain(one)]
+        if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
+            self._carry(results, args)
+            return
+        self._drops(results, taken_ns, frame)
+        every = [one for one in tensors_in((args, kwargs)) if isinstance(one, Tensor)]
+        given = [one for one in every if _is_plain(one)]
+        known = [self._known_of(one) for one in given]
+        origin = max((one.origin for one in known), default=Origin.CONSTANT)
+        if _is_random(name) or len(given) < len(every):
+            origin = Origin.DATA
+        through: frozenset[Any] = frozenset().union(*(one.layers for one in known))
+        if origin is Origin.DATA:
+            through = self._layer(name, args, kwargs, given, known, taken_ns, frame, through)
+            self._joins(given, known, results)
+        elif name not in _FILLS and not all(one._is_view() for one in results):
+            self._own(origin, name, given, results, taken_ns, frame)
+        for one in results:
+            self._set(one, _Known(origin, through))
+        if _in_place(name) and given:
+            self._set(given[0], _Known(origin, through))
+
+    def _own(
+        self,
+        origin: Origin,
+        name: str,
+        given: list[Tensor],
+        results: list[Tensor],
+        taken_ns: int,
+        frame: FrameType,
+    ) -> None:
+        place = own_line(frame)
+        if place is None:
+            return
+        shapes = tuple(one if id(one) in self._parameters else one.numel() for one in given)
+        digest = _digest(results) if origin is Origin.CONSTANT else None
+        made = max(one.numel() for one in results)
+        trained = any(one.requires_grad for one in results)
+        ours = (one for one in given if id(one) in self._parameters)
+        weights = tuple((id(one), one._version) for one in ours)
+        self.calls.append(
+            Call(origin, name, place, taken_ns, shapes, made, trained, digest, weights)
+        )
+
+    def _layer(
+        self,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        given: list[Tensor],
+        known: list[_Known],
+        taken_ns: int,
+        frame: FrameType,
+        through: frozenset[Any],
+    ) -> frozenset[Any]:
+        """Note a layer's call, and return the groups that its result has come through."""
+        if name == ATTENTION and kwargs.get("need_weights", True):
+            place = own_line(frame)
+            if place is not None and _called_by_own(frame):
+                self.attention.append((place, args, kwargs, taken_ns))
+        if name not in LAYERS or len(given) < 2:
+            return through
+        place = own_line(frame)
+        data, weight = given[0], given[1]
+        if place is None or known[1].origin is Origin.DATA:
+            return through
+        group = (name, place[0], place[1])
+        self.layers.append(
+            LayerCall(
+                name,
+                place,
+                taken_ns,
+                tuple(data.shape),
+                tuple(weight.shape),
+                id(weight),
+                trained=known[1].origin is Origin.WEIGHTS,
+                built=id(weight) not in self._parameters and not weight._is_view(),
+                # What no function of torch's made may have come through a layer, too.
+                chained=group in known[0].layers
+                or (data.requires_grad and data not in self._known),
+            )
+        )
+        return through | {group}
+
+    def _drops(self, results: list[Tensor], taken_ns: int, frame: FrameType) -> None:
+        for each in outwards(frame):
+            file = each.f_code.co_filename
+            if file == _CHECKPOINT:
+                kept = sum(one.nbytes for one in results if not one._is_view())
+                self.dropped.append(Dropped(own_line(each), taken_ns, kept))
+                return
+
+    def _joins(self, given: list[Tensor], known: list[_Known], results: list[Tensor]) -> None:
+        if results[0].numel() == 1 and results[0].requires_grad and len(given) == 2:
+            origins = {one.origin for one in known if one.origin is not Origin.CONSTANT}
+            alone = all(one.numel() == 1 for one in given)
+            self.joined = self.joined or (alone and origins == {Origin.WEIGHTS, Origin.DATA})
+
+    def _known_of(self, tensor: Tensor) -> _Known:
+        known: _Known | None = self._known.get(tensor)  # type: ignore[no-untyped-call]
+        if known is not None:
+            return known
+        if id(tensor) in self._constants:
+            return _Known(Origin.CONSTANT, frozenset())
+        trained = id(tensor) in self._parameters
+        return _Known(Origin.WEIGHTS if trained else Origin.DATA, frozenset())
+
+    def _set(self, tensor: Tensor, known: _Known) -> None:
+        if id(tensor) not in self._parameters:
+            self._known[tensor] = known
+        if tensor._is_view() and known.origin is Origin.DATA and tensor._base is not None:
+            self._set(tensor._base, known)
+
+    def _carry(self, results: list[Tensor], args: Any) -> None:
+        """Let an attribute that is a tensor (`x.T`, `x.data`) be what its owner is."""
+        if results and args and isinstance(args[0], Tensor):
+            for one in results:
+                self._set(one, self._known_of(args[0]))
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether something is a tensor with a shape and numbers one after the other."""
+    if not isinstance(value, Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return False
+    return value.layout is torch.strided and not value.is_nested
+
+
+def _called_by_own(frame: FrameType) -> bool:
+    """Tell whether the program itself called a module of torch's, not another library."""
+    packages = (package_of(each.f_code.co_filename) for each in outwards(frame))
+    return next((one for one in packages if one not in ("torch", "lightning_gpuprof")), None) == ""
+
+
+def _is_random(name: str) -> bool:
+    return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name
+
+
+def _in_place(name: str) -> bool:
+    return (
+        name == "__setitem__"
+        or (name.startswith("__i") and name != "__invert__")
+        or (name.endswith("_") and not name.endswith("__"))
+    )
+
+
+@torch.no_grad()
+def _digest(results: list[Tensor]) -> tuple[Any, ...] | None:
+    """Return what tells values apart; None where that would make a device wait."""
+    if any(one.device.type != "cpu" for one in results):
+        return None
+    return tuple((*one.shape, _sum(one)) for one in results)
+
+
+def _sum(tensor: Tensor) -> complex:
+    total = tensor.sum(dtype=None if tensor.is_complex() else torch.float64)
+    return complex(total.item())

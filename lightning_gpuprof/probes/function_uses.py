@@ -1,0 +1,252 @@
+"""Reads the calls of torch's functions in two batches for work that need not be done."""
+
+import linecache
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from statistics import median
+from typing import TypeVar
+
+from torch import Tensor
+
+from lightning_gpuprof.probes.function_calls import (
+    PRODUCTS,
+    Call,
+    FunctionCalls,
+    LayerCall,
+    Origin,
+    Place,
+)
+from lightning_gpuprof.probes.stack_lines import shown_path
+from lightning_gpuprof.records.function_calls import (
+    BuiltWeight,
+    Checkpointed,
+    ConstantWork,
+    FunctionNotes,
+    Penalty,
+    RebuiltWeights,
+    SeparateLayers,
+    UnreadWeights,
+)
+from lightning_gpuprof.records.module_calls import CallPlace
+
+_T = TypeVar("_T")
+_SQUARES = frozenset(
+    """pow __pow__ square norm linalg_norm linalg_vector_norm vector_norm frobenius_norm mul __mul__
+    dot vdot""".split()
+)
+_OTHER_TERMS = frozenset({"log", "exp", "log1p", "expm1", "softplus", "log_", "exp_"})
+"""With these it is a divergence between distributions, not a sum of squares alone."""
+MOST_OF = 0.5
+"""A penalty over less of the trained numbers is one that the optimizer's cannot stand for."""
+GROWS = 2
+"""A product has so many times the numbers of its larger factor at least: else that is not thin."""
+LEAST_LAYERS = 8
+MOST_PLACES = 3
+
+
+def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> FunctionNotes:
+    """Return what the calls of several batches show; times are of the faster batch."""
+    last = batches[-1]
+    return FunctionNotes(
+        constants=_constants(batches),
+        penalty=_least((_penalty(one) for one in batches), lambda one: one.taken_ns),
+        built=_least((_built(one) for one in batches), lambda one: one.layer_ns),
+        rebuilt=_least((_rebuilt(one) for one in batches), lambda one: one.again_ns),
+        separate=_separate(last.layers),
+        unread=unread,
+        lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
+        packs=last.packs,
+        checkpointed=_checkpointed(batches),
+    )
+
+
+def _checkpointed(batches: Sequence[FunctionCalls]) -> Checkpointed | None:
+    last = min((one.dropped for one in batches), key=lambda all_: sum(a.taken_ns for a in all_))
+    if not last:
+        return None
+    places = dict.fromkeys(one.place for one in last if one.place is not None)
+    return Checkpointed(
+        taken_ns=sum(one.taken_ns for one in last),
+        calls=len(last),
+        made_bytes=sum(one.made_bytes for one in last),
+        free_bytes=_free_bytes(),
+        places=_shown(list(places)),
+    )
+
+
+def _free_bytes() -> int | None:
+    """Return the host's memory that is to be had, as Linux tells it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            rows = dict(line.split(":", 1) for line in file)
+        return int(rows["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _lengths(call: LayerCall) -> tuple[int, ...]:
+    return call.data if call.name == "embedding" else call.data[:-1]
+
+
+def _least(found: Iterable[_T | None], time_of: Callable[[_T], int]) -> _T | None:
+    """Return what was found in the batch that it took less time in; None where one lacks it."""
+    every = list(found)
+    known = [one for one in every if one is not None]
+    return min(known, key=time_of) if len(known) == len(every) else None
+
+
+def shown(place: Place) -> CallPlace:
+    """Return a place as it is written down."""
+    file, line, function = place
+    return CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())
+
+
+def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
+    """Return the work whose results were the same in each of the batches."""
+    by_batch = [_by_place(calls, Origin.CONSTANT) for calls in batches]
+    same = [
+        place
+        for place, calls in by_batch[0].items()
+        if len(batches) > 1 and all(_results(calls) == _results(b.get(place, ())) for b in by_batch)
+    ]
+    functions: dict[tuple[str, str], list[Place]] = defaultdict(list)
+    for place in same:
+        functions[place[0], place[2]].append(place)
+    found = []
+    for places in functions.values():
+        times = {place: min(_taken(batch[place]) for batch in by_batch) for place in places}
+        places.sort(key=lambda place: -times[place])
+        count = sum(len(by_batch[0][place]) for place in places)
+        found.append(ConstantWork(sum(times.values()), count, _shown(places)))
+    return tuple(sorted(found, key=lambda one: -one.taken_ns))
+
+
+def _results(calls: Iterable[Call]) -> list[object] | None:
+    """Return what tells the results of calls apart; None, unlike any other, where that is open."""
+    digests = [one.digest for one in calls]
+    return None if not digests or None in digests else [*digests]
+
+
+def _penalty(calls: FunctionCalls) -> Penalty | None:
+    trained = {id(one): one for one in calls.model.parameters() if one.requires_grad}
+    for places in _functions(calls, Origin.WEIGHTS).values():
+        ours = [one for place in places.values() for one in place if one.trained]
+        squared = {
+            id(given): given.numel()
+            for one in ours
+            if one.name in _SQUARES
+            for given in one.given
+            if isinstance(given, Tensor) and id(given) in trained
+        }
+        sums = any(one.made == 1 for one in ours)
+        numbers = sum(squared.values())
+        if not calls.joined or not sums or any(one.name in _OTHER_TERMS for one in ours):
+            continue
+        if numbers and numbers >= MOST_OF * sum(one.numel() for one in trained.values()):
+            return Penalty(numbers, _taken(ours), _shown(_dearest(places)))
+    return None
+
+
+def _built(calls: FunctionCalls) -> BuiltWeight | None:
+    used = [one for one in calls.layers if one.built and one.name == "linear"]
+    for places in _functions(calls, Origin.WEIGHTS).values():
+        ours = [one for place in places.values() for one in place]
+        products = [one for one in ours if one.name in PRODUCTS and one.trained and _thin(one)]
+        sizes = {one.made for one in products}
+        beside = [one for one in ours if one.made in sizes and one not in products]
+        layers = [one for one in used if prod(one.weight) in sizes]
+        whole = any(
+            isinstance(given, Tensor) and given.requires_grad and given.numel() in sizes
+            for one in beside
+            for given in one.given
+        )
+        if products and layers and not whole:
+            thin = [sum(_sizes(one)) / one.made for one in products]
+            return BuiltWeight(
+                layers=len(layers),
+                product_ns=_taken(products),
+                around_ns=_taken(beside),
+                layer_ns=sum(one.taken_ns for one in layers),
+                thin_frac=median(thin),
+                places=_shown(_dearest(places)),
+            )
+    return None
+
+
+def _rebuilt(calls: FunctionCalls) -> RebuiltWeights | None:
+    """Return the work on weights that is done again with the same weights, unchanged since."""
+    gone_ns, times, repeated = 0, 1, []
+    for place, ours in _by_place(calls, Origin.WEIGHTS).items():
+        same = Counter((one.name, one.weights) for one in ours if one.weights)
+        # What follows on such a call is done as often, though it is given no weight itself.
+        often = min(same.values(), default=1)
+        if often > 1:
+            gone_ns += round(_taken(ours) * (often - 1) / often)
+            times = max(times, often)
+            repeated.append(place)
+    return RebuiltWeights(times, gone_ns, _shown(repeated)) if repeated else None
+
+
+def _thin(product: Call) -> bool:
+    sizes = _sizes(product)
+    return len(sizes) == 2 and product.made >= GROWS * max(sizes)
+
+
+def _sizes(call: Call) -> list[int]:
+    return [one.numel() if isinstance(one, Tensor) else one for one in call.given]
+
+
+def _separate(calls: Sequence[LayerCall]) -> tuple[SeparateLayers, ...]:
+    groups: dict[object, list[LayerCall]] = defaultdict(list)
+    for one in calls:
+        width = one.weight[1:] if one.name == "embedding" else one.weight
+        groups[one.name, one.place, one.data, width].append(one)
+    found = []
+    for same in groups.values():
+        layers = len({one.number for one in same})
+        if layers < LEAST_LAYERS or any(
+            one.chained or one.built or not one.trained for one in same
+        ):
+            continue
+        found.append(
+            SeparateLayers(
+                kind=same[0].name,
+                layers=layers,
+                call_ns=round(median(one.taken_ns for one in same)),
+                data=same[0].data,
+                weight=same[0].weight,
+                place=shown(same[0].place),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.layers))
+
+
+def _by_place(calls: FunctionCalls, origin: Origin) -> dict[Place, list[Call]]:
+    found: dict[Place, list[Call]] = defaultdict(list)
+    for one in calls.calls:
+        if one.origin is origin:
+            found[one.place].append(one)
+    return found
+
+
+def _functions(
+    calls: FunctionCalls, origin: Origin
+) -> dict[tuple[str, str], dict[Place, list[Call]]]:
+    """Return the calls by the program's function that they were made in, and its lines."""
+    found: dict[tuple[str, str], dict[Place, list[Call]]] = defaultdict(dict)
+    for place, ours in _by_place(calls, origin).items():
+        found[place[0], place[2]][place] = ours
+    return found
+
+
+def _dearest(places: dict[Place, list[Call]]) -> list[Place]:
+    return sorted(places, key=lambda place: -_taken(places[place]))
+
+
+def _shown(places: Sequence[Place]) -> tuple[CallPlace, ...]:
+    return tuple(map(shown, places[:MOST_PLACES]))
+
+
+def _taken(calls: Iterable[Call]) -> int:
+    return sum(one.taken_ns for one in calls)

@@ -1,0 +1,152 @@
+"""What torch's functions did in two of the first batches, as far as a rule may want to know."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.notes import last_noted
+from lightning_gpuprof.records.schema import Note
+
+FUNCTIONS_NOTE = "function_calls"
+"""Note of this name: what was seen of torch's functions in a forward pass."""
+
+
+class ConstantWork(Struct, frozen=True):
+    """Lines of one function that computed the same values in each batch, of no data or weights.
+
+    Args:
+        taken_ns: Host time per batch of the functions called there.
+        calls: How many.
+        places: The lines, that with the most time first.
+    """
+
+    taken_ns: int
+    calls: int
+    places: tuple[CallPlace, ...]
+
+
+class Penalty(Struct, frozen=True):
+    """Squares of the weights that are added up and join the loss.
+
+    Args:
+        numbers: Trained numbers that are squared.
+        taken_ns: Host time per batch of that in the forward pass.
+        places: The lines.
+    """
+
+    numbers: int
+    taken_ns: int
+    places: tuple[CallPlace, ...]
+
+
+class BuiltWeight(Struct, frozen=True):
+    """Weights of layers that are products of thin factors, made anew in each forward pass.
+
+    Args:
+        layers: How many layers had such a weight.
+        product_ns: Host time per batch of the products of the factors.
+        around_ns: The same of what is done to weights of that size beside it: scaled, added.
+        layer_ns: The same of the layers with these weights.
+        thin_frac: Work of a layer through both factors, as a share of that through their product.
+        places: The lines.
+    """
+
+    layers: int
+    product_ns: int
+    around_ns: int
+    layer_ns: int
+    thin_frac: float
+    places: tuple[CallPlace, ...]
+
+
+class RebuiltWeights(Struct, frozen=True):
+    """Values that are computed from the same weights several times in one forward pass.
+
+    Args:
+        times: How often, at most.
+        again_ns: Host time per batch of all but the first time.
+        places: The lines.
+    """
+
+    times: int
+    again_ns: int
+    places: tuple[CallPlace, ...]
+
+
+class SeparateLayers(Struct, frozen=True):
+    """Layers of one kind that a line calls one by one, none with what another one gave.
+
+    Args:
+        kind: The function, such as `embedding`.
+        layers: How many.
+        call_ns: Median host time of one call's function.
+        data: Shape of what each was given.
+        weight: Shape of the first one's weight.
+        place: The line.
+    """
+
+    kind: str
+    layers: int
+    call_ns: int
+    data: tuple[int, ...]
+    weight: tuple[int, ...]
+    place: CallPlace
+
+
+class UnreadWeights(Struct, frozen=True):
+    """Attention that was asked for its weights, which the calling line drops.
+
+    Args:
+        calls: Such calls per batch.
+        weight_bytes: Memory of all their weights.
+        with_ns: Forward and backward pass of these calls as they are, tried with random values;
+            None where that was not tried.
+        without_ns: The same without weights.
+        places: The lines.
+    """
+
+    calls: int
+    weight_bytes: int
+    with_ns: int | None
+    without_ns: int | None
+    places: tuple[CallPlace, ...]
+
+
+class Checkpointed(Struct, frozen=True):
+    """Functions inside `torch.utils.checkpoint`: each runs once more for the backward pass.
+
+    Args:
+        taken_ns: Host time per batch of these functions in the forward pass.
+        calls: How many.
+        made_bytes: Memory of their results, which is what not to drop them takes at most.
+        free_bytes: Memory of the host that was to be had; None where the system does not say.
+        places: The lines that call the checkpoint.
+    """
+
+    taken_ns: int
+    calls: int
+    made_bytes: int
+    free_bytes: int | None
+    places: tuple[CallPlace, ...]
+
+
+class FunctionNotes(Struct, frozen=True):
+    """What was seen; None and empty where nothing was."""
+
+    constants: tuple[ConstantWork, ...] = ()
+    penalty: Penalty | None = None
+    built: BuiltWeight | None = None
+    rebuilt: RebuiltWeights | None = None
+    separate: tuple[SeparateLayers, ...] = ()
+    unread: UnreadWeights | None = None
+    lengths: tuple[int, ...] = ()
+    """Sizes of what layers were given, but for their last dimension."""
+    packs: bool = False
+    """Padding was taken out again (`pack_padded_sequence`)."""
+    checkpointed: Checkpointed | None = None
+
+
+def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:
+    """Return what was noted of functions; None where there was no look."""
+    return last_noted(notes, FUNCTIONS_NOTE, FunctionNotes)

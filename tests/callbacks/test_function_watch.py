@@ -1,0 +1,332 @@
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.loggers import CSVLogger
+from torch.nn import functional as F
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+from lightning_gpuprof.callbacks import function_watch
+from lightning_gpuprof.callbacks.function_watch import FunctionWatch
+from lightning_gpuprof.records.function_calls import function_notes
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note, ProbeDisabled
+
+
+class Clock:
+    """Each look at it takes 10 ns, so a function takes 10 ns."""
+
+    now_ns = 0
+
+    def __call__(self):
+        self.now_ns += 10
+        return self.now_ns
+
+
+class Model(LightningModule):
+    """Trains `inside` on a batch of four rows of 32 numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(32, 2)
+
+    def inside(self, x):
+        return self.layer(x)
+
+    def training_step(self, batch, batch_idx):
+        return self.inside(batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+
+
+@pytest.fixture
+def look(tmp_path):
+    def fitted(model, batches=6, watch=True, **options):
+        trainer = Trainer(
+            callbacks=[FunctionWatch(clock=Clock())] if watch else [],
+            logger=CSVLogger(tmp_path),
+            max_epochs=1,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            accelerator="cpu",
+            **options,
+        )
+        torch.manual_seed(0)
+        data = TensorDataset(torch.randn(4 * batches, 32), torch.randint(9, (4 * batches, 12)))
+        trainer.fit(model, DataLoader(data, batch_size=4))
+        assert _get_current_function_mode_stack() == []
+        if not watch:
+            return None
+        session = read_run(trainer.logger.log_dir)[0].sessions[0]
+        assert session.all(ProbeDisabled) == []
+        return function_notes(session.all(Note))
+
+    return fitted
+
+
+def test_an_ordinary_model_has_nothing_to_note(look):
+    seen = look(Model())
+    assert (seen.constants, seen.penalty, seen.built, seen.separate) == ((), None, None, ())
+    assert seen.unread is None
+    assert seen.lengths == (4,)
+
+
+class Grid(Model):
+    def grid(self):
+        return torch.linspace(0, 1, 32).square().cos()
+
+    def inside(self, x):
+        return self.layer(x + self.grid())
+
+
+def test_what_is_the_same_in_every_step_is_noted_with_its_line(look):
+    (found,) = look(Grid()).constants
+    assert (found.taken_ns, found.calls) == (30, 3)
+    assert found.places[0].function == "grid"
+    assert found.places[0].source == "return torch.linspace(0, 1, 32).square().cos()"
+
+
+class Drawn(Grid):
+    def grid(self):
+        return torch.rand(32).square().cos()
+
+
+class Scheduled(Grid):
+    def grid(self):
+        return torch.linspace(0, 1 + self.global_step, 32)
+
+
+class Filled(Grid):
+    def inside(self, x):
+        out = torch.zeros(4, 32)
+        out[:, :16] = x[:, :16]
+        return self.layer(out.cos())
+
+
+@pytest.mark.parametrize("model", [Drawn, Scheduled, Filled])
+def test_what_changes_from_step_to_step_is_no_constant(look, model):
+    assert look(model()).constants == ()
+
+
+class Penalised(Model):
+    def penalty(self):
+        total = torch.zeros(())
+        for parameter in self.parameters():
+            total = total + parameter.pow(2).sum()
+        return total
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) + 0.1 * self.penalty()
+
+
+def test_squares_of_weights_that_join_the_loss_are_a_penalty(look):
+    found = look(Penalised()).penalty
+    assert found.numbers == 66
+    assert [place.function for place in found.places] == ["penalty"]
+
+
+class Watched(Penalised):
+    def training_step(self, batch, batch_idx):
+        with torch.no_grad():
+            self.penalty()
+        return Model.training_step(self, batch, batch_idx)
+
+
+class Divergence(Penalised):
+    def penalty(self):
+        weight = self.layer.weight
+        return (weight.pow(2) - weight.abs().log()).sum()
+
+
+@pytest.mark.parametrize("model", [Watched, Divergence])
+def test_what_is_only_looked_at_or_has_other_terms_is_no_penalty(look, model):
+    assert look(model()).penalty is None
+
+
+class Adapted(Model):
+    frozen = True
+
+    def __init__(self):
+        super().__init__()
+        self.base = torch.nn.Linear(32, 32).requires_grad_(not self.frozen)
+        self.a = torch.nn.Parameter(torch.randn(2, 32))
+        self.b = torch.nn.Parameter(torch.zeros(32, 2))
+
+    def inside(self, x):
+        weight = self.base.weight + 2.0 * (self.b @ self.a)
+        return self.layer(F.linear(x, weight))
+
+
+class AllTrained(Adapted):
+    frozen = False
+
+
+def test_a_weight_made_of_thin_factors_is_noted(look):
+    found = look(Adapted()).built
+    assert (found.layers, found.product_ns, found.around_ns, found.layer_ns) == (1, 10, 20, 10)
+    assert found.thin_frac == 128 / 1024
+    assert found.places[0].source == "weight = self.base.weight + 2.0 * (self.b @ self.a)"
+
+
+def test_where_the_whole_weight_is_trained_its_gradient_is_needed(look):
+    assert look(AllTrained()).built is None
+
+
+class Scaled(Model):
+    times = 3
+
+    def inside(self, x):
+        for _ in range(self.times):
+            weight = self.layer.weight.tanh() / 2
+            x = x + F.linear(x, weight)[:, :1]
+        return self.layer(x)
+
+
+class ScaledOnce(Scaled):
+    times = 1
+
+
+def test_the_same_weights_computed_with_again_and_again_are_noted(look):
+    found = look(Scaled()).rebuilt
+    # A tangent and a division, twice more than needed.
+    assert (found.times, found.again_ns) == (3, 40)
+    assert found.places[0].source == "weight = self.layer.weight.tanh() / 2"
+    assert look(ScaledOnce()).rebuilt is None
+
+
+class Tables(Model):
+    def __init__(self, count=12):
+        super().__init__()
+        self.tables = torch.nn.ModuleList([torch.nn.Embedding(9 + i, 2) for i in range(count)])
+
+    def training_step(self, batch, batch_idx):
+        parts = []
+        for i, table in enumerate(self.tables):
+            parts.append(table(batch[1][:, i]))
+        return torch.cat(parts, 1).square().mean()
+
+
+def test_equal_layers_called_one_by_one_are_noted(look):
+    (found,) = look(Tables()).separate
+    assert (found.kind, found.layers, found.data, found.weight) == ("embedding", 12, (4,), (9, 2))
+    assert found.place.source == "parts.append(table(batch[1][:, i]))"
+
+
+class Deep(Model):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(32, 32) for _ in range(12)])
+
+    def inside(self, x):
+        for layer in self.layers:
+            x = x + layer(x).relu()
+        return x
+
+
+def test_a_few_layers_or_one_after_the_other_are_a_model_as_usual(look):
+    assert look(Tables(7)).separate == ()
+    assert look(Deep()).separate == ()
+
+
+class Attending(Model):
+    def __init__(self, need=True):
+        super().__init__()
+        self.need = need
+        self.attention = torch.nn.MultiheadAttention(32, 4, batch_first=True, dropout=0.5)
+
+    def inside(self, x):
+        y, _ = self.attention(x[None], x[None], x[None], need_weights=self.need)
+        return self.layer(y)
+
+
+class Reading(Attending):
+    def inside(self, x):
+        y, weights = self.attention(x[None], x[None], x[None], need_weights=self.need)
+        return self.layer(y) * weights.mean()
+
+
+def test_attention_asked_for_weights_that_nobody_reads_is_tried(look):
+    found = look(Attending()).unread
+    # One batch, 4 heads, 4 by 4 positions of 4 bytes.
+    assert (found.calls, found.weight_bytes) == (1, 256)
+    assert (found.with_ns, found.without_ns) == (10, 10)
+    assert found.places[0].line > 0
+
+
+def test_weights_that_are_read_or_not_asked_for_are_well(look):
+    assert look(Reading()).unread is None
+    assert look(Attending(need=False)).unread is None
+
+
+class Again(Model):
+    def __init__(self):
+        super().__init__()
+        self.block = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU())
+
+    def inside(self, x):
+        x = checkpoint(self.block, x.requires_grad_(), use_reentrant=self.reentrant)
+        return self.layer(x)
+
+    reentrant = False
+
+
+class AgainReentrant(Again):
+    reentrant = True
+
+
+@pytest.mark.parametrize("model", [Again, AgainReentrant])
+def test_what_a_checkpoint_drops_is_noted_with_its_line(look, model):
+    found = look(model()).checkpointed
+    # A linear layer and an activation, of 4 by 32 numbers of 4 bytes each.
+    assert (found.taken_ns, found.calls, found.made_bytes) == (20, 2, 1024)
+    assert found.places[0].source.startswith("x = checkpoint(self.block, x.requires_grad_()")
+
+
+class Frozen(Model):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 32).requires_grad_(False)
+
+    def inside(self, x):
+        return self.layer(x + self.words(torch.arange(4)).relu())
+
+
+def test_what_comes_from_frozen_weights_alone_is_a_constant(look):
+    (found,) = look(Frozen()).constants
+    assert found.calls == 3
+    assert found.places[0].function == "inside"
+
+
+class Unusual(Model):
+    def inside(self, x):
+        mapped = torch.vmap(lambda row: row + torch.linspace(0, 1, 32))(x)
+        own = torch.nested.nested_tensor([x[:2], x[2:]])
+        sparse = torch.sparse.mm(torch.eye(4).to_sparse(), x)
+        return self.layer(mapped) + self.layer(own).to_padded_tensor(0.0).sum() + sparse.sum()
+
+
+def test_tensors_without_plain_numbers_do_not_end_the_look(look):
+    assert look(Unusual()).penalty is None
+
+
+def test_training_is_the_same_with_the_look(look):
+    weights = []
+    for watch in (True, False):
+        torch.manual_seed(1)
+        model = Attending()
+        look(model, watch=watch)
+        weights.append([one.detach().clone() for one in model.parameters()])
+    for one, other in zip(*weights, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_where_something_was_compiled_there_is_no_look(look, monkeypatch):
+    monkeypatch.setattr(function_watch.CompileWatch, "compiled_before", staticmethod(lambda: True))
+    assert look(Grid()) is None
+
+
+def test_a_run_of_two_batches_ends_without_a_note(look):
+    assert look(Model(), batches=2) is None

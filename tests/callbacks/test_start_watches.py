@@ -1,0 +1,93 @@
+"""The looks at the first batches that need a Trainer and little else."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.callbacks import debug_watch
+from lightning_gpuprof.callbacks.batch_watch import BatchWatch
+from lightning_gpuprof.callbacks.debug_watch import DebugWatch
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
+from lightning_gpuprof.records.padding import padding
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Note
+
+
+class Later:
+    """A copy that arrives when somebody waits for it."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def ready(self):
+        return False
+
+    def result(self):
+        return self.values
+
+
+class Texts(BoringModel):
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[:, :32].float()).mean()
+
+
+def collate(samples):
+    ids = torch.zeros(len(samples), 40, dtype=torch.long)
+    for row, length in zip(ids, samples, strict=True):
+        row[:length] = 1
+    return ids
+
+
+@pytest.fixture
+def fit(tmp_path):
+    def fitted(*callbacks, lengths=tuple(range(8, 32)), **options):
+        trainer = Trainer(
+            callbacks=list(callbacks),
+            logger=CSVLogger(tmp_path),
+            max_epochs=1,
+            limit_val_batches=0,
+            **options,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            accelerator="cpu",
+        )
+        trainer.fit(Texts(), DataLoader(list(lengths), batch_size=4, collate_fn=collate))
+        return read_run(trainer.logger.log_dir)[0].sessions[0]
+
+    return fitted
+
+
+def test_padding_of_five_batches_is_noted_with_the_line_that_pads(fit):
+    (found,) = padding(fit(BatchWatch()).all(Note))
+    assert (found.samples, found.widths) == (4, (40,) * 5)
+    assert found.needed == (11, 15, 19, 23, 27)
+    assert found.place.source == "ids = torch.zeros(len(samples), 40, dtype=torch.long)"
+
+
+def test_on_a_device_nothing_waits_before_training_ends(fit):
+    (found,) = padding(fit(BatchWatch(transfer=Later)).all(Note))
+    assert found.needed == (11, 15, 19, 23, 27)
+
+
+def test_a_mask_of_full_samples_is_no_padding(fit):
+    assert padding(fit(BatchWatch(), lengths=[40] * 24).all(Note)) == ()
+
+
+def test_tools_that_are_on_are_noted_once(fit, monkeypatch):
+    found = (Debugging(Tool.GC, "32"),)
+    monkeypatch.setattr(debug_watch, "debugging_on", lambda: found)
+    noted = fit(DebugWatch()).all(Note)
+    assert [note.name for note in noted] == ["debugging"]
+    assert debugging(noted) == found
+
+
+def test_lightnings_own_profiler_of_calls_is_found_behind_the_tap(fit):
+    session = fit(PhaseTimer(), DebugWatch(), profiler="advanced")
+    found = debugging(session.all(Note))
+    assert [one.by for one in found if one.tool is Tool.PROFILE] == ["cProfile.Profile"]
+    assert session.start.trainer["profiler"] == "AdvancedProfiler"

@@ -1,0 +1,206 @@
+"""Rules on what torch's functions did in a forward pass of the first batches."""
+
+import pytest
+from msgspec.structs import replace
+
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.function_calls import (
+    FUNCTIONS_NOTE,
+    BuiltWeight,
+    Checkpointed,
+    ConstantWork,
+    FunctionNotes,
+    Penalty,
+    RebuiltWeights,
+    SeparateLayers,
+    UnreadWeights,
+)
+from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
+from lightning_gpuprof.records.schema import Device, Note
+
+MS = 1_000_000
+PHASES = {"forward": 4 * MS, "backward": 6 * MS}
+PLACE = CallPlace("train.py", 27, "forward", "x = self.f(x)")
+PLACES = (PLACE,)
+IDS = Padding("0", "ids", 4, (100, 100), (50, 70), PLACE)
+EVERY = (
+    "recomputed-constant",
+    "penalty-in-loss",
+    "full-weight-product",
+    "separate-layers",
+    "unread-attention-weights",
+    "needless-checkpointing",
+    "rebuilt-weights",
+)
+
+
+@pytest.fixture
+def look(judge):
+    def looked(finding_id, padded=(), **seen):
+        options = {k: seen.pop(k) for k in ("device", "trace", "model") if k in seen}
+        phases = PHASES | seen.pop("more", {})
+        notes = [Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(**seen))]
+        notes += [Note(step=1, name=PADDING_NOTE, value=padded)]
+        return judge(finding_id, phases, records=notes, **options)
+
+    return looked
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def test_values_that_never_change_are_named_with_their_lines(look):
+    (finding,) = look("recomputed-constant", constants=(ConstantWork(MS, 4, PLACES),))
+    assert finding.title.startswith("forward computes the same values in every step: 1.00 ms (10.0")
+    assert finding.where[0].line == 27
+    # A fifth less; three quarters more, and 5 us of Python per call.
+    assert span(finding) == (800_000, 1_770_000)
+
+
+def test_a_small_range_is_every_models(look):
+    assert look("recomputed-constant", constants=(ConstantWork(90_000, 1, PLACES),)) == ()
+
+
+def test_a_penalty_costs_its_way_back_too(look):
+    finding = look("penalty-in-loss", penalty=Penalty(1_000, MS, PLACES))
+    assert finding.severity is Severity.CRITICAL
+    assert "weight_decay" in finding.change
+    assert span(finding) == (1_600_000, 4_800_000)
+
+
+def test_thin_factors_save_the_gradient_of_the_whole_matrix(look):
+    finding = look("full-weight-product", built=BuiltWeight(2, 100_000, 50_000, MS, 0.1, PLACES))
+    # 0.7 of the layers, three products and twice what is around them.
+    assert span(finding) == (385_000, 1_045_000)
+
+
+def test_factors_that_are_not_thin_enough_save_nothing(look):
+    built = BuiltWeight(2, 10_000, 0, MS, 0.5, PLACES)
+    assert look("full-weight-product", built=built) is None
+
+
+def test_weights_computed_again_cost_their_way_back_too(look):
+    finding = look("rebuilt-weights", rebuilt=RebuiltWeights(5, MS, PLACES))
+    assert finding.title.startswith("forward computes with the same weights 5 times a step")
+    assert span(finding) == (800_000, 3_600_000)
+
+
+def test_a_small_repetition_is_left_out(look):
+    assert look("rebuilt-weights", rebuilt=RebuiltWeights(2, 90_000, PLACES)) is None
+
+
+TABLES = SeparateLayers("embedding", 41, 9_000, (64,), (30, 8), PLACE)
+
+
+def test_separate_layers_cost_their_calls_and_their_updates(look):
+    model = {"optimizers": [{"class": "Adam"}], "dtypes": {"float32": 100}}
+    more = {"optimizer_step": 2 * MS}
+    (finding,) = look("separate-layers", separate=(TABLES,), model=model, more=more)
+    assert finding.title == "41 layers (embedding, 30 x 8) are called one by one in one line"
+    # 20 us for each tensor's update, half of it at least; 15 to 40 us for each call.
+    assert span(finding) == (1_000_000, 2_400_000)
+    heads = replace(TABLES, kind="linear")
+    (finding,) = look("separate-layers", separate=(heads,), model=model, more=more)
+    assert span(finding) == (1_400_000, 3_200_000)
+
+
+def test_a_fused_optimizer_has_no_calls_per_tensor(look):
+    model = {"optimizers": [{"class": "Adam", "fused": True}]}
+    (finding,) = look("separate-layers", separate=(TABLES,), model=model)
+    assert span(finding) == (600_000, 1_600_000)
+
+
+CHECKPOINTED = Checkpointed(MS, 10, 2**30, 2**32, PLACES)
+
+
+def test_activations_that_fit_need_not_be_computed_again(look):
+    finding = look("needless-checkpointing", checkpointed=CHECKPOINTED)
+    assert finding.title == (
+        "Checkpointed layers run twice: 1.00 ms of each step (10.0%), to drop at most 1.00 GiB "
+        "where 4.00 GiB are free"
+    )
+    assert span(finding) == (800_000, 1_440_000)
+
+
+def test_activations_that_may_not_fit_are_rightly_dropped(look):
+    tight = Checkpointed(MS, 10, 2**30, 2**30, PLACES)
+    assert look("needless-checkpointing", checkpointed=tight) is None
+
+
+def test_without_a_measured_memory_nobody_knows_whether_they_fit(look):
+    gpu = Device(type="cuda")
+    assert isinstance(
+        look("needless-checkpointing", checkpointed=CHECKPOINTED, device=gpu), Abstained
+    )
+
+
+def test_attention_saves_what_the_trial_showed(look):
+    unread = UnreadWeights(2, 2**20, 5 * MS, 3 * MS, PLACES)
+    finding = look("unread-attention-weights", unread=unread)
+    assert "1.00 MiB, and 2.00 ms more time" in finding.title
+    assert span(finding) == (1 * MS, 2_400_000)
+
+
+def test_attention_that_is_no_faster_without_weights_stays(look):
+    unread = UnreadWeights(2, 2**20, 3 * MS, 3 * MS, PLACES)
+    assert look("unread-attention-weights", unread=unread) is None
+
+
+def test_without_a_trial_the_memory_is_a_fact(look):
+    unread = UnreadWeights(2, 2**20, None, None, PLACES)
+    finding = look("unread-attention-weights", unread=unread)
+    assert span(finding) == (0, 0)
+    assert finding.severity is Severity.INFO
+
+
+def test_padding_shrinks_what_takes_time_in_operators(look):
+    row = {"name": "aten::mm", "count": 20, "total_ns": 10 * MS, "self_ns": 10 * MS}
+    finding = look("padded-batches", (IDS,), lengths=(100,), trace={"operators": [row]})
+    assert finding.title.startswith("40.0% of the positions of batch[0] are padding")
+    assert (finding.where[0].file, finding.where[0].line) == ("train.py", 27)
+    # 5 ms of operators: 0.4 of them, of that 0.7 less a fifth; and 1 - 0.6 ** 2 of them.
+    assert span(finding) == (1_120_000, 3_200_000)
+
+
+@pytest.mark.parametrize(
+    ("padded", "seen"),
+    [
+        (IDS, {"lengths": (64,)}),  # no layer is given so many positions
+        (IDS, {"lengths": (100,), "packs": True}),
+        (Padding("0", "ids", 4, (100, 100), (95, 96)), {"lengths": (100,)}),
+        (Padding("0", "ids", 4, (100, 100), (80, 80)), {"lengths": (100,)}),  # always the same
+        (Padding("0", "vectors", 4, (100, 100), (80, 85)), {"lengths": (100,)}),
+    ],
+)
+def test_what_may_be_needed_is_no_padding(look, padded, seen):
+    assert look("padded-batches", (padded,), **seen) is None
+
+
+def test_what_reaches_furthest_is_needed(look):
+    words = Padding("words", "ids", 4, (100, 100), (100, 99))
+    assert look("padded-batches", (IDS, words), lengths=(100,)) is None
+
+
+def test_without_a_trace_nothing_is_the_least_that_shorter_batches_save(look):
+    assert span(look("padded-batches", (IDS,), lengths=(99,))) == (0, 4 * MS)
+
+
+def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
+    gpu = Device(type="cuda")
+    penalty = Penalty(1_000, MS, PLACES)
+    assert look("penalty-in-loss", penalty=penalty, device=gpu).saving_ns.low == 0
+    (finding,) = look("separate-layers", separate=(TABLES,), device=gpu)
+    assert finding.saving_ns.low == 0
+
+
+@pytest.mark.parametrize("finding_id", EVERY)
+def test_a_model_that_does_nothing_of_this_has_nothing_to_report(look, finding_id):
+    assert not look(finding_id)
+
+
+@pytest.mark.parametrize("finding_id", [*EVERY, "padded-batches"])
+def test_without_a_look_it_abstains(judge, finding_id):
+    notes = [Note(step=1, name=PADDING_NOTE, value=(IDS,))]
+    assert isinstance(judge(finding_id, PHASES, records=notes), Abstained)
