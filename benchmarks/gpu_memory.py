@@ -36,6 +36,7 @@ from memory_models import MODELS
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import plan
+from lightning_gpuprof.analysis.memory.batch_size import FEWEST_SEGMENTS, SEGMENT_BYTES
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.probes.memory.memory import CudaMemory, MemoryReading
 from lightning_gpuprof.records.reader import read_run
@@ -225,6 +226,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
         "largest_planned": planned.cards[0].largest,
         "largest_true": true,
         "predicted_off_frac": None if predicted is None else round(predicted / true - 1, 3),
+        "planned_off_frac": round(planned.cards[0].largest / true - 1, 3),
         "plan_peak_off_frac": round(
             point.peak_allocated_bytes / longest.reading.peak_allocated_bytes - 1, 3
         ),
@@ -233,11 +235,14 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     failures, ahead = kept.reading.ooms + kept.reading.alloc_retries, f"memory: {name},"
     kept_limits = [
         figure(f"{ahead} OOMs and retries in {long_steps} steps", failures, most=0),
-        figure(f"{ahead} largest batch off the true one", None if off is None else abs(off),
-               most=WITHIN_FRAC),
         figure(f"{ahead} planned peak off the measured", abs(row["plan_peak_off_frac"]),
                most=PLAN_WITHIN_FRAC),
     ]  # fmt: skip
+    if device.cap_bytes >= FEWEST_SEGMENTS * SEGMENT_BYTES:
+        miss = None if off is None else abs(off)
+        kept_limits.append(
+            figure(f"{ahead} largest batch off the true one", miss, most=WITHIN_FRAC)
+        )
     row["passed"] = all(kept_limits)
     return row
 
