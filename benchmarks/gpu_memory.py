@@ -42,7 +42,7 @@ from lightning_gpuprof.probes.memory.memory import CudaMemory, MemoryReading
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice
 
-WINDOW, STEPS, LONG_STEPS, SIMULATED_STEPS, TRIAL_STEPS = 10, 25, 200, 10, 3
+WINDOW, WARM, TRIAL_STEPS = 10, 3, 3
 LARGE_FROM_BYTES = 2**30
 FIRST_SIZE = {"mlp": 1024, "resnet": 16, "transformer": 8, "varying": 8}
 ROUNDS = 6
@@ -56,6 +56,8 @@ class Device(Protocol):
 
     cap_bytes: int
     accelerator: str
+    steps: int
+    long_steps: int
     compute_capability: float | None
 
     def probe(self, device: torch.device) -> Any: ...
@@ -66,7 +68,7 @@ class Device(Protocol):
 class Gpu:
     """The first GPU, of which torch's allocator may take so much."""
 
-    accelerator = "gpu"
+    accelerator, steps, long_steps = "gpu", 25, 200
 
     def __init__(self, cap_bytes: int) -> None:
         self.cap_bytes = cap_bytes
@@ -157,8 +159,8 @@ def fits(device: Device, name: str, size: int) -> bool:
 def advised(device: Device, name: str, size: int) -> Advice | None:
     """Train at a size with the advisor; returns its last word."""
     with tempfile.TemporaryDirectory() as folder:
-        advisor = BatchSizeAdvisor(window=WINDOW, warmup=3, console=False, probe=device.probe)
-        train(device, name, size, STEPS, Root(folder), advisor)
+        advisor = BatchSizeAdvisor(window=WINDOW, warmup=WARM, console=False, probe=device.probe)
+        train(device, name, size, device.steps, Root(folder), advisor)
         session = read_run(folder)[0].sessions[0]
     advice = session.all(Advice)
     return advice[-1] if advice else None
@@ -186,7 +188,7 @@ def bisect(device: Device, name: str, low: int, high: int) -> int:
     return low
 
 
-def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
+def examine(device: Device, name: str) -> dict[str, Any]:
     """Go from a small size to the suggested one, then look for the true limit."""
     size, tried = FIRST_SIZE[name], []
     for _ in range(ROUNDS):
@@ -201,7 +203,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     else:
         return {"passed": False, "tried": tried, "withheld": "the suggestion never held"}
     kept, longest = Stats(device), Stats(device)
-    train(device, name, size, long_steps, kept)
+    train(device, name, size, device.long_steps, kept)
     train(device, name, size, TRIAL_STEPS, longest, longest=True)
     assert kept.reading is not None
     assert longest.reading is not None
@@ -218,7 +220,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     row = {
         "tried": tried,
         "suggested": size,
-        "steps": long_steps,
+        "steps": device.long_steps,
         "retries": kept.reading.alloc_retries,
         "ooms": kept.reading.ooms,
         "reserved_frac": round(kept.reading.peak_reserved_bytes / device.cap_bytes, 3),
@@ -234,7 +236,7 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     off = row["predicted_off_frac"]
     failures, ahead = kept.reading.ooms + kept.reading.alloc_retries, f"memory: {name},"
     kept_limits = [
-        figure(f"{ahead} OOMs and retries in {long_steps} steps", failures, most=0),
+        figure(f"{ahead} OOMs and retries in {device.long_steps} steps", failures, most=0),
         figure(f"{ahead} planned peak off the measured", abs(row["plan_peak_off_frac"]),
                most=PLAN_WITHIN_FRAC),
     ]  # fmt: skip
@@ -247,10 +249,10 @@ def examine(device: Device, name: str, long_steps: int) -> dict[str, Any]:
     return row
 
 
-def examined(device: Device, name: str, long_steps: int) -> dict[str, Any]:
+def examined(device: Device, name: str) -> dict[str, Any]:
     """Examine a model; where that fails, say so with the traceback."""
     try:
-        return examine(device, name, long_steps)
+        return examine(device, name)
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
             AssertionError, StopIteration, OSError) as error:  # fmt: skip
         traceback.print_exc()
@@ -298,7 +300,7 @@ def main() -> int:
             row = {"passed": False, "withheld": "no time was left"}
         else:
             device: Device = Gpu(cap) if on_gpu else Simulated(cap)
-            row = examined(device, name, LONG_STEPS if on_gpu else SIMULATED_STEPS)
+            row = examined(device, name)
         took_s = time.monotonic() - begun
         longest = max(longest, took_s)
         found["models"][name] = row | {"took_s": round(took_s, 1)}

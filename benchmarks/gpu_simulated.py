@@ -25,7 +25,7 @@ OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemory
 class Simulated(LiveBytes):
     """Memory of a bounded size, such as an NVIDIA card of compute capability 9.0 has."""
 
-    accelerator = "cpu"
+    accelerator, steps, long_steps = "cpu", 14, 10
     compute_capability = 9.0
 
     def __init__(self, cap_bytes: int) -> None:

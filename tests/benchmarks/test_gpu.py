@@ -164,7 +164,7 @@ def test_a_round_that_would_take_too_long_is_left_out(fault_suite, monkeypatch):
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):
     memory = importlib.import_module("gpu_memory")
     monkeypatch.setattr(memory, "examine", lambda *_: {}["missing"])
-    row = memory.examined(None, "mlp", 1)
+    row = memory.examined(None, "mlp")
     assert not row["passed"]
     assert row["failure"][-1] == "KeyError: 'missing'"
 
