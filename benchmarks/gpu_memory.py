@@ -266,16 +266,12 @@ def longest_of(name: str, *, large: bool) -> Any:
     return model, batches.longest  # type: ignore[attr-defined]
 
 
-def results_of_today() -> Path:
-    return RESULTS / f"memory-simulated-{datetime.now(timezone.utc):%Y-%m-%d}.json"
-
-
-def keep(found: dict[str, Any]) -> None:
+def keep(cap_bytes: int, name: str, row: dict[str, Any]) -> None:
     """Add a simulation's figures to those of the same day, by cap and model."""
-    path = results_of_today()
-    rows = json.loads(path.read_text(encoding="utf-8"))["caps"] if path.exists() else {}
-    rows.setdefault(f"{found['cap_bytes'] // 2**20} MiB", {}).update(found["models"])
-    write_results("memory-simulated", {"simulated": "allocator's rules, no GPU", "caps": rows})
+    path = RESULTS / f"memory-simulated-{datetime.now(timezone.utc):%Y-%m-%d}.json"
+    caps = json.loads(path.read_text(encoding="utf-8"))["caps"] if path.exists() else {}
+    caps.setdefault(f"{cap_bytes // 2**20} MiB", {})[name] = row
+    write_results("memory-simulated", {"what": "simulated allocator, no GPU", "caps": caps})
 
 
 def main() -> int:
@@ -307,8 +303,8 @@ def main() -> int:
         print(f"{name:12} {json.dumps(row)}", flush=True)
         if chosen.json:
             chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if not on_gpu and chosen.json is None:
-        keep(found)
+        elif not on_gpu:
+            keep(cap, name, found["models"][name])
     return sum(not row["passed"] for row in found["models"].values())
 
 
