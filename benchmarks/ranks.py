@@ -70,8 +70,9 @@ class Model(LightningModule):
 def turn_stop_check(trainer: Trainer, on: bool) -> None:
     """Let Lightning ask before each batch, or paste the change that the report proposes."""
     from lightning_gpuprof.findings.rules.frequent_stop_check import CHANGE
+    from lightning_gpuprof.records.phases import STOP_CHECK_METHOD
 
-    vars(trainer.fit_loop.epoch_loop).pop("_broadcast_sigterm_tensor", None)
+    vars(trainer.fit_loop.epoch_loop).pop(STOP_CHECK_METHOD, None)
     if not on:
         exec(CHANGE, {"trainer": trainer})
 

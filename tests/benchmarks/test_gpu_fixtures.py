@@ -51,10 +51,4 @@ def test_what_a_gpu_left_is_read(tmp_path):
     if not FIXTURES.exists():
         pytest.skip(f"no {FIXTURES.name} yet: `make gpu` on a machine with a GPU writes it")
     seen = read_everything(FIXTURES, tmp_path)
-    for kind in (
-        "sessions on cuda",
-        "reports with steps",
-        "traces with kernels",
-        "snapshots with a site",
-    ):
-        assert seen[kind], seen
+    assert seen["sessions on cuda"], f"{dict(seen)}: none of it is a GPU's"
