@@ -1,4 +1,4 @@
-"""The models whose memory is predicted and measured: small ones for a CPU, large ones for a GPU.
+"""The models whose memory is predicted and measured: small ones, and large ones for a GPU.
 
 Each function here fits `--model benchmarks/memory_models.py:mlp`: it returns the model and what
 gives a batch of a size.
@@ -30,7 +30,7 @@ class Model(LightningModule):
         return batch.to(device, non_blocking=True, copy=True)  # a copy on a CPU too: it counts
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), lr=1e-5)
+        return torch.optim.AdamW(self.parameters(), lr=1e-5, foreach=True)  # as CUDA chooses
 
 
 class Squared(nn.Module):

@@ -17,6 +17,7 @@ BENCHMARKS = {
     "plan": "plan.py",
     "memory": "gpu_memory.py",
     "records": "records.py",
+    "ranks": "ranks.py",
     "trace_engine": "trace_engine.py",
     "tab": "tab.py",
     "faults": "faults/run.py",

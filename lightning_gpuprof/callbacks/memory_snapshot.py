@@ -24,8 +24,12 @@ from lightning_gpuprof.probes.memory.memory_history import (
 )
 from lightning_gpuprof.records.files import KINDS_SUFFIX, SNAPSHOT_SUFFIX, plugin_dir, snapshot_name
 from lightning_gpuprof.records.schema import Note, Snapshot
+from lightning_gpuprof.units import size
 
 _OTHER = "between"
+_MOST_CAUGHT = 3
+"""Failed allocations that the program caught, after which no more are dumped: a dump takes a
+second, and cuDNN may fail at each new shape."""
 
 
 class MemorySnapshot(RecordingCallback):
@@ -33,8 +37,9 @@ class MemorySnapshot(RecordingCallback):
 
     torch keeps the history: the last `max_entries` allocations with their Python stacks, in host
     memory. That costs a stack walk per allocation, so leave this callback out of timed runs.
-    Each rank writes its own files, which open at pytorch.org/memory_viz too. An OOM writes one
-    and says what filled the memory; the error itself goes on. On a CPU nothing is recorded.
+    Each rank writes its own files, which open at pytorch.org/memory_viz too. An OOM that ends
+    training writes one and says what filled the memory; the error itself goes on. Of one that is
+    caught (cuDNN then takes another algorithm) a note stays. On a CPU nothing is recorded.
 
     Args:
         steps: First step of a window to record, and the first one after it; the snapshot is
@@ -69,8 +74,8 @@ class MemorySnapshot(RecordingCallback):
         self._recording = False
         self._requested = False
         self._step = 0
-        self._oom_step: int | None = None
-        self._oom_path: str | None = None
+        self._failed: Snapshot | None = None
+        self._caught = 0
         self._hooks = Hooks(
             {
                 "on_train_batch_start": self._step_begins,
@@ -90,7 +95,7 @@ class MemorySnapshot(RecordingCallback):
         """Begin the history, or say that there is none to record."""
         self._history = self._make_history(trainer.strategy.root_device)
         self._trained = trainer, pl_module
-        self._step, self._oom_step, self._oom_path = 0, None, None
+        self._step, self._failed, self._caught = 0, None, 0
         if self._history is None:
             if self._output is not None:
                 message = "no GPU: no snapshot is written"
@@ -119,6 +124,7 @@ class MemorySnapshot(RecordingCallback):
         if self._history is None:
             return
         self._note(_OTHER)
+        self._forgive()
         self._step += 1
         if self.steps is not None and self._step == self.steps[1]:
             self._dump("window")
@@ -130,30 +136,48 @@ class MemorySnapshot(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        """On OOM, say what filled the memory; torch's own error goes on."""
-        if self._history is None or not self.on_oom or not _is_oom(exception):
+        """On OOM, say what filled the memory; torch's own error goes on.
+
+        Whatever ends a step in which an allocation failed counts: cuDNN says that it found no
+        engine, cuBLAS that it could not be initialized.
+        """
+        if self._history is None or not self.on_oom:
             return
-        if self._oom_path is None:
-            self._oom_path = self._dump("oom")
+        failed, self._failed = self._failed, None
+        if failed is None and _is_oom(exception):
+            failed = self._dumped("oom")
         self._stop()
-        if self._oom_path is not None:
-            _report(self._oom_path)
+        if failed is not None and self._output is not None:
+            self._keep(failed)
+            _report(str(self._path_of(failed.file)))
 
     @guarded
     def _on_failed_allocation(self, device: int, requested: int, total: int, free: int) -> None:
         """Write the state as it is when the allocation fails, once a step.
 
-        A failure that the program catches (a search for the batch size) ends up here too.
+        Whether it ends training is not known yet. When it is, most of the memory is free again.
         """
-        if self._history is None or self._oom_step == self._step:
+        if self._history is None or self._failed is not None or self._caught >= _MOST_CAUGHT:
             return
-        self._oom_step = self._step
         said = {
             "requested_bytes": requested,
             "device_total_bytes": total,
             "device_free_bytes": free,
         }
-        self._oom_path = self._dump("oom", oom=said)
+        self._failed = self._dumped("oom", oom=said)
+
+    def _forgive(self) -> None:
+        """Leave a note of an allocation that failed, and was caught, in place of its snapshot."""
+        failed, self._failed = self._failed, None
+        if failed is None or self._output is None:
+            return
+        self._caught += 1
+        _remove(self._path_of(failed.file))
+        message = (
+            f"an allocation of {size(failed.oom['requested_bytes'])} failed and was caught: cuDNN "
+            "tries a slower algorithm then, or the program did it; no snapshot is kept"
+        )
+        self._output.write(Note(step=failed.step, name="oom-caught", message=message))
 
     @guarded
     def _allocates_for(self, phase: str, *_: Any) -> None:
@@ -168,30 +192,43 @@ class MemorySnapshot(RecordingCallback):
         if self._recording and self._history is not None:
             self._history.note(phase)
 
-    def _dump(self, reason: str, oom: dict[str, int] | None = None) -> str | None:
+    def _dump(self, reason: str) -> None:
+        written = self._dumped(reason)
+        if written is not None:
+            self._keep(written)
+
+    def _dumped(self, reason: str, oom: dict[str, int] | None = None) -> Snapshot | None:
+        """Write a snapshot's files, and return the record of it."""
         output, history, trained = self._output, self._history, self._trained
         if output is None or history is None or trained is None:
             return None
         began = time.perf_counter_ns()
         name = snapshot_name(output.rank, output.session, self._step, reason)
-        path = Path(plugin_dir(output.run_dir)) / name
+        path = self._path_of(name)
         history.dump(str(path))
         trainer, module = trained
         kinds = kind_addresses(module, trainer.optimizers)
         Path(f"{path}{KINDS_SUFFIX}").write_text(json.dumps(kinds))
-        output.write(
-            Snapshot(
-                step=self._step,
-                reason=reason,
-                file=name,
-                file_bytes=path.stat().st_size,
-                dump_ns=time.perf_counter_ns() - began,
-                oom=oom or {},
-            )
+        return Snapshot(
+            step=self._step,
+            reason=reason,
+            file=name,
+            file_bytes=path.stat().st_size,
+            dump_ns=time.perf_counter_ns() - began,
+            oom=oom or {},
         )
-        output.flush()
-        _drop_oldest(path.parent, rank=output.rank, keep=self.keep)
-        return str(path)
+
+    def _keep(self, written: Snapshot) -> None:
+        """Note a snapshot in the records; the oldest make room."""
+        assert self._output is not None
+        self._output.write(written)
+        self._output.flush()
+        folder = self._path_of(written.file).parent
+        _drop_oldest(folder, rank=self._output.rank, keep=self.keep)
+
+    def _path_of(self, name: str) -> Path:
+        assert self._output is not None
+        return Path(plugin_dir(self._output.run_dir)) / name
 
     def _stop(self) -> None:
         if self._recording and self._history is not None:
@@ -200,6 +237,7 @@ class MemorySnapshot(RecordingCallback):
 
     @override
     def _release(self) -> None:
+        self._forgive()
         self._stop()
         self._history = self._trained = None
         self._hooks.drop()
@@ -224,8 +262,12 @@ def _drop_oldest(folder: Path, *, rank: int, keep: int) -> None:
         folder.glob(f"rank{rank}-*{SNAPSHOT_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns
     )
     for old in files[:-keep]:
-        for path in (old, Path(f"{old}{KINDS_SUFFIX}"), Path(f"{old}.analysis.json")):
-            path.unlink(missing_ok=True)
+        _remove(old)
+
+
+def _remove(snapshot: Path) -> None:
+    for suffix in ("", KINDS_SUFFIX, ".analysis.json"):
+        Path(f"{snapshot}{suffix}").unlink(missing_ok=True)
 
 
 def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: int) -> None:

@@ -164,9 +164,15 @@ def test_a_round_that_would_take_too_long_is_left_out(fault_suite, monkeypatch):
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):
     memory = importlib.import_module("gpu_memory")
     monkeypatch.setattr(memory, "examine", lambda *_: {}["missing"])
-    row = memory.examined(None, "mlp", 1)
+    row = memory.examined(None, "mlp")
     assert not row["passed"]
     assert row["failure"][-1] == "KeyError: 'missing'"
+
+
+def test_the_wheels_for_a_machine_without_a_network_are_all_that_may_be_fetched(gpu):
+    text = (Path(gpu.__file__).parents[1] / "Makefile").read_text()
+    [names] = re.findall(r"for name in (.*); do", text)
+    assert set(names.split()) == set(gpu.FETCHED)
 
 
 def test_an_unknown_part_is_named_and_nothing_runs(gpu, monkeypatch, capsys):

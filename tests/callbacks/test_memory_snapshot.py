@@ -174,6 +174,58 @@ def test_an_oom_that_no_observer_saw_is_still_written(tmp_path, history):
     assert [one.reason for one in snapshots(run)] == ["oom"]
 
 
+class Catches(BoringModel):
+    """An allocation fails in each of some steps; the program goes on, as cuDNN does."""
+
+    observed = None
+    steps = (2,)
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx in self.steps:
+            self.observed.listener(0, 3 * 2**20, 1000, 100)
+            self.observed.listener(0, 2**20, 1000, 100)
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_failed_allocation_that_was_caught_leaves_a_note_and_no_snapshot(tmp_path, history):
+    model = Catches()
+    model.observed = history
+    run = trained(tmp_path, MemorySnapshot(keep=1, history=lambda device: history), model)
+    assert history.calls == ["start", "dump", "stop"]
+    assert snapshots(run) == []
+    assert list(Path(plugin_dir(run)).glob("*oom*")) == []
+    (note,) = (one for one in read_run(run)[0].sessions[0].all(Note) if one.name == "oom-caught")
+    assert note.step == 2
+    assert note.message.startswith("an allocation of 3.00 MiB failed and was caught")
+
+
+def test_after_some_that_were_caught_no_more_are_dumped_until_one_ends_training(tmp_path, history):
+    class Dies(Catches):
+        steps = range(6)
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            if batch_idx == 5:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return loss
+
+    model = Dies()
+    model.observed = history
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=torch.OutOfMemoryError)
+    assert history.calls == ["start", "dump", "dump", "dump", "dump", "stop"]
+    assert [(one.step, one.reason, one.oom) for one in snapshots(run)] == [(5, "oom", {})]
+
+
+def test_what_a_library_says_of_a_failed_allocation_is_an_oom_too(tmp_path, history):
+    model = Fails()
+    model.observed, model.error = history, RuntimeError  # "unable to find an engine"
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=RuntimeError)
+    (snapshot,) = snapshots(run)
+    assert (snapshot.reason, snapshot.oom["requested_bytes"]) == ("oom", 512)
+
+
 def test_another_error_writes_no_snapshot(tmp_path, history):
     model = Fails()
     model.error = ValueError

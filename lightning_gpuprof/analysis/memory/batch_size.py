@@ -20,6 +20,10 @@ IDLE_BYTES = 64 * 2**20
 lie idle in any run, and says nothing of fragmentation."""
 CONTEXT_BYTES = 2 * 2**30
 """A CUDA context with NCCL and libraries takes less: more outside torch is somebody else's."""
+SEGMENT_BYTES = 20 * 2**20
+"""What the pool takes at once for smaller blocks."""
+FEWEST_SEGMENTS = 20
+"""On a device of fewer one segment is over 5 % of it: the largest batch cannot be told to that."""
 _ALIGNMENT = 8
 
 
@@ -145,11 +149,15 @@ def advise(
 
 
 def _largest(peaks: Sequence[Peak], room: DeviceRoom, line: Line) -> int | None:
-    """Return the size at which the device is full; None where that is too far from what was run.
+    """Return the size at which the device is full; None where that cannot be told.
+
+    That is where it is too far from what was run, or the device has few segments.
 
     Before torch's allocator gives up it frees every segment that is not in use: what then stands
     against the device's memory is what is allocated and the free rests of segments in use.
     """
+    if room.total_bytes - room.others_bytes < FEWEST_SEGMENTS * SEGMENT_BYTES:
+        return None
     ran = max(peak.samples for peak in peaks)
     split = max(
         peak.split_bytes / peak.peak_allocated_bytes for peak in peaks if peak.samples == ran

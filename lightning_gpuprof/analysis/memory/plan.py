@@ -64,7 +64,7 @@ class CardPlan:
     point: PlanPoint | None
     """The prediction at `batch_size`, run for it and not read off the line."""
     largest: int | None
-    """The largest that the whole card would hold, off the line of reserved peaks."""
+    """The largest that the whole card would hold, with allocation retries on the way there."""
 
     @property
     def frac(self) -> float | None:
@@ -159,7 +159,7 @@ def _fit_card(
 ) -> CardPlan:
     """Walk from the line's answer to a size whose own prediction stays within the limit."""
     limit = high * card.vram_bytes - outside
-    line = _reserved(points)
+    line = _line(points, _reserved)
     size = round_down(line.largest(limit))
     point = None
     for _ in range(_TRIES):
@@ -171,20 +171,26 @@ def _fit_card(
             point = points[size]
             break
         # The segments of the pool grow in steps: try what the nearer points say, or a notch less.
-        again = _reserved(points).largest(limit)
+        again = _line(points, _reserved).largest(limit)
         size = round_down(min(size - _notch(size), size if again is None else again))
-    whole = _reserved(points).largest(card.vram_bytes - outside)
+    whole = _line(points, _least).largest(card.vram_bytes - outside)
     return CardPlan(card, size if point else None, point, whole)
 
 
-def _reserved(points: dict[int, PlanPoint]) -> LinearFit:
+def _line(points: dict[int, PlanPoint], value: Callable[[PlanPoint], int]) -> LinearFit:
     # The largest sizes count for a large card: a small model's constant part hides in rounding.
     rising = _rising([points[size] for size in sorted(points)])[-4:]
-    line = fit_line(
-        [point.batch_size for point in rising], [point.peak_reserved_bytes for point in rising]
-    )
+    line = fit_line([point.batch_size for point in rising], [value(point) for point in rising])
     assert line is not None
     return line
+
+
+def _reserved(point: PlanPoint) -> int:
+    return point.peak_reserved_bytes
+
+
+def _least(point: PlanPoint) -> int:
+    return point.least_capacity_bytes
 
 
 def _rising(points: Sequence[PlanPoint]) -> Sequence[PlanPoint]:

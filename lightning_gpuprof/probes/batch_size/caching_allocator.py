@@ -6,7 +6,7 @@ same ones.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -18,6 +18,7 @@ LARGE_SEGMENT_BYTES = 20 * 2**20
 MIN_LARGE_BYTES = 10 * 2**20
 """Requests from here on get a segment of their own size."""
 ROUND_LARGE_BYTES = 2 * 2**20
+_CAPACITY_STEPS = 200
 
 
 def block_bytes(requested: int) -> int:
@@ -207,9 +208,13 @@ class Footprint:
     """Index of the event after which allocated bytes were highest."""
 
 
-def replay(events: Iterable[tuple[int, int]]) -> Footprint:
-    """Replay `(block id, bytes)` events; a negative size frees the block of that id."""
-    pool = CachingAllocator()
+def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: int | None = None) -> Footprint:
+    """Replay `(block id, bytes)` events; a negative size frees the block of that id.
+
+    Raises:
+        MemoryError: The capacity does not hold them.
+    """
+    pool = CachingAllocator(capacity_bytes)
     handles: dict[int, int] = {}
     peak, peak_index = 0, 0
     for index, (block, size) in enumerate(events):
@@ -220,3 +225,30 @@ def replay(events: Iterable[tuple[int, int]]) -> Footprint:
             if pool.allocated_bytes > peak:
                 peak, peak_index = pool.allocated_bytes, index
     return Footprint(peak, pool.peak_reserved_bytes, peak_index)
+
+
+def least_capacity(events: Sequence[tuple[int, int]], whole: Footprint) -> int:
+    """Return the least device memory on which events succeed, to half a percent.
+
+    The allocator then gives back what lies free and tries again, which costs time.
+
+    Args:
+        events: As `replay` takes them.
+        whole: What they take where there is room enough.
+
+    >>> MiB = 2**20  # a segment of 30 MiB is in nobody's way once it is free
+    >>> events = [(0, 30 * MiB), (0, -1), (1, 40 * MiB)]
+    >>> whole = replay(events)
+    >>> whole.peak_reserved_bytes // MiB, least_capacity(events, whole) // MiB
+    (70, 40)
+    """
+    low, high = whole.peak_allocated_bytes - 1, whole.peak_reserved_bytes
+    while high - low > max(1, high // _CAPACITY_STEPS):
+        middle = (low + high) // 2
+        try:
+            replay(events, capacity_bytes=middle)
+        except MemoryError:
+            low = middle
+        else:
+            high = middle
+    return high

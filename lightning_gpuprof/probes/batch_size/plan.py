@@ -16,7 +16,11 @@ from typing import Any
 import torch
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size.caching_allocator import block_bytes, replay
+from lightning_gpuprof.probes.batch_size.caching_allocator import (
+    block_bytes,
+    least_capacity,
+    replay,
+)
 from lightning_gpuprof.probes.batch_size.cuda_rules import cuda_rules
 from lightning_gpuprof.probes.batch_size.live_bytes import Block, LiveBytes, fake_tensors
 from lightning_gpuprof.probes.batch_size.plan_model import Made, call
@@ -121,6 +125,7 @@ def summarize(
         batch_size=batch_size,
         peak_allocated_bytes=footprint.peak_allocated_bytes,
         peak_reserved_bytes=footprint.peak_reserved_bytes,
+        least_capacity_bytes=least_capacity(kept, footprint),
         peak_phase=phase,
         kind_bytes=kinds,
         exact_bytes=_exact(blocks),

@@ -60,6 +60,9 @@ class PlanPoint(msgspec.Struct, kw_only=True, frozen=True):
     batch_size: int
     peak_allocated_bytes: int
     peak_reserved_bytes: int
+    least_capacity_bytes: int
+    """With less the step runs out of memory; up to `peak_reserved_bytes` it fits after allocation
+    retries, in which the allocator gives back what lies free."""
     peak_phase: str
     """forward, zero_grad, backward or optimizer_step."""
     kind_bytes: dict[str, int]

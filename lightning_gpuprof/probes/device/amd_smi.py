@@ -120,8 +120,8 @@ def amd_stats(device: torch.device) -> AmdSmiStats | None:
         # Heeds HIP_VISIBLE_DEVICES, which AMD SMI does not.
         index = torch.cuda._get_amdsmi_device_index(device)
         return AmdSmiStats(index, smi=amdsmi)
-    except (ImportError, RuntimeError, AttributeError, KeyError):
-        return None
+    except (ImportError, OSError, RuntimeError, AttributeError, KeyError):
+        return None  # OSError: the package is there and its library is not
 
 
 def _number(values: Mapping[str, Any], name: str) -> int | None:

@@ -28,6 +28,9 @@ THROTTLE_REASONS = {
 class NvmlStats:
     """`DeviceStats` of one NVIDIA device.
 
+    Where it is partitioned (MIG) this process has an instance of it: the whole card's memory and
+    processes say nothing of that, and are absent.
+
     Args:
         index: NVML's index of the device.
         nvml: The module `pynvml`; tests pass a fake.
@@ -45,13 +48,16 @@ class NvmlStats:
             self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as error:
             raise RuntimeError(f"NVML cannot be used: {error}") from error
+        mig = self._ask(lambda: nvml.nvmlDeviceGetMigMode(self._handle))
+        self._partitioned = mig is not None and mig[0] == 1
 
     def read(self) -> StatsReading:
         """Return what the driver says now; what this device does not support is None."""
         nvml, handle = self._nvml, self._handle
         rates = self._ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
-        memory = self._ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-        others = self._others()
+        whole = not self._partitioned
+        memory = self._ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle)) if whole else None
+        others = self._others() if whole else None
         return StatsReading(
             busy_frac=None if rates is None else rates.gpu / 100,
             memory_busy_frac=None if rates is None else rates.memory / 100,

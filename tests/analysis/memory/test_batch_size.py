@@ -67,6 +67,14 @@ def test_no_largest_is_said_far_from_what_was_run():
     assert advise([peak(10)], ROOM).largest is None
 
 
+def test_no_largest_is_said_of_a_device_of_few_segments():
+    def largest(total_mib):
+        room = DeviceRoom(total_bytes=total_mib * MIB, others_bytes=0, resting_bytes=50 * MIB)
+        return advise([Peak(100, 250 * MIB, 250 * MIB)], room).largest
+
+    assert (largest(399), largest(400)) == (None, 175)
+
+
 def test_a_size_in_the_band_stays():
     assert advise([peak(100)], ROOM).suggested == 100
 

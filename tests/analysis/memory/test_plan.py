@@ -20,6 +20,7 @@ class Linear:
 
     def __init__(self, constant: int, each: int, *, bump_from: int = 10**9, bump: int = 0) -> None:
         self.constant, self.each, self.bump_from, self.bump = constant, each, bump_from, bump
+        self.freed_tenths = 0
         self.asked: list[int] = []
 
     def __call__(self, sizes):
@@ -32,6 +33,7 @@ class Linear:
             batch_size=size,
             peak_allocated_bytes=peak,
             peak_reserved_bytes=peak,
+            least_capacity_bytes=peak - self.freed_tenths * self.each * size // 10,
             peak_phase="backward",
             kind_bytes={},
             exact_bytes={},
@@ -64,6 +66,14 @@ def test_the_batch_size_is_the_largest_multiple_of_eight_within_the_band():
     assert card.largest == 215
     assert card.frac == pytest.approx((3 * GIB + 160 * 100 * MIB) / (24 * GIB))
     assert 160 in model.asked
+
+
+def test_the_largest_counts_on_what_the_pool_gives_back_and_the_suggestion_does_not():
+    model = Linear(3 * GIB, 100 * MIB)
+    model.freed_tenths = 3
+    card = plan(model, vram=[24 * GIB]).cards[0]
+    # 21 GiB at 70 MiB each.
+    assert (card.batch_size, card.largest) == (160, 307)
 
 
 def test_what_lies_outside_the_allocator_is_kept_free_on_request():

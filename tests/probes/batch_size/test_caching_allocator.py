@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from lightning_gpuprof.probes.batch_size.caching_allocator import (
     CachingAllocator,
     block_bytes,
+    least_capacity,
     replay,
 )
 
@@ -76,6 +77,16 @@ def test_a_full_device_gets_free_segments_back_before_it_gives_up():
     with pytest.raises(MemoryError):
         pool.allocate(11 * MIB)
     assert (pool.reserved_bytes, pool.retries, pool.ooms) == (48 * MIB, 2, 1)
+
+
+def test_the_least_capacity_holds_what_a_segment_in_use_keeps():
+    # The second block lies in the first one's segment, whose rest cannot be given back.
+    events = [(0, 60 * MIB), (0, -1), (1, 12 * MIB), (2, 50 * MIB)]
+    whole = replay(events)
+    assert (whole.peak_allocated_bytes, whole.peak_reserved_bytes) == (62 * MIB, 110 * MIB)
+    assert least_capacity(events, whole) == 110 * MIB
+    with pytest.raises(MemoryError):
+        replay(events, capacity_bytes=109 * MIB)
 
 
 def test_a_replay_tells_where_the_peak_was():

@@ -22,6 +22,7 @@ class FakeNvml:
         self.processes = [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)]
         self.reasons = 0x4 | 0x20
         self.running = True
+        self.mig = None
 
     def nvmlInit(self):
         pass
@@ -33,6 +34,11 @@ class FakeNvml:
         if index > 0:
             raise self.NVMLError("no such device")
         return "handle"
+
+    def nvmlDeviceGetMigMode(self, handle):
+        if self.mig is None:
+            raise self.NVMLError("not supported")
+        return [self.mig, self.mig]
 
     def nvmlDeviceGetUtilizationRates(self, handle):
         return SimpleNamespace(gpu=87, memory=40)
@@ -187,6 +193,25 @@ def test_an_old_amd_smi_lacks_calls_without_failing():
     assert AmdSmiStats(0, smi=Old()).read().throttle_reasons is None
     with pytest.raises(RuntimeError, match="AMD SMI cannot be used"):
         AmdSmiStats(3, smi=FakeAmdSmi())
+
+
+@pytest.mark.parametrize(("mig", "whole"), [(None, True), (0, True), (1, False)])
+def test_of_a_partitioned_device_the_whole_cards_memory_and_processes_are_not_told(mig, whole):
+    nvml = FakeNvml()
+    nvml.mig = mig
+    reading = NvmlStats(0, nvml=nvml, pid=7).read()
+    assert (reading.used_bytes, reading.total_bytes) == (
+        (5 * GIB, 24 * GIB) if whole else (None, None)
+    )
+    assert (reading.others_bytes, reading.others_count) == ((0, 0) if whole else (None, None))
+    assert (reading.busy_frac, reading.power_mw) == (0.87, 310_000)
+
+
+def test_amdsmi_without_its_library_gives_no_readings(tmp_path, monkeypatch):
+    (tmp_path / "amdsmi.py").write_text("raise OSError('libamd_smi.so: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert amd_stats(torch.device("cuda")) is None
 
 
 def test_a_cpu_has_no_readings():

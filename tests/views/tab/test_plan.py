@@ -29,6 +29,7 @@ def point(batch_size):
         batch_size=batch_size,
         peak_allocated_bytes=peak,
         peak_reserved_bytes=peak,
+        least_capacity_bytes=peak,
         peak_phase="backward",
         kind_bytes=exact,
         exact_bytes=exact,

@@ -1,0 +1,111 @@
+"""A device that is not there: tensors without data, counted as the CUDA allocator would.
+
+A real Trainer trains on it. Tensors are torch's fake ones, on the CPU with `cuda_rules`; each
+storage takes a block of `CachingAllocator`, and so do cuBLAS's workspaces. What kernels take beside
+(cuDNN) and what is outside torch's allocator is not there.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from lightning_gpuprof.probes.batch_size.caching_allocator import CachingAllocator
+from lightning_gpuprof.probes.batch_size.cuda_rules import cuda_rules
+from lightning_gpuprof.probes.batch_size.live_bytes import LiveBytes, fake_tensors
+from lightning_gpuprof.probes.batch_size.plan_types import cublas_workspace_bytes
+from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
+
+OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+
+
+class Simulated(LiveBytes):
+    """Memory of a bounded size, such as an NVIDIA card of compute capability 9.0 has."""
+
+    accelerator, steps, long_steps = "cpu", 14, 10
+    compute_capability = 9.0
+
+    def __init__(self, cap_bytes: int) -> None:
+        super().__init__()
+        self.cap_bytes = cap_bytes
+        self._pool = CachingAllocator()
+        self._handles: dict[int, int] = {}
+
+    def probe(self, device: torch.device) -> "Simulated":
+        """Return what reads its memory: itself."""
+        return self
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Begin with an empty device, on which all that is made until the end lies."""
+        gc.collect()  # what is left of the last fit would end in this one's blocks
+        self._pool, self._handles = CachingAllocator(self.cap_bytes), {}
+        for kept in (self._live, self._watch, self.blocks, self.events):
+            kept.clear()
+        for _ in range(2):
+            self._pool.allocate(cublas_workspace_bytes(self.compute_capability))
+        with _without_values(), fake_tensors(), cuda_rules(), self:
+            yield
+        gc.collect()
+
+    def _take(self, storage: torch.UntypedStorage) -> int:
+        before = len(self.blocks)
+        index = super()._take(storage)
+        if index == before and storage.nbytes():
+            try:
+                self._handles[index] = self._pool.allocate(storage.nbytes())
+            except MemoryError as error:
+                raise OutOfMemory(f"the simulated device is full: {error}") from None
+        return index
+
+    def _drop(self, key: int, reference: object) -> None:
+        index = self._live.get(key)
+        if index is not None:
+            super()._drop(key, reference)
+            if index in self._handles:
+                self._pool.free(self._handles.pop(index))
+
+    def read(self) -> MemoryReading:
+        """Return the memory now, and begin new peaks."""
+        pool = self._pool
+        peaks = self.peaks()
+        return MemoryReading(
+            allocated_bytes=pool.allocated_bytes,
+            reserved_bytes=pool.reserved_bytes,
+            active_bytes=pool.allocated_bytes,
+            peak_allocated_bytes=peaks.allocated_bytes,
+            peak_reserved_bytes=peaks.reserved_bytes,
+            free_bytes=max(0, self.cap_bytes - pool.reserved_bytes),
+            total_bytes=self.cap_bytes,
+            alloc_retries=pool.retries,
+            ooms=pool.ooms,
+        )
+
+    def peaks(self) -> PoolPeaks:
+        """Return the peaks and what is split off now, and begin new peaks."""
+        pool = self._pool
+        found = PoolPeaks(pool.peak_allocated_bytes, pool.peak_reserved_bytes, pool.split_bytes)
+        pool.peak_allocated_bytes = pool.allocated_bytes
+        pool.peak_reserved_bytes = pool.reserved_bytes
+        return found
+
+    def graph_pools(self) -> bool:
+        """Tell of CUDA graphs' memory: there are none."""
+        return False
+
+
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Let a Trainer do with tensors that have no values, and cannot be moved."""
+
+    def stay(self: torch.nn.Module, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        return self
+
+    with (
+        patch.object(torch.nn.Module, "_apply", stay),
+        patch.object(torch.Tensor, "item", lambda tensor: 1),
+    ):
+        yield

@@ -1,0 +1,240 @@
+"""Two ranks: what a cause costs them, against what the report predicts that its fix saves.
+
+    python benchmarks/ranks.py [--only stop-check straggler] [--fits 2]
+
+Two processes train on the CPU by gloo. Whole runs in turn differ by more than either cause costs,
+so the cause comes and goes within one fit: blocks of steps with and without it take turns, in
+random order, on both ranks at the same steps, and each is compared with the one beside it. Then
+the program with the cause in every step is trained under GpuProfCallback, and its report is asked.
+
+- stop-check: Lightning asks all ranks before each batch whether to stop; without is the change
+  that `frequent-stop-check` proposes, run as it stands there.
+- straggler: rank 1 multiplies matrices in its forward pass, about 4 ms of a step of 15 ms.
+
+The machine should do nothing else: two ranks on two cores have none to spare.
+"""
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _harness import one_thread, write_results
+
+one_thread()
+
+import torch  # noqa: E402
+from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+BLOCK, SETTLING = 50, 5
+"""Steps of a block, and those of them in which what was before still shows."""
+WARM_BLOCKS = 2
+FEATURES, BATCH = 64, 64
+
+
+class Model(LightningModule):
+    """A perceptron; where `slow` says so, rank 1 does more in its forward pass."""
+
+    def __init__(self, width: int, products: int) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(FEATURES, width),
+            torch.nn.ReLU(),
+            torch.nn.Linear(width, width),
+            torch.nn.ReLU(),
+            torch.nn.Linear(width, 1),
+        )
+        self.matrix = torch.eye(256)
+        self.slow, self._products = True, products
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        if self.slow and self.global_rank == 1:
+            for _ in range(self._products):
+                self.matrix @ self.matrix
+        loss: torch.Tensor = self.net(batch[0]).square().mean()
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+
+def turn_stop_check(trainer: Trainer, on: bool) -> None:
+    """Let Lightning ask before each batch, or paste the change that the report proposes."""
+    from lightning_gpuprof.findings.rules.frequent_stop_check import CHANGE
+    from lightning_gpuprof.records.phases import STOP_CHECK_METHOD
+
+    vars(trainer.fit_loop.epoch_loop).pop(STOP_CHECK_METHOD, None)
+    if not on:
+        exec(CHANGE, {"trainer": trainer})
+
+
+def turn_straggler(trainer: Trainer, on: bool) -> None:
+    """Let rank 1 be late, or not."""
+    trainer.lightning_module.slow = on
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is turned on and off, and the training that it is turned in.
+
+    Attributes:
+        finding: Whose saving is the prediction.
+        pairs: Of blocks, in one fit.
+        profiled_steps: Of the fit under GpuProfCallback.
+        width: Of the model's layers.
+        products: Of matrices, by rank 1.
+    """
+
+    finding: str
+    turn: Callable[[Trainer, bool], None]
+    pairs: int
+    profiled_steps: int
+    width: int
+    products: int = 0
+
+
+CAUSES = {
+    "stop-check": Cause("frequent-stop-check", turn_stop_check, 20, 600, width=256),
+    "straggler": Cause("straggler-rank", turn_straggler, 12, 300, width=1024, products=6),
+}
+
+
+class Blocks(Callback):
+    """Turns the cause on and off by the number of the step, and times each block of steps."""
+
+    def __init__(self, cause: Cause, seed: int) -> None:
+        chance = random.Random(seed)  # on both ranks the same
+        self.order = [on for _ in range(cause.pairs) for on in chance.sample((True, False), 2)]
+        self.mean_ns: list[float] = []
+        self._turn, self._step = cause.turn, -WARM_BLOCKS * BLOCK
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Note the time; where a block ends, begin the next."""
+        self._step += 1
+        block, step = divmod(self._step, BLOCK)
+        if block > 0 and step == 0:
+            took = time.perf_counter_ns() - self._began_ns
+            self.mean_ns.append(took / (BLOCK - SETTLING))
+        if step == 0 and 0 <= block < len(self.order):
+            self._turn(trainer, self.order[block])
+        if step == SETTLING:
+            self._began_ns = time.perf_counter_ns()
+
+    @property
+    def steps(self) -> int:
+        """All steps of the fit."""
+        return (WARM_BLOCKS + len(self.order)) * BLOCK
+
+    def pairs_ns(self) -> list[tuple[float, float]]:
+        """Return mean steps with and without the cause, of neighbouring blocks."""
+        found = []
+        for at in range(0, len(self.order), 2):
+            pair = dict(zip(self.order[at : at + 2], self.mean_ns[at : at + 2], strict=True))
+            found.append((pair[True], pair[False]))
+        return found
+
+
+def fit(cause: Cause, folder: Path, seed: int | None) -> None:
+    """Train on two ranks, which run this script again: timed by blocks, or None for profiled."""
+    blocks, log_dir = None, str(folder)
+    if seed is None:
+        from lightning_gpuprof import GpuProfCallback
+
+        steps = cause.profiled_steps
+        callback: Callback = GpuProfCallback(trace=False, overhead_budget=1, log_dir=log_dir)
+    else:
+        callback = blocks = Blocks(cause, seed)
+        steps = blocks.steps
+    torch.manual_seed(0)
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp",
+        max_epochs=1,
+        callbacks=[callback],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=log_dir,
+    )
+    data = TensorDataset(torch.randn(2 * BATCH * steps, FEATURES))
+    trainer.fit(Model(cause.width, cause.products), DataLoader(data, batch_size=BATCH))
+    if blocks is not None and trainer.is_global_zero:
+        (folder / "pairs.json").write_text(json.dumps(blocks.pairs_ns()))
+
+
+def started(name: str, folder: Path, seed: int | None) -> None:
+    """Fit in a process of its own."""
+    folder.mkdir(parents=True)
+    command = [sys.executable, __file__, "--fit", name, "--folder", str(folder)]
+    command += [] if seed is None else ["--seed", str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr[-3000:]}")
+
+
+def saved(pairs: list[tuple[float, float]]) -> dict[str, float]:
+    """Return what the fix saves, by the means of pairs of blocks."""
+    savings = [with_ns - without_ns for with_ns, without_ns in pairs]
+    return {
+        "pairs": len(pairs),
+        "step_ns": round(statistics.mean(with_ns for with_ns, _ in pairs)),
+        "saved_ns": round(statistics.mean(savings)),
+        "error_ns": round(statistics.stdev(savings) / len(savings) ** 0.5),
+        "saved_median_ns": round(statistics.median(savings)),
+    }
+
+
+def predicted(finding: str, log_dir: Path) -> dict[str, Any]:
+    """Return the finding's saving in a run's report, with its evidence."""
+    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(log_dir), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    findings = json.loads(done.stdout)["findings"]
+    ids = [one["id"] for one in findings]
+    if finding not in ids:
+        return {"found": ids}
+    said = findings[ids.index(finding)]
+    return {"found": ids, "saving_ns": said["saving_ns"], "evidence": said["evidence"]}
+
+
+def measure(name: str, fits: int) -> dict[str, Any]:
+    """Time the cause in some fits, and have it predicted in as many."""
+    with tempfile.TemporaryDirectory() as folder:
+        timed, said = [], []
+        for seed in range(fits):
+            started(name, place := Path(folder, f"timed{seed}"), seed)
+            timed.append(saved(json.loads((place / "pairs.json").read_text())))
+            started(name, place := Path(folder, f"profiled{seed}"), None)
+            said.append(predicted(CAUSES[name].finding, place))
+    return {"cause": name, "ranks": 2, "backend": "gloo", "fits": timed, "predicted": said}
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=list(CAUSES), default=list(CAUSES))
+    parser.add_argument("--fits", type=int, default=2, help="timed ones, and as many profiled")
+    parser.add_argument("--fit", choices=list(CAUSES), help="used by itself: one rank of one fit")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--seed", type=int, help="of the order of blocks; without: profiled")
+    chosen = parser.parse_args()
+    if chosen.fit:
+        fit(CAUSES[chosen.fit], chosen.folder, chosen.seed)
+        return
+    for name in chosen.only:
+        found = measure(name, chosen.fits)
+        print(json.dumps(found, indent=1))
+        print(f"Written: {write_results(f'ranks-{name}', found)}")
+
+
+if __name__ == "__main__":
+    main()
