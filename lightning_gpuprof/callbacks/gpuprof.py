@@ -11,6 +11,7 @@ from typing_extensions import Self, override
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.call_watch import CallWatch
+from lightning_gpuprof.callbacks.checkpoint_watch import CheckpointWatch
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
@@ -222,6 +223,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(CallWatch())
     parts.append(ExchangeWatch())
     parts.append(GcWatch())
+    parts.append(CheckpointWatch())
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))
     if config.device_stats:

@@ -52,7 +52,7 @@ def every_step(session: Session, steady: Mask) -> EveryStep | None:
     """Sum up all steps; None where none was recorded."""
     if not session.steps or not steady.any():
         return None
-    unmarked, between = unmarked_spans(session), _between_epochs(session)
+    unmarked, between = unmarked_spans(session), between_epochs(session)
     columns = {phase: session.phase_ns(phase) for phase in IN_EVERY_STEP}
     flags = step_flags(session)[steady]
     return EveryStep(
@@ -110,5 +110,6 @@ def unmarked_spans(session: Session) -> list[OutsideSpan]:
     return [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
 
 
-def _between_epochs(session: Session) -> list[OutsideSpan]:
+def between_epochs(session: Session) -> list[OutsideSpan]:
+    """Return the records of what lies between epochs, and after the last one."""
     return [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]

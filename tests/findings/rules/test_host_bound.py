@@ -28,7 +28,8 @@ def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
         "repeated_ns": 6 * MS,
         "thin_calls_count": 1000,
     }
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 6 * MS)
+    # What runs beside a loop may take up to a fifth of it less.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 7_200_000)
     assert finding.where[0].name == "aten::mul"
 
 
@@ -39,7 +40,7 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
     # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
     # 12, and 10/12 of that where all was slower.
     assert saving.low == pytest.approx(0.6 * 6 * MS, abs=US)
-    assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=US)
+    assert saving.high == pytest.approx(1.2 * (10 * MS - 4 * MS * 10 / 12), abs=US)
 
 
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):
@@ -52,7 +53,7 @@ def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
     traces["t.gz"]["operators"].append(looped)
     finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces))
     # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls.
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_700_000, 6 * MS)
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_700_000, 7_200_000)
 
 
 def test_a_loop_that_writes_elements_in_place_is_no_optimizer(analyze):
