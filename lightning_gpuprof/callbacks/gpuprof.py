@@ -12,6 +12,7 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.call_watch import CallWatch
+from lightning_gpuprof.callbacks.checkpoint_watch import CheckpointWatch
 from lightning_gpuprof.callbacks.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
@@ -228,6 +229,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(BatchWatch())
     parts.append(ExchangeWatch())
     parts.append(GcWatch())
+    parts.append(CheckpointWatch())
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))
     if config.device_stats:

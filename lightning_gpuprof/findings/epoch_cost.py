@@ -1,15 +1,26 @@
-"""What the rules share that judge work done anew for each epoch, of unknown use."""
+"""What the rules share that judge work done anew for each epoch."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.01
+LOW_FRAC = 0.5
+"""As of samples that are made cheaper (docs/adr/0031)."""
 
 
 def epoch_finding(
-    run: RunResults, taken_ns: int, *, rule: str, name: str, title: str, advice: str, where: Where
+    run: RunResults,
+    taken_ns: int,
+    *,
+    rule: str,
+    name: str,
+    title: str,
+    advice: str,
+    where: Where,
+    avoidable: bool = False,
 ) -> Finding | Abstained | None:
     """Return a finding where work takes a share of the epochs.
 
@@ -21,6 +32,8 @@ def epoch_finding(
         title: With `{each}` for what one epoch's takes.
         advice: What to do.
         where: Where the work is done.
+        avoidable: It was done before and may not be needed again: code that takes half as long is
+            the least to expect. Else nobody knows how much of it must stay.
     """
     starts, steps, step_ns = run.epoch_starts, run.steps, run.step_ns
     if starts is None or steps is None or step_ns is None:
@@ -30,6 +43,8 @@ def epoch_finding(
         return None
     each_ns = taken_ns // max(1, starts.count - 1)
     saving = Range(low=0, high=cost_ns)
+    if avoidable:
+        saving = Range(low=round(LOW_FRAC * cost_ns), high=around(cost_ns)[1])
     return Finding(
         id=rule,
         severity=grade(saving, step_ns),
@@ -42,6 +57,6 @@ def epoch_finding(
             "step_ns": step_ns,
         },
         saving_ns=saving,
-        confidence=0.5,
+        confidence=0.9 if avoidable else 0.5,
         where=(where,),
     )

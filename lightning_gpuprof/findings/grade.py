@@ -21,6 +21,9 @@ def grade(saving_ns: Range, step_ns: int) -> Severity:
     return Severity.WARNING if frac >= WARNING_FRAC else Severity.INFO
 
 
+SHORT_NS = 1_000_000_000
+"""What is done once an epoch and takes less altogether belongs to short epochs, no setting."""
+
 FEWER = 5
 """What is done too often is proposed a fifth as often at least: less would not be noticed."""
 

@@ -21,10 +21,12 @@ PHASES = {
         Phase.CLIP_GRADIENTS,
         Phase.OPTIMIZER_STEP,
         Phase.LOGGING,
+        Phase.VALIDATION,
         Phase.OTHER,
     )
 }
-"""In which a line of the user's own is the cause; in forward and backward it is the model."""
+"""In which a line of the user's own is the cause; in forward and backward it is the model. In
+validation it is often what training does not run: decoding, metrics."""
 LOOPS = ("host-bound", "host-sync")
 """Findings that lie in loops of the forward pass: the line seen most often is in the loop."""
 

@@ -37,7 +37,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Findings:
-    """What the rules said: findings ranked by expected saving, and what could not be judged."""
+    """What the rules said: findings ranked by what they surely save, and what was not judged."""
 
     found: tuple[Finding, ...]
     abstained: tuple[Abstained, ...]
@@ -52,9 +52,11 @@ def load_rule(finding_id: str) -> Rule:
 
 
 def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
-    """Evaluate the rules and rank their findings by expected saving: its middle times confidence.
+    """Evaluate the rules and rank their findings by the saving that can be counted on.
 
-    What is only `info` comes after the rest. A finding that claims no time (`saving_ns` of 0 to 0,
+    That is `Range.counted_on` times the rule's confidence: a change that may save nothing comes
+    after one that surely saves as much as it does on average, or nearly (docs/adr/0030). What is
+    only `info` comes after the rest. A finding that claims no time (`saving_ns` of 0 to 0,
     such as unused memory) is a fact: it is kept, and ranked after those that save time.
     """
     found: list[Finding] = []
@@ -80,8 +82,8 @@ def as_sure(finding: Finding, run: RunResults) -> Finding:
 
     Its saving is widened by what two equal runs of this length differ by. A model's bounds say
     what the change does; whoever tries it compares two runs, and these differ without any change.
-    The two errors are independent, so their squares add up. The middle stays, and so do severity
-    and rank; no step gets shorter than nothing. Where steps are few, the finding's confidence is
+    The two errors are independent, so their squares add up. The middle stays, and so does the
+    severity; no step gets shorter than nothing. Where steps are few, the finding's confidence is
     limited.
     """
     saving = finding.saving_ns
@@ -101,5 +103,5 @@ def _matters(finding: Finding, run: RunResults) -> bool:
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:
-    expected = finding.saving_ns.middle * finding.confidence
-    return (finding.severity is Severity.INFO, -expected, -finding.confidence)
+    counted_on = finding.saving_ns.counted_on * finding.confidence
+    return (finding.severity is Severity.INFO, -counted_on, -finding.confidence)

@@ -9,6 +9,8 @@ from lightning_gpuprof.records.schema import Note
 
 UNUSED_NOTE = "unused_gradients"
 """Note of this name: some gradients are never stepped on."""
+CHECKPOINT_NOTE = "checkpoint_content"
+"""Note of this name: what a checkpoint consists of."""
 _T = TypeVar("_T")
 
 
@@ -69,6 +71,34 @@ class UnusedGradients(Struct, frozen=True):
     modules: tuple[str, ...]
     sure_frac: float | None
     maybe_frac: float | None
+
+
+class CheckpointContent(Struct, frozen=True):
+    """The bytes of a checkpoint's tensors.
+
+    Args:
+        trained_bytes: Parameters that require gradients.
+        frozen_bytes: Parameters that do not.
+        buffer_bytes: Buffers, and whatever else the module's `state_dict` holds.
+        optimizer_bytes: The optimizers' states.
+        largest_fixed: Name of the largest tensor among frozen parameters and buffers.
+    """
+
+    trained_bytes: int
+    frozen_bytes: int
+    buffer_bytes: int
+    optimizer_bytes: int
+    largest_fixed: str | None = None
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What gradients do not change."""
+        return self.frozen_bytes + self.buffer_bytes
+
+    @property
+    def whole_bytes(self) -> int:
+        """All of it."""
+        return self.trained_bytes + self.fixed_bytes + self.optimizer_bytes
 
 
 def last_noted(notes: Iterable[Note], name: str, kind: type[_T]) -> _T | None:

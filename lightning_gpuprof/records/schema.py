@@ -197,7 +197,8 @@ class OutsideSpan(_Record, tag="outside"):
     steps: int = 0
     """How many steps were not marked."""
     flagged: dict[str, int] = {}
-    """How many of them carry a `StepFlag`, by its name in lower case."""
+    """How many of them carry a `StepFlag`, by its name in lower case; elsewhere 1 where there was a
+    checkpoint, or what else is flagged."""
     compiled_ns: list[int] = []
     """How long each of these took in which torch.compile compiled something, as after the warm-up
     and not for a validation."""

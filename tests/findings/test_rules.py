@@ -2,13 +2,14 @@ import inspect
 import re
 from math import hypot
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import lightning_gpuprof
 import lightning_gpuprof.findings.rules as package
-from lightning_gpuprof.findings import RULES
-from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings import RULES, runner
+from lightning_gpuprof.findings.model import Finding, Range, Severity
 from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
 from lightning_gpuprof.records.schema import Loader, Note, StepFlag
 
@@ -100,6 +101,29 @@ def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):
     found = evaluate_rules(run).found
     assert [finding.id for finding in found] == ["slow-callback", "data-wait"]
     assert all(isinstance(finding, Finding) for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("savings_ns", "ranked"),
+    [
+        # What may save nothing comes after what surely saves nearly as much as it does on average.
+        ({"maybe": (0, 1_750), "surely": (450, 800)}, ["surely", "maybe"]),
+        ({"maybe": (0, 1_750), "hardly": (20, 40)}, ["maybe", "hardly"]),
+        ({"wide": (100, 900), "narrow": (450, 550)}, ["narrow", "wide"]),
+    ],
+)
+def test_findings_are_ranked_by_what_can_be_counted_on(analyze, monkeypatch, savings_ns, ranked):
+    def rule(finding_id):
+        low, high = savings_ns[finding_id]
+        found = Finding(
+            id=finding_id, severity=Severity.WARNING, title="", advice="", evidence={},
+            saving_ns=Range(low=low, high=high), confidence=0.9,
+        )  # fmt: skip
+        return SimpleNamespace(evaluate=lambda run: found)
+
+    monkeypatch.setattr(runner, "load_rule", rule)
+    found = evaluate_rules(analyze({"forward": 5_000}), list(savings_ns)).found
+    assert [finding.id for finding in found] == ranked
 
 
 def test_a_warning_that_saves_no_time_comes_before_what_is_only_info(analyze):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import mean, median
+from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
@@ -55,9 +55,13 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         excess_ns=int(excess.sum()),
         again_ns=int(excess[first][1:].sum()) + between - remade,
         remade_ns=remade,
-        steady_mean_ns=mean(excess[steady]),
+        steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + _unmarked(session))),
         slowed_ns=_slowed(session, first),
     )
+
+
+def _unmarked(session: Session) -> int:
+    return sum(span.steps for span in session.all(OutsideSpan))
 
 
 def _slowed(session: Session, first: Mask) -> int:

@@ -1,19 +1,24 @@
 """What is known of every step, also where one step in many is marked.
 
 Of a rare thing the marked steps hold few or none: ten validations in a run with one mark in five
-are two, give or take one. What each step is timed for is summed up over all of them instead.
+are two, give or take one. What each step is timed for is summed up over all of them instead, and
+so is what is done between epochs. The rest of the steps without marks is known as a whole: it is
+taken to be spread over phases as in the marked steps, a sample of them, so that means are of all
+steps and add up to the mean step.
 """
 
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.steady import step_flags
-from lightning_gpuprof.arrays import Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFlag
 
 IN_EVERY_STEP = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.GARBAGE_COLLECTION)
 """Phases that are timed in steps without marks too."""
+BETWEEN = (Phase.CHECKPOINT, Phase.VALIDATION)
+"""Phases that are one thing, in the last step of an epoch or after it."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +27,21 @@ class EveryStep:
 
     Args:
         steps: How many.
-        phase_ns: What phases took of them in total, of `IN_EVERY_STEP` those that were measured.
-        flagged: How many carry a flag, by its name in lower case.
+        dur_ns: How long they took in total.
+        phase_ns: What phases took of them in total, of `IN_EVERY_STEP` those that were measured;
+            of `BETWEEN`, with what they took between epochs.
+        flagged: How many carry a flag, by its name in lower case; times between epochs count too.
     """
 
     steps: int
+    dur_ns: int
     phase_ns: dict[Phase, int]
     flagged: dict[str, int]
+
+    @property
+    def step_ns(self) -> int:
+        """The mean step."""
+        return round(self.dur_ns / self.steps)
 
     def mean_ns(self, phase: Phase) -> int | None:
         """Return a phase's time per step, None where it was not measured."""
@@ -39,26 +52,64 @@ def every_step(session: Session, steady: Mask) -> EveryStep | None:
     """Sum up all steps; None where none was recorded."""
     if not session.steps or not steady.any():
         return None
-    spans = unmarked_spans(session)
+    unmarked, between = unmarked_spans(session), between_epochs(session)
     columns = {phase: session.phase_ns(phase) for phase in IN_EVERY_STEP}
     flags = step_flags(session)[steady]
     return EveryStep(
-        steps=int(steady.sum()) + sum(span.steps for span in spans),
+        steps=int(steady.sum()) + sum(span.steps for span in unmarked),
+        dur_ns=int(session.columns["dur_ns"][steady].sum()) + sum(span.dur_ns for span in unmarked),
         phase_ns={
             phase: int(column[steady].sum())
-            + sum(span.phase_ns.get(phase.value, 0) for span in spans)
+            + sum(span.phase_ns.get(phase.value, 0) for span in unmarked)
+            + sum(span.phase_ns.get(phase.value, 0) for span in between if phase in BETWEEN)
             for phase, column in columns.items()
             if column is not None
         },
         flagged={
             name: int(((flags & int(flag)) != 0).sum())
-            + sum(span.flagged.get(name, 0) for span in spans)
+            + sum(span.flagged.get(name, 0) for span in (*unmarked, *between))
             for flag in StepFlag
             if (name := str(flag.name).lower())
         },
     )
 
 
+class Spread:
+    """What the steps without marks took of phases that are timed in marked steps alone.
+
+    Those flagged as an epoch's first are no sample of them: they are marked always.
+    """
+
+    def __init__(self, session: Session, steady: Mask) -> None:
+        spans = unmarked_spans(session)
+        self.steps = sum(span.steps for span in spans)
+        later = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
+        self._alike = later if later.any() else steady
+        columns = {phase: session.phase_ns(phase) for phase in Phase}
+        known = {phase.value for phase in IN_EVERY_STEP}
+        rest = sum(
+            span.dur_ns - sum(ns for name, ns in span.phase_ns.items() if name in known)
+            for span in spans
+        )
+        marked = sum(
+            int(column[self._alike].sum())
+            for phase, column in columns.items()
+            if column is not None and phase not in IN_EVERY_STEP
+        )
+        self._per_marked = max(0, rest) / marked if marked else 0.0
+
+    def of(self, phase: Phase, column: Int64) -> int:
+        """Return it for a phase, or a part of one; 0 for what is timed in those steps too."""
+        if phase in IN_EVERY_STEP or not self._per_marked:
+            return 0
+        return round(int(column[self._alike].sum()) * self._per_marked)
+
+
 def unmarked_spans(session: Session) -> list[OutsideSpan]:
     """Return the records of steps that were not marked, one for each window that had any."""
     return [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
+
+
+def between_epochs(session: Session) -> list[OutsideSpan]:
+    """Return the records of what lies between epochs, and after the last one."""
+    return [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]

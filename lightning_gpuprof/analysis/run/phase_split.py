@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.distribution import mean, median
-from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, unmarked_spans
+from lightning_gpuprof.analysis.run.distribution import median
+from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, Spread, unmarked_spans
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import OutsideSpan
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
 
 EARLY = 30
 """Steps enough for a median, and few enough that what grows has hardly grown in them."""
@@ -17,7 +17,9 @@ EARLY = 30
 class PerStep:
     """A time per steady step; `frac` is the mean's share of the mean step.
 
-    `early_ns` is the median of the first `EARLY` of them, near which the first trace is taken.
+    Where one step in many is marked, the mean is an estimate for all of them (`Spread`); median
+    and maximum are of the marked ones. `early_ns` is the median of the first `EARLY` of them, near
+    which the first trace is taken.
     """
 
     median_ns: int
@@ -33,8 +35,7 @@ class PhaseStats:
 
     `total_ns` is over the whole session, in steps and outside of them, so that the phases'
     totals add up to its wall time; `frac` is the share of that sum. `per_step` is absent
-    where no step was recorded. Where one step in many is marked, totals are estimates: see
-    `unmarked_per_marked`.
+    where no step was recorded. Where one step in many is marked, totals are estimates (`Spread`).
     """
 
     phase: Phase
@@ -65,11 +66,10 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
     outside = _outside_by(session, "phase_ns")
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
-    in_steps = {phase: _total(columns[phase]) for phase in measured}
-    per_marked = unmarked_per_marked(session)
+    spread = Spread(session, steady)
     totals = {
-        phase: _of_all(phase, ns, per_marked) + outside.get(phase.value, 0)
-        for phase, ns in in_steps.items()
+        phase: _in_steps(phase, columns[phase], spread) + outside.get(phase.value, 0)
+        for phase in measured
     }
     whole = max(1, sum(totals.values()))
     return {
@@ -78,7 +78,7 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
             total_ns=totals[phase],
             outside_ns=outside.get(phase.value, 0),
             frac=totals[phase] / whole,
-            per_step=_per_step(session, columns[phase], steady),
+            per_step=_per_step(session, phase.value, columns[phase], steady, spread),
         )
         for phase in measured
     }
@@ -87,7 +87,7 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
 def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
     """List every named part of a phase, the longest in total first."""
     outside = _outside_by(session, "part_ns")
-    per_marked = unmarked_per_marked(session)
+    spread = Spread(session, steady)
     columns = part_columns(session)
     parts = []
     for key in dict.fromkeys([*columns, *outside]):
@@ -99,31 +99,13 @@ def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
             Part(
                 phase=Phase(phase),
                 name=name,
-                total_ns=_of_all(Phase(phase), _total(column), per_marked) + outside.get(key, 0),
+                total_ns=_in_steps(Phase(phase), column, spread) + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
-                per_step=_per_step(session, column, steady),
+                per_step=_per_step(session, key, column, steady, spread),
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))
-
-
-def _of_all(phase: Phase, marked_ns: int, per_marked: float) -> int:
-    return marked_ns if phase in IN_EVERY_STEP else round(marked_ns * (1 + per_marked))
-
-
-def unmarked_per_marked(session: Session) -> float:
-    """Return what steps that were not marked took per ns of the marked ones; 0 without such.
-
-    Where one step in many is marked, the others' time is known as a whole, and by phase what
-    validation, checkpoints and loggers took. For totals the rest is taken to be spread as in the
-    marked steps, a sample of them.
-    """
-    spans = unmarked_spans(session)
-    rest = sum(span.dur_ns - sum(span.phase_ns.values()) for span in spans)
-    phases = [phase for phase in Phase if phase not in IN_EVERY_STEP]
-    marked = sum(_total(session.phase_ns(phase)) for phase in phases)
-    return rest / marked if marked else 0.0
 
 
 def part_columns(session: Session) -> dict[str, Int64]:
@@ -135,27 +117,38 @@ def part_columns(session: Session) -> dict[str, Int64]:
     }
 
 
-def _per_step(session: Session, column: Int64 | None, steady: Mask) -> PerStep | None:
+def _per_step(
+    session: Session, key: str, column: Int64 | None, steady: Mask, spread: Spread
+) -> PerStep | None:
+    """Return the figures of a phase or of a part; `key` is `<phase>` or `<phase>/<name>`."""
     if column is None or not session.steps:
         return None
     chosen = column[steady]
-    step_ns = max(1, int(session.columns["dur_ns"][steady].sum()))
+    unmarked = unmarked_spans(session)
+    field = "part_ns" if "/" in key else "phase_ns"
+    phase = Phase(key.partition("/")[0])
+    known = sum(getattr(span, field).get(key, 0) for span in unmarked if phase in IN_EVERY_STEP)
+    total_ns = int(chosen.sum()) + spread.of(phase, column) + known
+    steps_ns = int(session.columns["dur_ns"][steady].sum()) + sum(s.dur_ns for s in unmarked)
     return PerStep(
         median_ns=median(chosen),
-        mean_ns=mean(chosen),
+        mean_ns=round(total_ns / (len(chosen) + spread.steps)),
         max_ns=int(chosen.max()),
-        frac=int(chosen.sum()) / step_ns,
+        frac=total_ns / max(1, steps_ns),
         early_ns=median(chosen[:EARLY]),
     )
 
 
 def _outside_by(session: Session, field: str) -> dict[str, int]:
+    """Sum up what lies outside of marked steps, where it is known as a whole."""
     totals: dict[str, int] = {}
     for span in session.all(OutsideSpan):
         for name, ns in getattr(span, field).items():
-            totals[name] = totals.get(name, 0) + ns
+            # Of steps without marks the odd region may be timed all the same: it is in `Spread`.
+            if span.where != UNMARKED_STEPS or name.partition("/")[0] in IN_EVERY_STEP:
+                totals[name] = totals.get(name, 0) + ns
     return totals
 
 
-def _total(column: Int64 | None) -> int:
-    return 0 if column is None else int(column.sum())
+def _in_steps(phase: Phase, column: Int64 | None, spread: Spread) -> int:
+    return 0 if column is None else int(column.sum()) + spread.of(phase, column)

@@ -69,6 +69,7 @@ def analyze_run(
     same = same_session(filled, chosen.start.session)
     steady = steady_steps(chosen)
     phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
+    every = every_step(chosen, steady)
     rates = size_rates(chosen, steady)
     compared = common_steady(same)
     waits = rank_waits(same, compared)
@@ -78,7 +79,7 @@ def analyze_run(
         end=chosen.end,
         sessions=session_views(first),
         wall=wall_time(chosen),
-        steps=step_stats(chosen),
+        steps=step_stats(chosen, every.step_ns if every else None),
         phases=phases,
         parts=parts,
         outside=outside_time(chosen),
@@ -95,7 +96,7 @@ def analyze_run(
         spikes=spikes(chosen, steady),
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
-        every=every_step(chosen, steady),
+        every=every,
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,
         stop_check=stop_check(same, compared),

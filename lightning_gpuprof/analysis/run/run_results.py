@@ -117,7 +117,7 @@ class RunResults:
 
     @property
     def step_ns(self) -> int | None:
-        """The mean steady step: what per-step savings are a share of."""
+        """The mean steady step, marked or not: what per-step savings are a share of."""
         return None if self.steps is None else self.steps.dur.mean_ns
 
     @property

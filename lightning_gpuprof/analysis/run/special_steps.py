@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import median
+from lightning_gpuprof.analysis.run.every_step import between_epochs
 from lightning_gpuprof.analysis.run.steady import MIN_STEADY, SLOWED_BY_MEASURING, step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
@@ -78,9 +79,15 @@ def _timed_ns(session: Session, compiled: Mask, count: int) -> int | None:
 
 
 def usual_save_ns(session: Session, steady: Mask) -> int | None:
-    """Return what a checkpoint takes at the median; None where no steady step holds one."""
+    """Return what a checkpoint takes at the median, in steady steps and between epochs, or None."""
     saving = session.phase_ns(Phase.CHECKPOINT)
     if saving is None:
         return None
     holds = steady & ((step_flags(session) & int(StepFlag.CHECKPOINT)) != 0)
-    return median(saving[holds]) if holds.any() else None
+    between = [
+        span.phase_ns.get(Phase.CHECKPOINT.value, 0)
+        for span in between_epochs(session)
+        if span.flagged.get("checkpoint")
+    ]
+    taken = np.concatenate([saving[holds], np.array(between, np.int64)])
+    return median(taken) if len(taken) else None

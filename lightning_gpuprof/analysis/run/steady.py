@@ -1,6 +1,6 @@
 """Which steps stand for the run, and how long they take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,9 +30,9 @@ class StepsApart:
 class StepStats:
     """How long a training step takes.
 
-    Percentiles and means are over the steady steps. Those that carry a validation or a
-    checkpoint are among them, for they are part of what each step costs on average;
-    `plain_p50_ns` and `jitter_frac` leave these two phases out of each step.
+    Percentiles and means are over the steady steps, the mean with those that were not marked.
+    Those that carry a validation or a checkpoint are among them, for they are part of what each
+    step costs on average; `plain_p50_ns` and `jitter_frac` leave these two phases out of each step.
     """
 
     count: int
@@ -70,8 +70,13 @@ def steady_steps(session: Session) -> Mask:
     return steady_mask(step_flags(session))[0]
 
 
-def step_stats(session: Session) -> StepStats | None:
-    """Describe a session's steps, or return None where it recorded none."""
+def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None:
+    """Describe a session's steps, or return None where it recorded none.
+
+    Args:
+        session: Whose marked steps are at hand.
+        mean_ns: The mean of these and the others, where it is known.
+    """
     if not session.steps:
         return None
     dur = session.columns["dur_ns"]
@@ -85,7 +90,7 @@ def step_stats(session: Session) -> StepStats | None:
         ran=session.steps + sum(span.steps for span in session.all(OutsideSpan)),
         total_ns=int(dur.sum()),
         basis=basis,
-        dur=over,
+        dur=over if mean_ns is None else replace(over, mean_ns=mean_ns),
         plain_p50_ns=plain.p50_ns,
         jitter_frac=(plain.p95_ns - plain.p50_ns) / max(1, plain.p50_ns),
         apart=_apart(session),

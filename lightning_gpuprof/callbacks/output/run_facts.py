@@ -132,6 +132,10 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     facts["dtypes"] = dict(Counter(str(p.dtype).removeprefix("torch.") for p in parameters))
     facts["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
     facts["optimizers"] = [_optimizer(optimizer) for optimizer in trainer.optimizers]
+    # What nn.Embedding and nn.EmbeddingBag call it.
+    facts["sparse_gradients"] = any(
+        getattr(part, "sparse", None) is True for part in module.modules()
+    )
     facts["compiled"] = any(_is_compiled(part) for part in module.modules())
     return {name: value for name, value in facts.items() if value is not None}
 

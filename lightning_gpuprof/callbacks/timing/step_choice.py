@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +27,8 @@ class StepChoice:
     """Marks every step, or after `spread` one step in so many, somewhere in each block of them.
 
     The first step of an epoch is always marked, and so is one that somebody insists on. A step
-    that is not marked has no phases: its time is known from border to border alone.
+    that is not marked has no phases: its time is known from border to border alone. What lies
+    between epochs is rare and may be long: all of it is timed.
 
     Args:
         timeline: Asks, where a step begins, and is told.
@@ -56,6 +58,7 @@ class StepChoice:
             self._since = self._timeline.step + 1
             self._timeline.nth_mark = self._timeline.step
             self._timeline.choose = self._choose
+            self._timeline.left = partial(self._mark, True)
         self.every = every
         self._left = 1
 
@@ -78,10 +81,13 @@ class StepChoice:
         if mark:
             self._chosen.append(timeline.step)
             timeline.nth_mark += 1
-        if mark is not timeline.marked:
-            timeline.marked = mark
-            self._use(mark)
+        self._mark(mark)
         return mark
+
+    def _mark(self, mark: bool) -> None:
+        if mark is not self._timeline.marked:
+            self._timeline.marked = mark
+            self._use(mark)
 
     def _gap(self) -> int:
         """Return the steps from this block's mark to the next block's."""

@@ -163,6 +163,7 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
         dur_ns=outside.cut.end_ns - outside.cut.start_ns,
         phase_ns=phase_ns,
         part_ns=part_ns,
+        flagged={str(flag.name).lower(): 1 for flag in StepFlag if outside.flags & int(flag)},
     )
 
 

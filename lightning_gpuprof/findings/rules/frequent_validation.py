@@ -23,7 +23,7 @@ are not told. Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import FEWER, grade, seldom
+from lightning_gpuprof.findings.grade import FEWER, SHORT_NS, grade, seldom
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -33,7 +33,6 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is no
 LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
-SHORT_NS = 1_000_000_000
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:

@@ -9,13 +9,15 @@ With `Trainer(reload_dataloaders_every_n_epochs=1)` each epoch waits until `trai
 read, sampled and indexed its dataset again, and no data worker is kept over it.
 
 ## What to do
-Make what stays the same once, in `setup()`, and draw anew only what must differ, with operations
-on whole arrays; or draw it in `__getitem__`, where workers share it, and reload no longer.
+Reload no longer (`reload_dataloaders_every_n_epochs=0`) where each loader is like the last one.
+Else make what stays the same once, in `setup()`, and draw anew only what must differ, with
+operations on whole arrays; or draw it in `__getitem__`, where workers share it.
 
 ## Thresholds
 `MIN_FRAC` (`findings/epoch_cost.py`): below one percent of the steps' time nobody would change a
-program. How much of the work must be done again is not known, so the low bound is 0. Severity: the
-common scale (`findings/grade.py`).
+program. All of it goes where the loader can stay (the high bound, with the fifth of docs/adr/0031);
+where some of it must be done again, code that takes half as long is the least to expect
+(`LOW_FRAC`). Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -39,7 +41,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         rule=ID,
         name="remade",
         title="train_dataloader takes {each} before each epoch after the first",
-        advice="Make what stays the same once, in setup(), and draw anew only what must differ: "
-        "with operations on whole arrays, or in __getitem__, where data workers share the work.",
+        advice="Keep the loader where each is like the last one "
+        "(Trainer(reload_dataloaders_every_n_epochs=0)). Else make what stays the same once, in "
+        "setup(), and draw anew only what must differ: with operations on whole arrays, or in "
+        "__getitem__, where data workers share the work.",
         where=Where(phase=Phase.DATA_WAIT.value, name="train_dataloader"),
+        avoidable=True,
     )

@@ -19,16 +19,18 @@ must stay in every step, or the training is another one: make it cheaper instead
 
 ## Thresholds
 `EVERY_N_STEPS`: the change proposed, one step in 50, is Lightning's own default for logging; it
-leaves 2% of the cost, the low bound allows for work that must stay. On a GPU only the time the
+leaves 2% of the cost, the low bound allows for work that must stay. One that works in few steps as
+it is (`RARE`: at the median it takes next to nothing) is proposed a fifth as often (`FEWER`,
+`findings/grade.py`), and leaves that of the cost. On a GPU only the time the
 device stood idle counts (`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
 """
 
 import re
 
-from lightning_gpuprof.analysis.run.phase_split import Part
+from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.grade import grade, seldom
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rules.slow_logging import norm_hooks
 from lightning_gpuprof.records.phases import STOP_CHECK, Phase
@@ -42,6 +44,8 @@ EFFORT = Effort(
 )
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
+RARE = 0.1
+"""A median below this share of the mean: the work is done in few of the steps."""
 OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
 """This package's own: their cost is reported as such, not as the user's to change."""
 SCHEDULER = "lr_scheduler_step"
@@ -77,15 +81,18 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
     assert part.per_step is not None
     cost_ns = part.per_step.mean_ns
     lost = exposed(run, part.phase, cost_ns)
+    works_every = _works_every(part.per_step)
+    every = max(EVERY_N_STEPS, seldom(works_every, 1, wanted=0.0))
+    left_frac = works_every / every
     saving = Range(
-        low=round(lost.low_ns * (1 - LEFT_FRAC)),
-        high=round(lost.high_ns * (1 - 1 / EVERY_N_STEPS)),
+        low=round(lost.low_ns * (1 - max(LEFT_FRAC, left_frac))),
+        high=round(lost.high_ns * (1 - left_frac)),
     )
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{part.name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
-        advice=_advice(part),
+        advice=_advice(part, every),
         evidence={
             "callback_ns": cost_ns,
             "callback_frac": cost_ns / step_ns,
@@ -96,8 +103,15 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=part.phase.value, name=part.name),),
-        change=None if _trains(part) else KNOWN.get(part.name, _less_often(part)),
+        change=None if _trains(part) else KNOWN.get(part.name, _less_often(part, every)),
     )
+
+
+def _works_every(taken: PerStep) -> int:
+    """Return in every how many steps a callback does the most of what it does."""
+    if taken.median_ns >= RARE * taken.mean_ns:
+        return 1
+    return max(1, round(taken.max_ns / max(1, taken.mean_ns)))
 
 
 def _trains(part: Part) -> bool:
@@ -105,7 +119,7 @@ def _trains(part: Part) -> bool:
     return part.name == SCHEDULER or AVERAGE.search(part.name) is not None
 
 
-def _advice(part: Part) -> str:
+def _advice(part: Part, every: int) -> str:
     if part.name == SCHEDULER:
         return (
             "Make the scheduler's own function cheap: read files and build tables once, in "
@@ -119,8 +133,7 @@ def _advice(part: Part) -> str:
             "changes what it averages: the decay must be adapted."
         )
     advice = (
-        f"Run {part.name}'s work once in {EVERY_N_STEPS} steps, or move it to the epoch's end or "
-        "a thread."
+        f"Run {part.name}'s work once in {every} steps, or move it to the epoch's end or a thread."
     )
     if part.name in KNOWN:
         return advice
@@ -130,15 +143,15 @@ def _advice(part: Part) -> str:
     )
 
 
-def _less_often(part: Part) -> str:
+def _less_often(part: Part, every: int) -> str:
     if part.phase is Phase.OTHER:
         return (
             f"def {part.name}(self, *args):\n"
-            f"    if self.trainer.global_step % {EVERY_N_STEPS} == 0:\n"
+            f"    if self.trainer.global_step % {every} == 0:\n"
             "        ...  # as before"
         )
     return (
         f"# in {part.name}, first in the hook that takes the time\n"
-        f"if trainer.global_step % {EVERY_N_STEPS}:\n"
+        f"if trainer.global_step % {every}:\n"
         "    return"
     )

@@ -2,34 +2,49 @@
 
 ## What it measures
 `checkpoint_ns`: mean time per steady step in checkpoint callbacks and in saving, on the host clock,
-spread over all steps; `per_checkpoint_ns`: what one of them takes.
+spread over all steps, with what is saved between epochs; `per_checkpoint_ns`: what one of them
+takes. Of what a checkpoint holds, `checkpoint_bytes` and `fixed_bytes`, frozen weights and buffers.
 
 ## Why it matters
 A checkpoint gathers the whole state and writes it in the training loop; training waits for the
-disk.
+disk. What no gradient changes is often the same in every one of them.
 
 ## What to do
 Save less often, or by time (`train_time_interval`); save weights alone where no resume is needed
-(`save_weights_only=True`); write in the background (`AsyncCheckpointIO`).
+(`save_weights_only=True`); write in the background (`AsyncCheckpointIO`). Leave out what never
+changes: `register_buffer(..., persistent=False)`, or delete frozen weights from the `state_dict` in
+`on_save_checkpoint` and load them from where they came.
 
 ## Thresholds
 The saving is that of the interval proposed: a fifth as often at least, and so seldom that
 checkpoints take `TARGET_FRAC` of the time, if the run is long enough; at least with each at the
-median (some wait for a disk that is behind), at most at the mean. Severity: the common scale
-(`findings/grade.py`).
+median (some wait for a disk that is behind), at most at the mean. Where most of the bytes are fixed
+(`MOSTLY`), it is that of leaving them out: their share. `SHORT_NS`: one checkpoint an epoch, less
+than a second altogether, belongs to short epochs, not to a setting: that is `info`, unless most of
+the bytes are fixed. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import grade, seldom
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.grade import FEWER, SHORT_NS, grade, seldom
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent, last_noted
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, size
 
 ID = "slow-checkpoint"
 EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses more steps")
 TARGET_FRAC = 0.01
 """The interval proposed keeps checkpoints at about this share of the time."""
+MOSTLY = 0.5
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -38,39 +53,94 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     step_ns = run.step_ns
     if mean_ns is None or step_ns is None or run.every is None or run.steps is None:
         return Abstained(ID, "no step's checkpoints were measured")
-    if not 0 < mean_ns < step_ns:
+    saves = run.every.flagged.get("checkpoint", 0)
+    if not mean_ns or not saves:
         return None
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
-    steps, saves = run.every.steps, run.every.flagged.get("checkpoint", 0)
-    each_ns = mean_ns * steps // max(1, saves)
-    plain_ns = TARGET_FRAC * (step_ns - mean_ns)
-    every = seldom(steps, saves, each_ns / plain_ns)
-    if run.status == "finished" and every > run.steps.ran:
-        # A run of this length would never save: a fifth as often is still within it.
-        every = seldom(steps, saves, 0.0)
-    # Of the change proposed: as many are left as the new interval has.
-    gone_frac = 1 - steps / max(1, saves) / every
+    each_ns = mean_ns * run.every.steps // saves
+    gone_frac, advice, change = _less_often(run, step_ns, mean_ns, saves)
+    content = last_noted(run.notes, CHECKPOINT_NOTE, CheckpointContent)
+    filled = content if content and content.fixed_bytes >= MOSTLY * content.whole_bytes else None
+    if filled is not None:
+        gone_frac = filled.fixed_bytes / filled.whole_bytes
+        advice, change = _left_out(filled, advice)
     most_ns = round(mean_ns * gone_frac)
     # Some saves wait for the disk to catch up, which fewer need not do, or not so many.
-    usual_ns = round((run.usual_save_ns or each_ns) * saves / max(1, steps) * gone_frac)
+    usual_ns = round((run.usual_save_ns or each_ns) * saves / run.every.steps * gone_frac)
     saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns, step_ns)[1])
     name = parts[0].name if parts else "ModelCheckpoint"
+    # As of validation: one an epoch is no choice that anybody made.
+    per_epoch = run.steps.epochs is not None and saves <= run.steps.epochs
+    short = per_epoch and mean_ns * run.every.steps < SHORT_NS and filled is None
+    evidence: dict[str, int | float] = {
+        "checkpoint_ns": mean_ns,
+        "checkpoint_frac": mean_ns / step_ns,
+        "per_checkpoint_ns": each_ns,
+        "checkpoints_count": saves,
+        "step_ns": step_ns,
+    }
+    if content is not None:
+        evidence["checkpoint_bytes"] = content.whole_bytes
+        evidence["fixed_bytes"] = content.fixed_bytes
     return Finding(
         id=ID,
-        severity=grade(saving, step_ns),
+        severity=Severity.INFO if short else grade(saving, step_ns),
         title=f"Checkpoints take {duration(mean_ns)} of each step on average "
         f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each",
-        advice=f"Save every {every:,} steps or by time, in the background where saving must be "
-        "frequent, and weights alone where no resume is needed.",
-        evidence={
-            "checkpoint_ns": mean_ns,
-            "checkpoint_frac": mean_ns / step_ns,
-            "per_checkpoint_ns": each_ns,
-            "checkpoints_count": saves,
-            "step_ns": step_ns,
-        },
+        advice=advice,
+        evidence=evidence,
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.CHECKPOINT.value, name=name),),
-        change=f"ModelCheckpoint(..., every_n_train_steps={every})",
+        change=change,
     )
+
+
+def _less_often(run: RunResults, step_ns: int, mean_ns: int, saves: int) -> tuple[float, str, str]:
+    """Return the share of the cost that goes with saving less often, the advice and the code."""
+    assert run.every is not None
+    assert run.steps is not None
+    steps, epochs = run.every.steps, run.steps.epochs
+    each_ns = mean_ns * steps / saves
+    inside = run.per_step(Phase.CHECKPOINT)
+    plain_ns = max(1, step_ns - (inside.mean_ns if inside else 0))
+    every = seldom(steps, saves, each_ns / (TARGET_FRAC * plain_ns))
+    if run.status == "finished" and every > run.steps.ran:
+        # A run of this length would never save: a fifth as often is still within it.
+        every = seldom(steps, saves, 0.0)
+    rest = "or by time, in the background where saving must be frequent, and weights alone where "
+    rest += "no resume is needed."
+    if epochs is None or saves > epochs:
+        # Of the change proposed: as many are left as the new interval has.
+        gone_frac = 1 - steps / saves / every
+        return (
+            gone_frac,
+            f"Save every {every:,} steps {rest}",
+            f"ModelCheckpoint(..., every_n_train_steps={every})",
+        )
+    apart = max(FEWER, round(every * saves / steps))
+    return (
+        1 - 1 / apart,
+        f"Save every {apart:,} epochs {rest}",
+        f"ModelCheckpoint(..., every_n_epochs={apart})",
+    )
+
+
+def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
+    """Return the advice and the code for leaving out what never changes."""
+    frozen = content.frozen_bytes >= content.buffer_bytes
+    kind, largest = "frozen weights" if frozen else "buffers", content.largest_fixed
+    named = f", above all {largest}" if largest else ""
+    what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {kind}"
+    if frozen:
+        change = (
+            "def on_save_checkpoint(self, checkpoint):\n"
+            "    for name, p in self.named_parameters():\n"
+            "        if not p.requires_grad:\n"
+            '            del checkpoint["state_dict"][name]  # load with strict_loading=False'
+        )
+    else:
+        name = (largest or "...").rpartition(".")[2]
+        change = f'self.register_buffer("{name}", ..., persistent=False)'
+    advice = f"{what}{named}. Leave out what training never changes. Otherwise: {otherwise}"
+    return advice, change

@@ -18,7 +18,8 @@ to `BULK_HIGH` of the time. `MIN_TENSORS`: fewer are no loop. On a GPU with `for
 silent below `FOREACH_FRAC` of a step, and its low bound is 0: nothing was measured there. Severity:
 the common scale (`findings/grade.py`). What a Trainer does around the
 updates stays (`AROUND_LOW_NS` to `AROUND_HIGH_NS`). On a CPU, SGD without momentum and weight decay
-is one operator per tensor already: measured, its fused form is no faster, so it is not told.
+is one operator per tensor already: measured, its fused form is no faster, so it is not told. SGD
+and Adagrad refuse `fused=True` for sparse gradients (`nn.Embedding(..., sparse=True)`).
 """
 
 from typing import Any
@@ -34,6 +35,8 @@ from lightning_gpuprof.units import duration, percent
 ID = "unfused-optimizer"
 EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of weights differ")
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+TAKE_SPARSE = ("SGD", "Adagrad")
+"""Of these, those that update by sparse gradients too, unfused alone (torch 2.13)."""
 MIN_TENSORS = 4
 FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
 UNFUSED_NS = 25_000
@@ -52,7 +55,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     tensors = parameter_tensors(run)
     if not optimizers or tensors is None:
         return Abstained(ID, "the run's records do not say which optimizers it has")
-    unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu)]
+    sparse = bool(run.start.model.get("sparse_gradients"))
+    unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
     if not unfused or tensors < MIN_TENSORS:
         return None
     loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
@@ -83,9 +87,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _gains(optimizer: dict[str, Any], *, on_gpu: bool) -> bool:
+def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
     """Tell whether an optimizer has a fused form that it does not use and that is faster."""
     if optimizer.get("class") not in FUSED or optimizer.get("fused"):
+        return False
+    if sparse and optimizer["class"] in TAKE_SPARSE:
         return False
     several = optimizer.get("momentum") or optimizer.get("weight_decay")
     return on_gpu or optimizer["class"] != "SGD" or bool(several)

@@ -23,10 +23,11 @@ UNKNOWN_SAMPLES = -1
 
 
 class Outside(NamedTuple):
-    """Time outside steps; `where` as in the record of that name."""
+    """Time outside steps; `where` as in the record of that name, `flags` as a step has them."""
 
     where: str
     cut: Cut
+    flags: int = 0
 
 
 class Place(NamedTuple):
@@ -55,6 +56,7 @@ class StepTimeline:
         batch_slot: The slot that is open while a batch is evaluated.
         running_batch: Set while one is trained, where nobody says that it begins.
         choose: Where not every step is marked: called when one begins, tells whether it is.
+        left: Where not every step is: called when an epoch's last has ended.
         marked: Whether the step now running is.
         nth_mark: How many before it were, where not every step is.
         samples: The sizes of batches that began, of steps that nobody has taken yet: for who
@@ -68,6 +70,7 @@ class StepTimeline:
         self.epoch = self.flags = self.batch_slot = 0
         self.ran = self.begun = self.due = self.running_batch = False
         self.choose: Callable[[], bool] | None = None
+        self.left: Callable[[], None] | None = None
         self.marked = True
         self.nth_mark = 0
         self.outside: list[Outside] = []
@@ -169,6 +172,8 @@ class StepTimeline:
             self._forget_batch()
         self._in_step = self.ran = False
         self._where = EPOCH_END
+        if self.left is not None:
+            self.left()
 
     def outside_is(self, where: str) -> None:
         """Name the time outside steps from now on."""
@@ -245,7 +250,8 @@ class StepTimeline:
         self.clock.mark()
 
     def _leave_outside(self) -> None:
-        self.outside.append(Outside(self._where, self.clock.cut()))
+        flags = self.flags & ~StepFlag.EPOCH_START
+        self.outside.append(Outside(self._where, self.clock.cut(), flags))
         self.flags &= StepFlag.EPOCH_START
 
 

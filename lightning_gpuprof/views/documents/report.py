@@ -26,7 +26,7 @@ class Report:
     """The run's log dir."""
     results: RunResults
     findings: tuple[Finding, ...]
-    """Ranked by expected saving."""
+    """Ranked by the saving that can be counted on."""
     abstained: tuple[Abstained, ...]
     silent: tuple[str, ...]
     notices: tuple[str, ...]

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from msgspec import structs
 
 from lightning_gpuprof.analysis.run.every_step import every_step
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -7,7 +10,13 @@ from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.wall_time import wall_time
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, RunEnd, RunStart
+from lightning_gpuprof.records.schema import (
+    UNMARKED_STEPS,
+    OutsideSpan,
+    RunEnd,
+    RunStart,
+    StepFlag,
+)
 
 PHASES = [Phase.FORWARD, Phase.BACKWARD, Phase.VALIDATION, Phase.CALLBACKS]
 
@@ -74,8 +83,55 @@ def test_a_part_keeps_its_share_of_its_phase(session, steady):
     assert ema.total_ns == 100
 
 
-def test_figures_per_step_are_of_marked_steps_alone(session, steady):
-    assert phase_split(session, steady)[Phase.FORWARD].per_step.mean_ns == 30
+def with_unmarked(session, **changed):
+    """The session with another record of its steps without marks."""
+    first, *others = session.records
+    return replace(session, records=(structs.replace(first, **changed), *others))
+
+
+def test_means_are_of_all_steps_and_add_up_to_the_mean_step(session, steady):
+    # The eight others take 50 ns each, beside a validation of 50 in one of them.
+    quicker = with_unmarked(session, dur_ns=450)
+    every, phases = every_step(quicker, steady), phase_split(quicker, steady)
+
+    assert every.step_ns == (2 * 100 + 450) / 10
+    assert step_stats(quicker, every.step_ns).dur.mean_ns == 65
+    means = {phase: stats.per_step for phase, stats in phases.items() if stats.per_step}
+    assert means[Phase.FORWARD].mean_ns == (2 * 30 + 8 * 15) / 10
+    assert means[Phase.FORWARD].frac == pytest.approx(18 / 65)
+    assert sum(one.mean_ns for one in means.values()) == 65
+    assert means[Phase.VALIDATION].mean_ns == every.mean_ns(Phase.VALIDATION) == 5
+    assert part_split(quicker, steady)[0].per_step.mean_ns == means[Phase.CALLBACKS].mean_ns == 6
+
+
+def test_the_first_step_of_an_epoch_is_no_sample_of_steps_without_marks(session, steady):
+    columns = session.columns | {
+        "flags": np.array([0, int(StepFlag.EPOCH_START)]),
+        "dur_ns": np.array([100, 1_070]),
+        "phase/forward": np.array([30, 1_000]),
+    }
+    begun = replace(session, columns=columns)
+
+    assert phase_split(begun, steady)[Phase.FORWARD].per_step.mean_ns == (30 + 1_000 + 8 * 30) / 10
+
+
+def test_a_region_that_is_timed_in_steps_without_marks_too_is_not_counted_twice(session, steady):
+    odd = with_unmarked(session, phase_ns={"validation": 50, "backward": 400})
+
+    assert phase_split(odd, steady) == phase_split(session, steady)
+
+
+def test_a_checkpoint_between_epochs_is_one_of_all(session, steady):
+    between = OutsideSpan(
+        where="epoch_end", start_ns=0, dur_ns=90, phase_ns={"checkpoint": 80, "logging": 10},
+        flagged={"checkpoint": 1},
+    )  # fmt: skip
+    records = (*session.records, between, structs.replace(between, where="teardown"))
+    start = structs.replace(session.start, phases=[*session.start.phases, "checkpoint"])
+    every = every_step(replace(session, records=records, start=start), steady)
+
+    assert (every.mean_ns(Phase.CHECKPOINT), every.flagged["checkpoint"]) == (8, 1)
+    assert every.step_ns == 105
 
 
 def test_a_run_in_which_every_step_was_marked_is_left_as_it_was_measured(session, steady):

@@ -80,6 +80,21 @@ def test_validation_and_checkpoints_of_steps_without_marks_are_not_lost(planted,
     assert flagged + marked == 8 * planted.STEPS // 3
 
 
+def test_what_lies_between_epochs_has_its_names_after_steps_without_marks(planted, sparse, clock):
+    class Reloading(planted.Model):
+        def train_dataloader(self):
+            self.clock.plant(Phase.DATA_WAIT, "train_dataloader")
+            return super().train_dataloader()
+
+    measured = sparse(model=Reloading(clock), reload_dataloaders_every_n_epochs=1)
+
+    made = clock.planted[Phase.DATA_WAIT.value, "train_dataloader"]
+    assert measured.part_ns("data_wait/train_dataloader") == made
+    ends = [span for span in measured.outside if span.where == "epoch_end"]
+    assert len(ends) == 8
+    assert all("callbacks/SlowCallback" in span.part_ns for span in ends)
+
+
 def test_the_users_own_profiler_still_gets_every_call(planted, clock, tmp_path):
     from lightning.pytorch.profilers import SimpleProfiler
 

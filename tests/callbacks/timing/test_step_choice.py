@@ -9,7 +9,7 @@ from lightning_gpuprof.records.schema import StepFlag
 
 @pytest.fixture
 def timeline():
-    return SimpleNamespace(step=0, flags=0, marked=True, nth_mark=0, choose=None)
+    return SimpleNamespace(step=0, flags=0, marked=True, nth_mark=0, choose=None, left=None)
 
 
 @pytest.fixture
@@ -94,3 +94,16 @@ def test_rows_are_told_apart_as_they_are_taken(timeline, choice):
 
     assert np.flatnonzero(first).tolist() == [0, 1, 2, 3, 4, *[s for s in marked if s < 20]]
     assert (np.flatnonzero(second) + 20).tolist() == [s for s in marked if s >= 20]
+
+
+def test_what_lies_between_epochs_is_timed_whatever_its_last_step_was(timeline, choice, told):
+    choice.spread(8)
+    steps = iter(range(1, 100))
+    while run(timeline, [next(steps)]):
+        pass
+    assert told == [False]
+
+    timeline.left()
+
+    assert told == [False, True]
+    assert timeline.marked

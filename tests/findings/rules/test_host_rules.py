@@ -1,10 +1,13 @@
 """Rules about what the training process does: loading, logging, saving, updating, compiling."""
 
+from typing import ClassVar
+
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity, Where
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
+from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.records.schema import (
     SYNC_STEPS_NOTE,
     UNMARKED_STEPS,
@@ -180,7 +183,9 @@ class TestRebuiltLoader:
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=workers), "records": [REMADE]}
         finding = judge("rebuilt-loader", EPOCHS, **run)
         assert finding.evidence["remade_per_epoch_ns"] == 20 * MS
-        assert span(finding) == (0, 1_800 * US)
+        # Half of it at least, where it must be done again; all and a fifth where it need not.
+        assert span(finding) == (900 * US, 2_160 * US)
+        assert finding.confidence == 0.9
         assert (finding.where[0].name, finding.change) == ("train_dataloader", None)
 
     def test_is_silent_where_the_loader_stays(self, judge):
@@ -444,6 +449,54 @@ class TestSlowCheckpoint:
         )
         assert finding.change == "ModelCheckpoint(..., every_n_train_steps=200)"
 
+    BETWEEN = OutsideSpan(
+        where="epoch_end",
+        start_ns=0,
+        dur_ns=50 * MS,
+        phase_ns={"checkpoint": 50 * MS},
+        flagged={"checkpoint": 1},
+    )
+    EPOCHS_OF_TWENTY: ClassVar = {
+        "columns": {"epoch": [step // 20 for step in range(100)]},
+        "parts": {"checkpoint/ModelCheckpoint": 1},
+    }
+
+    def test_checkpoints_between_epochs_count(self, judge):
+        saved = {**WORK, "checkpoint": 1}
+        epochs = self.EPOCHS_OF_TWENTY
+        finding = judge("slow-checkpoint", saved, records=[self.BETWEEN] * 5, **epochs)
+        assert finding.evidence["checkpoints_count"] == 5
+        assert finding.evidence["checkpoint_ns"] == 2_500_001
+        # One an epoch is nobody's choice where epochs are short: no warning of a fifth of the time.
+        assert finding.severity is Severity.INFO
+        assert finding.change == "ModelCheckpoint(..., every_n_epochs=5)"
+        assert span(finding) == (1_600_000, 2_400_001)
+
+    def test_what_fills_a_checkpoint_and_never_changes_is_left_out(self, judge):
+        def content(**sizes):
+            given = {"trained_bytes": 0, "frozen_bytes": 0, "buffer_bytes": 0, "optimizer_bytes": 0}
+            value = CheckpointContent(**(given | sizes), largest_fixed="words.vectors")
+            return [self.BETWEEN] * 5 + [Note(step=20, name=CHECKPOINT_NOTE, value=value)]
+
+        def said(**sizes):
+            saved = {**WORK, "checkpoint": 1}
+            epochs = self.EPOCHS_OF_TWENTY
+            return judge("slow-checkpoint", saved, records=content(**sizes), **epochs)
+
+        constant = said(trained_bytes=5 << 20, buffer_bytes=90 << 20, optimizer_bytes=5 << 20)
+        assert constant.severity is Severity.CRITICAL
+        assert constant.change == 'self.register_buffer("vectors", ..., persistent=False)'
+        assert "90.0 MiB of the 100 MiB of each are buffers, above all words.vectors" in (
+            constant.advice
+        )
+        assert constant.saving_ns.high == round(1.2 * 0.9 * 2_500_001)
+        frozen = said(trained_bytes=20 << 20, frozen_bytes=80 << 20)
+        assert "frozen weights" in frozen.advice
+        assert 'del checkpoint["state_dict"][name]' in frozen.change
+        trained = said(trained_bytes=30 << 20, frozen_bytes=10 << 20, optimizer_bytes=60 << 20)
+        assert "Leave out" not in trained.advice
+        assert trained.evidence["fixed_bytes"] == 10 << 20
+
     def test_is_silent_without_checkpoints(self, judge):
         assert judge("slow-checkpoint", WORK) is None
 
@@ -551,6 +604,16 @@ class TestUnfusedOptimizer:
         model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
         finding = judge("unfused-optimizer", UPDATES, model=model)
         assert finding.change == "torch.optim.Adam(..., fused=True)  # each of the 2"
+
+    def test_is_silent_where_the_fused_form_would_refuse_sparse_gradients(self, judge):
+        def said(name):
+            model = {"dtypes": {"float32": 100}, "optimizers": [{"class": name, "momentum": 0.9}]}
+            return judge("unfused-optimizer", UPDATES, model={**model, "sparse_gradients": True})
+
+        assert said("Adagrad") is None
+        assert said("SGD") is None
+        # It takes none at all: they are for another optimizer, or never asked for.
+        assert said("Adam") is not None
 
     def test_plain_sgd_is_one_operator_per_tensor_already(self, judge):
         def sgd(**facts):

@@ -26,6 +26,18 @@ def test_a_callback_that_runs_now_and_then_costs_its_mean(analyze):
     assert finding.evidence["callback_ns"] == 1 * MS
     assert finding.evidence["callback_max_ns"] == 10 * MS
     assert finding.evidence["active_steps_count"] == 10
+    assert "trainer.global_step % 50" in finding.change
+    # Once in 50 is a fifth of what once in ten does.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (640_000, 960_000)
+
+
+def test_one_that_works_seldom_is_proposed_a_fifth_as_often(analyze):
+    every_twentieth = [60 * MS if step % 20 == 19 else 10_000 for step in range(100)]
+    phases = {"forward": 9 * MS, "callbacks": every_twentieth}
+    finding = evaluate(analyze(phases, parts={"callbacks/Previews": every_twentieth}))[0]
+    assert "once in 100 steps" in finding.advice
+    assert "trainer.global_step % 100" in finding.change
+    assert finding.saving_ns.high == pytest.approx(0.8 * 1.2 * 3 * MS, rel=0.01)
 
 
 def test_callbacks_below_half_a_percent_are_not_reported(analyze):

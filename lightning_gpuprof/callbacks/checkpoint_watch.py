@@ -1,0 +1,88 @@
+"""Notes what a checkpoint consists of."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
+from lightning_gpuprof.records.schema import Note
+
+
+class CheckpointWatch(RecordingCallback):
+    """Adds up, once, the bytes of the first checkpoint that training saves.
+
+    Only sizes are read, no values. A checkpoint of weights alone passes by here unseen: Lightning
+    calls no callback for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._noted = False
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        self._noted = stage != "fit"
+
+    @override
+    @guarded
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if self._noted or self._output is None:
+            return
+        self._noted = True
+        content = checkpoint_content(pl_module, checkpoint)
+        if content is not None:
+            self._output.write(Note(step=self._output.step, name=CHECKPOINT_NOTE, value=content))
+
+
+def checkpoint_content(
+    module: torch.nn.Module, checkpoint: Mapping[str, Any]
+) -> CheckpointContent | None:
+    """Return the bytes of a checkpoint's tensors by what they are; None where it holds none.
+
+    Args:
+        module: Whose `state_dict` it holds.
+        checkpoint: As Lightning hands it to `on_save_checkpoint`.
+    """
+    trained = {name: p.requires_grad for name, p in module.named_parameters()}
+    sizes: Counter[str] = Counter()
+    fixed: Counter[str] = Counter()
+    for name, tensor in (checkpoint.get("state_dict") or {}).items():
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        kind = "trained" if trained.get(name) else "frozen" if name in trained else "buffers"
+        sizes[kind] += tensor.nbytes
+        if kind != "trained":
+            fixed[name] = tensor.nbytes
+    states = checkpoint.get("optimizer_states") or []
+    sizes["optimizer"] = sum(tensor.nbytes for tensor in _tensors(states))
+    if not sizes.total():
+        return None
+    largest = fixed.most_common(1)[0][0] if fixed else None
+    return CheckpointContent(
+        trained_bytes=sizes["trained"],
+        frozen_bytes=sizes["frozen"],
+        buffer_bytes=sizes["buffers"],
+        optimizer_bytes=sizes["optimizer"],
+        largest_fixed=largest,
+    )
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors(one)
