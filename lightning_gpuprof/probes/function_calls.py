@@ -178,7 +178,7 @@ class FunctionCalls:
         if name == ATTENTION and kwargs.get("need_weights", True):
             place = own_line(frame)
             if place is not None and _called_by_own(frame):
-                self.attention.append((place, args, kwargs, taken_ns))
+                self.attention.append((place, _to_try(args), _to_try(kwargs), taken_ns))
         if name not in LAYERS or len(given) < 2:
             return through
         place = own_line(frame)
@@ -244,6 +244,20 @@ def _is_plain(value: Any) -> bool:
     if not isinstance(value, Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
         return False
     return value.layout is torch.strided and not value.is_nested
+
+
+def _to_try(given: Any) -> Any:
+    """Return arguments to call a function with again, without a device's memory.
+
+    A tensor in the host's memory is kept until it is tried; of another the shape is enough.
+    """
+    if isinstance(given, dict):
+        return {name: _to_try(one) for name, one in given.items()}
+    if isinstance(given, tuple):
+        return tuple(_to_try(one) for one in given)
+    if isinstance(given, Tensor) and given.device.type != "cpu":
+        return torch.empty_like(given, device="meta")
+    return given
 
 
 def _called_by_own(frame: FrameType) -> bool:

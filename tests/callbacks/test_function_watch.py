@@ -9,6 +9,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_gpuprof.callbacks import function_watch
 from lightning_gpuprof.callbacks.function_watch import FunctionWatch
+from lightning_gpuprof.probes.function_calls import FunctionCalls
+from lightning_gpuprof.probes.function_mode import Watching
 from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled
@@ -254,6 +256,20 @@ def test_attention_asked_for_weights_that_nobody_reads_is_tried(look):
     assert (found.calls, found.weight_bytes) == (1, 256)
     assert (found.with_ns, found.without_ns) == (10, 10)
     assert found.places[0].line > 0
+
+
+def test_of_attention_on_a_device_only_shapes_are_kept():
+    attention = torch.nn.MultiheadAttention(32, 4, device="meta")
+    x = torch.zeros(5, 2, 32, device="meta")
+    calls = FunctionCalls(attention)
+    watching = Watching(calls.seen, lambda: 0)
+    watching.start()
+    _, _ = attention(x, x, x)
+    watching.stop()
+    ((_, args, kwargs, _),) = calls.attention
+    kept = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    assert x.shape in {one.shape for one in kept}
+    assert not {id(one) for one in kept} & {id(x), *map(id, attention.parameters())}
 
 
 def test_weights_that_are_read_or_not_asked_for_are_well(look):
