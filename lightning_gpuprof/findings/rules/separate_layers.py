@@ -19,8 +19,9 @@ convolution.
 `LEAST_LAYERS` (`probes/function_uses.py`), 8: fewer are little to save. Each layer but one takes
 `CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward (docs/adr/0031), and where the optimizer
 updates tensors one by one half to all of what it takes for each tensor of the model: one for a
-table, two for others, which have a bias mostly. What the layers compute stays. On a GPU the host
-may be ahead: the low bound is 0. Severity: the common scale (`findings/grade.py`).
+table, two for others, which have a bias mostly. What the layers compute stays. One table in place
+of many made a program slower (docs/adr/0031), and on a GPU the host may be ahead: there the low
+bound is 0. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -54,7 +55,8 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
     less, update_ns = one.layers - 1, _update_ns(run, one)
     low = round(less * (CALL_LOW_NS + UPDATE_LOW_FRAC * update_ns))
     high = round(less * (CALL_HIGH_NS + update_ns))
-    saving = Range(low=0 if run.on_gpu else min(step_ns, low), high=min(step_ns, high))
+    unsure = run.on_gpu or one.kind == "embedding"
+    saving = Range(low=0 if unsure else min(step_ns, low), high=min(step_ns, high))
     shape = " x ".join(map(str, one.weight))
     return Finding(
         id=ID,
@@ -64,7 +66,7 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
         "of each added to its indices, one linear layer that is split after, or a grouped one.",
         evidence={"layers_count": one.layers, "call_ns": one.call_ns, "step_ns": step_ns},
         saving_ns=saving,
-        confidence=0.5 if run.on_gpu else 0.8,
+        confidence=0.5 if unsure else 0.8,
         where=(
             Where(
                 file=one.place.file,

@@ -99,8 +99,8 @@ def test_separate_layers_cost_their_calls_and_their_updates(look):
     more = {"optimizer_step": 2 * MS}
     (finding,) = look("separate-layers", separate=(TABLES,), model=model, more=more)
     assert finding.title == "41 layers (embedding, 30 x 8) are called one by one in one line"
-    # 20 us for each tensor's update, half of it at least; 15 to 40 us for each call.
-    assert span(finding) == (1_000_000, 2_400_000)
+    # 20 us for each tensor's update; 15 to 40 us for each call. One table of many rows may gain nothing.
+    assert span(finding) == (0, 2_400_000)
     heads = replace(TABLES, kind="linear")
     (finding,) = look("separate-layers", separate=(heads,), model=model, more=more)
     assert span(finding) == (1_400_000, 3_200_000)
@@ -109,7 +109,7 @@ def test_separate_layers_cost_their_calls_and_their_updates(look):
 def test_a_fused_optimizer_has_no_calls_per_tensor(look):
     model = {"optimizers": [{"class": "Adam", "fused": True}]}
     (finding,) = look("separate-layers", separate=(TABLES,), model=model)
-    assert span(finding) == (600_000, 1_600_000)
+    assert span(finding) == (0, 1_600_000)
 
 
 CHECKPOINTED = Checkpointed(MS, 10, 2**30, 2**32, PLACES)
