@@ -99,7 +99,7 @@ def test_separate_layers_cost_their_calls_and_their_updates(look):
     more = {"optimizer_step": 2 * MS}
     (finding,) = look("separate-layers", separate=(TABLES,), model=model, more=more)
     assert finding.title == "41 layers (embedding, 30 x 8) are called one by one in one line"
-    # 20 us for each tensor's update; 15 to 40 us for each call. One table of many rows may gain nothing.
+    # 20 us for an update, 40 us for a call; one table of many rows may gain nothing.
     assert span(finding) == (0, 2_400_000)
     heads = replace(TABLES, kind="linear")
     (finding,) = look("separate-layers", separate=(heads,), model=model, more=more)
