@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
     from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
     from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
-    from lightning_gpuprof.callbacks.graph_watch import GraphWatch
     from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
     from lightning_gpuprof.callbacks.module_timer import ModuleTimer
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.callbacks.sync_detector import SyncDetector
     from lightning_gpuprof.callbacks.tune import tune
+    from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.ab_test import ab_test
     from lightning_gpuprof.probes.latency import benchmark_latency
@@ -70,7 +70,7 @@ _PUBLIC = {
     "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
     "GpuProfConfig": "lightning_gpuprof.config",
-    "GraphWatch": "lightning_gpuprof.callbacks.graph_watch",
+    "GraphWatch": "lightning_gpuprof.callbacks.watches.graph_watch",
     "MemorySnapshot": "lightning_gpuprof.callbacks.memory_snapshot",
     "ModuleTimer": "lightning_gpuprof.callbacks.module_timer",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",

@@ -10,18 +10,9 @@ from typing_extensions import Self, override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.callbacks.batch_watch import BatchWatch
-from lightning_gpuprof.callbacks.call_watch import CallWatch
-from lightning_gpuprof.callbacks.checkpoint_watch import CheckpointWatch
-from lightning_gpuprof.callbacks.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.dispatch import forward
-from lightning_gpuprof.callbacks.exchange_watch import ExchangeWatch
-from lightning_gpuprof.callbacks.function_watch import FunctionWatch
-from lightning_gpuprof.callbacks.gc_watch import GcWatch
-from lightning_gpuprof.callbacks.gradient_watch import GradientWatch
-from lightning_gpuprof.callbacks.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
@@ -31,6 +22,15 @@ from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
+from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
+from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
+from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
+from lightning_gpuprof.callbacks.watches.exchange_watch import ExchangeWatch
+from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
+from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
+from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
+from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
 

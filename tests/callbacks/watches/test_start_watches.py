@@ -7,10 +7,10 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.callbacks import debug_watch
-from lightning_gpuprof.callbacks.batch_watch import BatchWatch
-from lightning_gpuprof.callbacks.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.watches import debug_watch
+from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
+from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.padding import padding
 from lightning_gpuprof.records.reader import read_run

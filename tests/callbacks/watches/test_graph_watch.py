@@ -4,7 +4,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
-from lightning_gpuprof.callbacks.graph_watch import GraphWatch
+from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note

@@ -3,7 +3,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof.callbacks.checkpoint_watch import CheckpointWatch
+from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent, last_noted
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note

@@ -7,8 +7,8 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
-from lightning_gpuprof.callbacks import function_watch
-from lightning_gpuprof.callbacks.function_watch import FunctionWatch
+from lightning_gpuprof.callbacks.watches import function_watch
+from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.probes.function_calls import FunctionCalls
 from lightning_gpuprof.probes.function_mode import Watching
 from lightning_gpuprof.records.function_calls import function_notes

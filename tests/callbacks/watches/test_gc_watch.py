@@ -6,7 +6,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback, PhaseTimer
-from lightning_gpuprof.callbacks.gc_watch import GcWatch
+from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 

@@ -6,8 +6,8 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import checkpoint
 
-from lightning_gpuprof.callbacks import call_watch
-from lightning_gpuprof.callbacks.call_watch import CallWatch
+from lightning_gpuprof.callbacks.watches import call_watch
+from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.records.module_calls import embedding_use, repeated_forward
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note

@@ -5,7 +5,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 from torch.optim.optimizer import _global_optimizer_post_hooks
 
-from lightning_gpuprof.callbacks.gradient_watch import GradientWatch
+from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.probes import gradient_use
 from lightning_gpuprof.records.notes import unused_gradients
 from lightning_gpuprof.records.reader import read_run
