@@ -103,7 +103,7 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=part.phase.value, name=part.name),),
-        change=None if _trains(part) else KNOWN.get(part.name, _less_often(part, every)),
+        change=None if _trains(part) else _change(part, every, works_every),
     )
 
 
@@ -143,12 +143,23 @@ def _advice(part: Part, every: int) -> str:
     )
 
 
-def _less_often(part: Part, every: int) -> str:
+def _change(part: Part, every: int, works_every: int) -> str:
+    if part.name in KNOWN:
+        return KNOWN[part.name]
+    rare = works_every > 1
     if part.phase is Phase.OTHER:
         return (
             f"def {part.name}(self, *args):\n"
             f"    if self.trainer.global_step % {every} == 0:\n"
-            "        ...  # as before"
+            f"        ...  # as before{', without a condition of its own' if rare else ''}"
+        )
+    if rare:
+        # Beside its own condition (batch_idx % 20 == 0) the two might never hold in one step.
+        return (
+            f"# in {part.name}, in place of its condition (true in about one step of "
+            f"{works_every})\n"
+            f"if trainer.global_step % {every} == 0:\n"
+            "    ...  # as before"
         )
     return (
         f"# in {part.name}, first in the hook that takes the time\n"
