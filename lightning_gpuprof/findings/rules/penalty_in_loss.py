@@ -12,8 +12,8 @@ has it at hand.
 
 ## What to do
 `weight_decay=...` of `SGD` or `Adam`: the same gradient as half the sum of squares times that
-number. (`AdamW` decays apart from the gradient, which is often better and not the same.) To log the
-penalty, compute it in one step of many.
+number. (`AdamW` decays apart from the gradient, which is often better and not the same.) A penalty
+of some weights alone is that of a parameter group. To log it, compute it in one step of many.
 
 ## Thresholds
 It must cover half of the trained numbers: else it may be meant for some weights alone, which a
@@ -33,6 +33,8 @@ from lightning_gpuprof.units import duration
 ID = "penalty-in-loss"
 EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "AdamW's decay is another one")
 BACK_LOW, BACK_HIGH = 1.0, 3.0
+SAME = ("SGD", "Adam", "NAdam", "RAdam", "Adagrad", "RMSprop")
+"""Their `weight_decay` is added to the gradient, as the penalty's is."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -65,6 +67,16 @@ def _finding(run: RunResults, step_ns: int, one: Penalty) -> Finding:
             Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
             for at in one.places
         ),
-        change="torch.optim.SGD(self.parameters(), ..., weight_decay=factor)  "
-        "# for factor / 2 * (sum of squares)",
+        change=_change(run),
     )
+
+
+def _change(run: RunResults) -> str | None:
+    optimizers = run.start.model.get("optimizers") or [{"class": "SGD"}]
+    name = optimizers[0].get("class")
+    code = f"torch.optim.{name}(self.parameters(), ..., weight_decay=factor)\n# "
+    if name == "AdamW":
+        return f"{code}not the penalty's decay: choose the factor anew"
+    if name not in SAME:
+        return None
+    return f"{code}for factor / 2 * (sum of squares); of some weights alone: in a group of theirs"

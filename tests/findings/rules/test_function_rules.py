@@ -66,8 +66,18 @@ def test_a_small_range_is_every_models(look):
 def test_a_penalty_costs_its_way_back_too(look):
     finding = look("penalty-in-loss", penalty=Penalty(1_000, MS, PLACES))
     assert finding.severity is Severity.CRITICAL
-    assert "weight_decay" in finding.change
+    assert "for factor / 2 * (sum of squares)" in finding.change
     assert span(finding) == (1_600_000, 4_800_000)
+
+
+def test_a_penalty_goes_to_the_runs_own_optimizer_and_one_of_another_decay_says_so(look):
+    def changed(name):
+        model = {"optimizers": [{"class": name}]}
+        return look("penalty-in-loss", penalty=Penalty(1_000, MS, PLACES), model=model).change
+
+    assert changed("Adam").startswith("torch.optim.Adam(self.parameters(), ..., weight_decay=")
+    assert "choose the factor anew" in changed("AdamW")
+    assert changed("Mine") is None
 
 
 def test_thin_factors_save_the_gradient_of_the_whole_matrix(look):
