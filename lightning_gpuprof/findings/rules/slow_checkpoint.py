@@ -119,17 +119,21 @@ def _less_often(run: RunResults, step_ns: int, mean_ns: int, saves: int) -> tupl
             f"ModelCheckpoint(..., every_n_train_steps={every})",
         )
     apart = max(FEWER, round(every * saves / steps))
+    apart_epochs = apart * max(1, round(epochs / saves))
+    # A run of so few epochs would end without any.
+    last = ", save_last=True" if run.status == "finished" and apart_epochs > epochs else ""
     return (
         1 - 1 / apart,
-        f"Save every {apart:,} epochs {rest}",
-        f"ModelCheckpoint(..., every_n_epochs={apart})",
+        f"Save every {apart_epochs:,} epochs {rest}",
+        f"ModelCheckpoint(..., every_n_epochs={apart_epochs}{last})",
     )
 
 
 def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
     """Return the advice and the code for leaving out what never changes."""
-    frozen = content.frozen_bytes >= content.buffer_bytes
-    kind, largest = "frozen weights" if frozen else "buffers", content.largest_fixed
+    frozen, largest = content.frozen_bytes >= content.buffer_bytes, content.largest_fixed
+    sizes = {"frozen weights": content.frozen_bytes, "buffers": content.buffer_bytes}
+    kind = " and ".join(name for name, taken in sizes.items() if taken)
     named = f", above all {largest}" if largest else ""
     what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {kind}"
     if frozen:

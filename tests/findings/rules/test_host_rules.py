@@ -472,6 +472,18 @@ class TestSlowCheckpoint:
         assert finding.change == "ModelCheckpoint(..., every_n_epochs=5)"
         assert span(finding) == (1_600_000, 2_400_001)
 
+    def test_a_run_of_few_epochs_still_ends_with_a_checkpoint(self, judge):
+        saved = {**WORK, "checkpoint": 1}
+        three = {"columns": {"epoch": [step // 40 for step in range(100)]}}
+        change = judge("slow-checkpoint", saved, records=[self.BETWEEN] * 3, **three).change
+        assert change == "ModelCheckpoint(..., every_n_epochs=5, save_last=True)"
+
+    def test_the_interval_is_told_in_epochs_where_not_each_is_saved(self, judge):
+        saved = {**WORK, "checkpoint": 1}
+        ten = {"columns": {"epoch": [step // 10 for step in range(100)]}}
+        change = judge("slow-checkpoint", saved, records=[self.BETWEEN] * 5, **ten).change
+        assert change == "ModelCheckpoint(..., every_n_epochs=10)"
+
     def test_what_fills_a_checkpoint_and_never_changes_is_left_out(self, judge):
         def content(**sizes):
             given = {"trained_bytes": 0, "frozen_bytes": 0, "buffer_bytes": 0, "optimizer_bytes": 0}
