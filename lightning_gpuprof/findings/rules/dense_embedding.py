@@ -49,6 +49,9 @@ SPARSE = 5
 OVER_LOW_NS, OVER_HIGH_NS = 50_000, 300_000
 BACKWARD = "aten::embedding_dense_backward"
 SAME = ("Adagrad", "SGD")
+OWN_OPTIMIZER = (
+    " They take an optimizer of their own, such as SparseAdam, and with it manual optimization."
+)
 MOST_NAMES = 3
 
 
@@ -75,16 +78,19 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not saving.high:
         return None
     named = [f"self.{one.name}" for one in tables[:MOST_NAMES]]
+    more = f" and {len(tables) - MOST_NAMES} more" if len(tables) > MOST_NAMES else ""
     names, sparse = ", ".join(named), [f"{name} = nn.Embedding(..., sparse=True)" for name in named]
+    if more:
+        sparse.append(f"#{more} in the same way")
     name = str(optimizers[0]["class"]) if optimizers else "The optimizer"
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{name} updates all {sum(one.rows for one in tables):,} rows of {names}, of which a "
-        f"batch looks up {sum(one.looked_up for one in tables):,}: {duration(dense_ns)} of each "
-        f"step ({percent(dense_ns / step_ns)})",
+        title=f"{name} updates all {sum(one.rows for one in tables):,} rows of {names}{more}, of "
+        f"which a batch looks up {sum(one.looked_up for one in tables):,}: {duration(dense_ns)} of "
+        f"each step ({percent(dense_ns / step_ns)})",
         advice="Let the tables have sparse gradients, which hold the rows of the batch alone."
-        + ("" if name in SAME else " They take an optimizer of their own, such as SparseAdam."),
+        + ("" if name in SAME else OWN_OPTIMIZER),
         evidence={
             "dense_ns": dense_ns,
             "looked_up_frac": touched,

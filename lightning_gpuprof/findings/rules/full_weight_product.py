@@ -72,6 +72,6 @@ def _finding(run: RunResults, step_ns: int, one: BuiltWeight) -> Finding | None:
             Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
             for at in one.places
         ),
-        change="y = F.linear(x, weight) + F.linear(F.linear(x, a), b)  "
-        "# not F.linear(x, weight + b @ a)",
+        change="y = F.linear(x, weight) + scale * F.linear(F.linear(x, a), b)\n"
+        "# not F.linear(x, weight + scale * (b @ a))",
     )

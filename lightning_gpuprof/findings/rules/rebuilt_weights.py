@@ -30,7 +30,9 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "rebuilt-weights"
-EFFORT = Effort(Horizon.QUICK, "computed once, and handed on", "last digits may differ")
+EFFORT = Effort(
+    Horizon.QUICK, "computed once, and handed on", "last digits differ; spectral norm iterates less"
+)
 MIN_FRAC = 0.01
 BACK_HIGH = 2.0
 
@@ -57,7 +59,7 @@ def _finding(run: RunResults, step_ns: int, one: RebuiltWeights) -> Finding:
         f"once would spare {duration(one.again_ns)} of the forward pass "
         f"({percent(one.again_ns / step_ns)} of the step), and its way back",
         advice="Compute it once per step and hand it on; a parametrization is kept within "
-        "torch.nn.utils.parametrize.cached().",
+        "torch.nn.utils.parametrize.cached() (spectral norm then iterates once a step).",
         evidence={"again_ns": one.again_ns, "times_count": one.times, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,

@@ -36,9 +36,10 @@ EFFORT = Effort(Horizon.MEDIUM, "one tensor of weights for all", "checkpoints na
 CALL_LOW_NS, CALL_HIGH_NS = 15_000, 40_000
 UPDATE_LOW_FRAC = 0.5
 _CHANGES = dict(
-    embedding="all_rows = nn.Embedding(sum(rows), width); "
-    "all_rows(indices + first_row_of_each).flatten(1)",
-    linear="nn.Linear(inside, layers * outside)(x).unflatten(-1, (layers, outside))",
+    embedding="all_rows = nn.Embedding(sum(rows), width)  # in __init__\n"
+    "all_rows(indices + first_row_of_each).flatten(1)  # in place of torch.cat",
+    linear="all_heads = nn.Linear(inside, layers * outside)  # in __init__, for one input\n"
+    "all_heads(x).unflatten(-1, (layers, outside))",
 )
 
 

@@ -109,7 +109,7 @@ def _change(run: RunResults, loggers: list[str], hook: str | None) -> str:
         guarded = f"if {LOGGED}:\n    self.log(...)  # an on_epoch mean is then over these steps"
         return f"{setting}\n{guarded}" if loggers[1:] and 0 < asked < EVERY_N_STEPS else guarded
     if asked >= EVERY_N_STEPS:
-        return f"if {LOGGED}:\n    self.logger...  # each call of a logger by your own code"
+        return f"if {LOGGED}:\n    self.logger.log_metrics(...)  # each call by your own code"
     return setting
 
 
