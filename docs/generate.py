@@ -32,8 +32,9 @@ def findings_page() -> str:
         "# Findings",
         "",
         "What `lightning-gpuprof report`, the PROFILE tab and `report --json` may say of a run,",
-        "ranked by expected saving per step. A rule whose input was not measured abstains and says",
-        f"so (`report --verbose`); savings below {MIN_SAVING_FRAC:.1%} of the step are left out.",
+        "ranked by the saving per step that can be counted on. A rule whose input was not measured",
+        "abstains and says so (`report --verbose`); savings below "
+        f"{MIN_SAVING_FRAC:.1%} of the step are left out.",
         "",
     ]
     sections = []

@@ -10,7 +10,7 @@ CRITICAL_FRAC = 0.20
 
 
 def grade(saving_ns: Range, step_ns: int) -> Severity:
-    """Grade a finding by its expected saving as a share of the step.
+    """Grade a finding by the middle of its saving as a share of the step.
 
     >>> grade(Range(low=0, high=20), step_ns=100).value
     'warning'

@@ -37,7 +37,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Findings:
-    """What the rules said: findings ranked by what they surely save, and what was not judged."""
+    """What the rules said: findings by the saving to count on, and what was not judged."""
 
     found: tuple[Finding, ...]
     abstained: tuple[Abstained, ...]
@@ -82,9 +82,9 @@ def as_sure(finding: Finding, run: RunResults) -> Finding:
 
     Its saving is widened by what two equal runs of this length differ by. A model's bounds say
     what the change does; whoever tries it compares two runs, and these differ without any change.
-    The two errors are independent, so their squares add up. The middle stays, and so does the
-    severity; no step gets shorter than nothing. Where steps are few, the finding's confidence is
-    limited.
+    The two errors are independent, so their squares add up. The severity stays, and so does
+    the middle, unless a step would get shorter than nothing. Where steps are few, the finding's
+    confidence is limited.
     """
     saving = finding.saving_ns
     half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)

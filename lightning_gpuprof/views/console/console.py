@@ -72,7 +72,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(console_tables.step_lines(results))
         yield _heading("WHERE A STEP GOES (mean per steady step, host clock)")
         yield _indented(console_tables.phase_table(results, bar="█" if unicode else "#"))
-        yield _heading("WHAT HOLDS IT BACK (by expected saving)")
+        yield _heading("WHAT HOLDS IT BACK (by the saving you can count on)")
         yield from _findings(report, verbose)
         if (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
@@ -192,7 +192,7 @@ def _expected(saving: Range, step_ns: int) -> str:
     if saving.high > step_ns:
         # What is done once per epoch is none of a steady step's time, and may take longer.
         saved = spread(saving.low, saving.high)
-        return f"{saved} less per step, between steps included ({duration(step_ns)} without)"
+        return f"{saved} less per step, time between steps included (a step: {duration(step_ns)})"
     low, high = step_ns - saving.high, step_ns - saving.low
     return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
 

@@ -65,7 +65,7 @@ def test_a_saving_between_steps_is_not_taken_from_the_step(report):
     loaded = report(loader=Loader(num_workers=0))
     first = replace(loaded.findings[0], saving_ns=Range(low=0, high=30 * MS))
     text = render(replace(loaded, findings=[first]))
-    assert "0 ns to 30.0 ms less per step, between steps included (10.0 ms without)" in text
+    assert "0 ns to 30.0 ms less per step, time between steps included (a step: 10.0 ms)" in text
 
 
 def test_no_line_is_wider_than_a_terminal_of_100_columns(report):

@@ -10,7 +10,7 @@ import { whatIf } from "./what_if.js";
 
 /** Enough to see how the run went; the steps view has every step. */
 const OVERVIEW_BUCKETS = 160;
-/** Findings are ranked by saving: who has mended these looks again. */
+/** Findings are ranked by what they save: who has mended these looks again. */
 const MOST_OPEN = 8;
 
 /** @type {import("./registry.js").View} */
@@ -209,13 +209,13 @@ function findings(report) {
   const cards = found.map((/** @type {any} */ one) => h("li", null, findingCard(one, step)));
   return card(
     found.length === 1 ? "1 finding" : `${found.length} findings`,
-    "What holds the run back, by expected saving.",
+    "What holds the run back, by the saving you can count on.",
     h("ol.findings", null, cards.slice(0, MOST_OPEN)),
     cards.length > MOST_OPEN &&
       h(
         "details.abstained",
         null,
-        h("summary", null, `${cards.length - MOST_OPEN} more findings that save less`),
+        h("summary", null, `${cards.length - MOST_OPEN} more findings`),
         h("ol.findings", { start: MOST_OPEN + 1 }, cards.slice(MOST_OPEN)),
       ),
     !found.length && h("p.empty", null, "No rule fired on what was measured."),
