@@ -12,8 +12,8 @@ and writes every row of weights, gradient and moments, though all but a few grad
 
 ## What to do
 `nn.Embedding(..., sparse=True)`: the gradient holds the batch's rows alone. `Adagrad` and plain
-`SGD` take it as it is and compute the same; for `Adam` there is `SparseAdam`, whose moments of a
-row change when the row is touched.
+`SGD` take it as it is (not with `fused=True`) and compute the same; for `Adam` there is
+`SparseAdam`, whose moments of a row change when the row is touched.
 
 ## Thresholds
 `MOST_FRAC`: a sparse gradient sorts and adds up its rows, each of which costs several times what
@@ -90,7 +90,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         f"which a batch looks up {sum(one.looked_up for one in tables):,}: {duration(dense_ns)} of "
         f"each step ({percent(dense_ns / step_ns)})",
         advice="Let the tables have sparse gradients, which hold the rows of the batch alone."
-        + ("" if name in SAME else OWN_OPTIMIZER),
+        + (f" {name} refuses them with fused=True." if name in SAME else OWN_OPTIMIZER),
         evidence={
             "dense_ns": dense_ns,
             "looked_up_frac": touched,
