@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import median
+from lightning_gpuprof.analysis.run.every_step import between_epochs, unmarked_spans
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import StepFlag
 
 REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
 """The part of a wait in which the module makes its loader anew."""
@@ -45,9 +46,9 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         return None
     usual = median(wait[~first])
     excess = (wait - usual).clip(min=0) * first
-    spans = [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]
     began_ns = int(session.columns["start_ns"][first][0])
-    spans = [span for span in spans if span.start_ns >= began_ns]
+    spans = [span for span in between_epochs(session) if span.start_ns >= began_ns]
+    unmarked = sum(span.steps for span in unmarked_spans(session))
     between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     return EpochStarts(
@@ -55,13 +56,9 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         excess_ns=int(excess.sum()),
         again_ns=int(excess[first][1:].sum()) + between - remade,
         remade_ns=remade,
-        steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + _unmarked(session))),
+        steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
         slowed_ns=_slowed(session, first),
     )
-
-
-def _unmarked(session: Session) -> int:
-    return sum(span.steps for span in session.all(OutsideSpan))
 
 
 def _slowed(session: Session, first: Mask) -> int:
