@@ -8,7 +8,7 @@ const PLACES = 4;
 
 /**
  * @param {any} finding An entry of the report's `findings`.
- * @param {number | undefined} stepNs Median step time: the length of the gain's scale.
+ * @param {number | undefined} stepNs Mean step time: the length of the gain's scale.
  */
 export function findingCard(finding, stepNs) {
   const where = (finding.where ?? []).map(place).filter(Boolean);
