@@ -1,6 +1,7 @@
 """Measures how much of a batch is padding that no sample of it needs."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 MOST_NUMBERS = 4_000_000
 """A batch of more is not looked at: that would take milliseconds."""
 LEAST_WIDTH = 16
+MOST_TENSORS = 100
+"""Of a batch of more the first are looked at."""
 
 
 class Padded(NamedTuple):
@@ -40,13 +43,15 @@ def padded_in(batch: Any) -> Iterator[Padded]:
     >>> [(one.path, one.width, int(one.needed)) for one in padded_in((ids, torch.zeros(2)))]
     [('0', 20, 7)]
     """
-    for path, tensor in _tensors(batch):
+    for path, tensor in islice(_tensors(batch), MOST_TENSORS):
+        if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_nested:
+            continue
         is_ids = tensor.dim() == 2 and not tensor.is_floating_point()
         is_vectors = tensor.dim() == 3 and tensor.is_floating_point()
         if not (is_ids or is_vectors) or tensor.dtype is torch.bool or tensor.is_complex():
             continue
         samples, width = tensor.shape[0], tensor.shape[1]
-        if samples > 1 and width >= LEAST_WIDTH and tensor.numel() <= MOST_NUMBERS:
+        if samples > 1 and width >= LEAST_WIDTH and 0 < tensor.numel() <= MOST_NUMBERS:
             yield Padded(path, "ids" if is_ids else "vectors", samples, width, _needed(tensor))
 
 

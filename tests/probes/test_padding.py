@@ -1,6 +1,6 @@
 import torch
 
-from lightning_gpuprof.probes.padding import padded_in
+from lightning_gpuprof.probes.padding import MOST_TENSORS, padded_in
 
 
 def found(batch):
@@ -35,3 +35,16 @@ def test_what_is_filled_to_its_end_is_all_needed():
 def test_other_shapes_are_not_looked_at():
     pictures, rows, mask = torch.zeros(2, 3, 32, 32), torch.zeros(2, 500), ids(3, 9).bool()
     assert found((pictures, rows, mask, ids(3, width=15), ids(5), "text")) == []
+
+
+def test_tensors_that_are_not_plain_are_not_looked_at():
+    class Own(torch.Tensor):
+        pass
+
+    nested = torch.nested.nested_tensor([torch.zeros(20, 4), torch.zeros(22, 4)])
+    empty, own = torch.zeros(2, 30, 0), ids(3, 9).as_subclass(Own)
+    assert found((empty, own, nested, ids(3, 9).to_sparse())) == []
+
+
+def test_of_very_many_tensors_the_first_are_looked_at():
+    assert len(found([ids(3, 9)] * 150)) == MOST_TENSORS

@@ -53,12 +53,14 @@ class BatchWatch(RecordingCallback):
             self._note(trainer, wait=False)
             return
         self._looks += 1
-        self._found.extend(padded_in(batch))
+        for one in padded_in(batch):
+            # Of one device: from one to another would be to wait.
+            if not self._found or one.needed.device == self._found[0].needed.device:
+                self._found.append(one)
         if not self._found:
             self._release()
         elif self._looks == LOOKS:
-            here = self._found[0].needed
-            self._needed = self._transfer(torch.stack([one.needed.to(here) for one in self._found]))
+            self._needed = self._transfer(torch.stack([one.needed for one in self._found]))
             self._note(trainer, wait=False)
 
     @override

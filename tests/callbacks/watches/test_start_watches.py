@@ -78,6 +78,12 @@ def test_a_mask_of_full_samples_is_no_padding(fit):
     assert padding(fit(BatchWatch(), lengths=[40] * 24).all(Note)) == ()
 
 
+def test_tensors_of_another_device_are_left_alone():
+    watch, ids = BatchWatch(), collate([8, 9])
+    watch._batch_ends(None, None, None, (ids, ids.to("meta")))
+    assert [one.path for one in watch._found] == ["0"]
+
+
 def test_tools_that_are_on_are_noted_once(fit, monkeypatch):
     found = (Debugging(Tool.GC, "32"),)
     monkeypatch.setattr(debug_watch, "debugging_on", lambda: found)
