@@ -53,6 +53,11 @@ def checkpoint_content(
         module: Whose `state_dict` it holds.
         checkpoint: As Lightning hands it to `on_save_checkpoint`.
     """
+    with torch._C.DisableTorchFunction():  # a sharded tensor refuses what it has no answer for
+        return _content(module, checkpoint)
+
+
+def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> CheckpointContent | None:
     trained = {name: p.requires_grad for name, p in module.named_parameters()}
     sizes: Counter[str] = Counter()
     fixed: Counter[str] = Counter()

@@ -3,7 +3,10 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
+from lightning_gpuprof.callbacks.watches.checkpoint_watch import (
+    CheckpointWatch,
+    checkpoint_content,
+)
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent, last_noted
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
@@ -55,3 +58,16 @@ def test_a_buffer_that_is_not_saved_takes_nothing(tmp_path):
 
 def test_a_checkpoint_of_weights_alone_is_not_told(tmp_path):
     assert noted(tmp_path, Matcher(), save_weights_only=True) == ([], None)
+
+
+class Refusing(torch.Tensor):
+    """Has no answer for any function, as a `ShardedTensor` for most."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise RuntimeError(f"{func} is not supported")
+
+
+def test_tensors_that_refuse_functions_have_a_size():
+    saved = {"state_dict": {"weight": torch.zeros(3).as_subclass(Refusing)}}
+    assert checkpoint_content(torch.nn.Linear(2, 1), saved).trained_bytes == 12
