@@ -28,7 +28,7 @@ def thread_trial(clock: Callable[[], int], cores: int) -> ThreadTrial | None:
     if threads <= cores:
         return None
     taken: dict[int, list[int]] = {threads: [], cores: []}
-    values = torch.linspace(0, 1, SIZE * SIZE).view(SIZE, SIZE)
+    values = torch.linspace(0, 1, SIZE * SIZE, dtype=torch.float32, device="cpu").view(SIZE, SIZE)
     try:
         for number in range(2 * (ROUNDS + 1)):
             count = threads if number % 2 == 0 else cores
