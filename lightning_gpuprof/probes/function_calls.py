@@ -1,7 +1,9 @@
 """Watches torch's functions for what a step computes without its batch, and module by module."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ LAYERS = frozenset(
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum", "linear"})
 ATTENTION = "multi_head_attention_forward"
 PACKS = "_pack_padded_sequence"
+_TORCHS_OWN = (Tensor, torch.nn.Parameter)
 _FILLS = frozenset(
     """zeros ones full empty empty_strided scalar_tensor zeros_like ones_like full_like empty_like
     new_zeros new_ones new_full new_empty""".split()
@@ -27,6 +30,8 @@ _FILLS = frozenset(
 """What is filled is often filled in later, and takes no time to speak of."""
 _RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "sample")
 _CHECKPOINT = checkpoint_file.__file__
+_MOST_PARTS = 10_000
+"""Of longer lists (`torch.tensor(rows)`, `x.tolist()`) no more parts are looked at."""
 _CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
 
 Place = tuple[str, int, str]
@@ -119,12 +124,12 @@ class FunctionCalls:
         """Note a call of a torch function."""
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
-        results = [one for one in tensors_in(output) if _is_plain(one)]
+        results = [one for one in _parts(output) if _is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             self._carry(results, args)
             return
         self._drops(results, taken_ns, frame)
-        every = [one for one in tensors_in((args, kwargs)) if isinstance(one, Tensor)]
+        every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if _is_plain(one)]
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
@@ -158,7 +163,7 @@ class FunctionCalls:
         made = max(one.numel() for one in results)
         trained = any(one.requires_grad for one in results)
         ours = (one for one in given if id(one) in self._parameters)
-        weights = tuple((id(one), one._version) for one in ours)
+        weights = tuple((id(one), _version(one)) for one in ours)
         self.calls.append(
             Call(origin, name, place, taken_ns, shapes, made, trained, digest, weights)
         )
@@ -239,6 +244,15 @@ class FunctionCalls:
                 self._set(one, self._known_of(args[0]))
 
 
+def _parts(value: Any) -> Iterator[Any]:
+    return islice(tensors_in(value), _MOST_PARTS)
+
+
+def _version(tensor: Tensor) -> int:
+    """Return what counts changes in place; those of an inference tensor are not counted."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _is_plain(value: Any) -> bool:
     """Tell whether something is a tensor with a shape and numbers one after the other."""
     if not isinstance(value, Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
@@ -256,7 +270,7 @@ def _to_try(given: Any) -> Any:
     if isinstance(given, tuple):
         return tuple(_to_try(one) for one in given)
     if isinstance(given, Tensor) and given.device.type != "cpu":
-        return torch.empty_like(given, device="meta")
+        return torch.empty(given.shape, dtype=given.dtype, device="meta")
     return given
 
 
@@ -280,8 +294,12 @@ def _in_place(name: str) -> bool:
 
 @torch.no_grad()
 def _digest(results: list[Tensor]) -> tuple[Any, ...] | None:
-    """Return what tells values apart; None where that would make a device wait."""
-    if any(one.device.type != "cpu" for one in results):
+    """Return what tells values apart; None where that would make a device wait.
+
+    Nor are values read where others than torch would be told: a dispatch mode, a tensor's class.
+    """
+    told = torch._C._len_torch_dispatch_stack() > 0
+    if told or any(one.device.type != "cpu" or type(one) not in _TORCHS_OWN for one in results):
         return None
     return tuple((*one.shape, _sum(one)) for one in results)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import Module, MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
@@ -26,21 +27,44 @@ class Watching(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function, and tell of it."""
         kwargs = kwargs or {}
-        if not self.active:
+        # Dynamo traces what is below as a part of what it compiles: there it finds nothing of ours.
+        if torch.compiler.is_compiling() or not self.active:
             return func(*args, **kwargs)
         begin_ns = self._clock()
         output = func(*args, **kwargs)
         taken_ns = self._clock() - begin_ns
-        self._seen(func, args, kwargs, output, taken_ns, sys._getframe(1))
+        # Modes and tensors of the program are not told of what is read here.
+        with torch._C.DisableTorchFunction():
+            self._seen(func, args, kwargs, output, taken_ns, sys._getframe(1))
         return output
 
     def start(self) -> None:
         """Be told of every function from now on."""
         self.__enter__()  # type: ignore[no-untyped-call]
 
-    def stop(self) -> None:
-        """Tell of nothing more, and leave the stack of modes unless another one lies on top."""
+    def stop(self) -> bool:
+        """Tell of nothing more, and leave the stack of modes, also from below others.
+
+        Returns:
+            Whether it has left. Where a function is being told of it has not: torch takes a mode
+            off its stack meanwhile, and puts it back. Then this is to be called once more.
+        """
         self.active = False
         stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        if stack and stack[-1] is self:
-            self.__exit__(None, None, None)
+        if self not in stack:
+            return False
+        above = stack[stack.index(self) + 1 :]
+        for _ in range(len(above) + 1):
+            torch.overrides._pop_mode()  # type: ignore[no-untyped-call]
+        for mode in above:
+            torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]
+        return True
+
+
+def may_be_fast(model: Module) -> bool:
+    """Tell whether attention may take torch's fast path, which it does not where it is watched.
+
+    Modules in evaluation mode do; the last bits of their results are others on the usual path.
+    """
+    kinds = (MultiheadAttention, TransformerEncoderLayer, TransformerEncoder)
+    return any(isinstance(one, kinds) and not one.training for one in model.modules())

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TypeVar
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from lightning_gpuprof.probes.function_calls import (
     PRODUCTS,
@@ -129,7 +130,8 @@ def _results(calls: Iterable[Call]) -> list[object] | None:
 
 
 def _penalty(calls: FunctionCalls) -> Penalty | None:
-    trained = {id(one): one for one in calls.model.parameters() if one.requires_grad}
+    weights = (one for one in calls.model.parameters() if not is_lazy(one))
+    trained = {id(one): one for one in weights if one.requires_grad}
     for places in _functions(calls, Origin.WEIGHTS).values():
         ours = [one for place in places.values() for one in place if one.trained]
         squared = {

@@ -7,20 +7,23 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.probes.attention_trial import unread_weights
 from lightning_gpuprof.probes.function_calls import FunctionCalls
-from lightning_gpuprof.probes.function_mode import Watching
+from lightning_gpuprof.probes.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.function_uses import notes_of
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 from lightning_gpuprof.records.schema import Note
 
 LOOKS = 2
 """Batches of the look, after the first, in which lazy modules are made and kernels are chosen."""
+
+MOST_CALLS = 100_000
+"""A batch of more is not looked at to its end: that would take seconds."""
 
 
 class FunctionWatch(RecordingCallback):
@@ -30,7 +33,8 @@ class FunctionWatch(RecordingCallback):
     So it shows values that are the same in every step, penalties and weights that are made by
     hand, equal layers called one by one, and attention asked for weights that nobody reads. The
     functions run as always, one after the other, and results are not changed. Where something was
-    compiled there is no look, for it would have that compiled again.
+    compiled there is no look, for it would have that compiled again; nor where attention may take
+    a path that it takes unwatched alone.
 
     Args:
         clock: Returns nanoseconds; tests pass a fake. It is the thread's own time on a core: two
@@ -40,29 +44,38 @@ class FunctionWatch(RecordingCallback):
     def __init__(self, *, clock: Callable[[], int] = thread_time_ns) -> None:
         super().__init__()
         self._clock = clock
-        self._host: Callback | None = None
+        self._looks = Hooks({"on_train_batch_start": self._begin, "on_train_batch_end": self._end})
+        # A skipped batch has no end: then the epoch's is the next.
+        ends = ("on_before_backward", "on_train_batch_end", "on_train_epoch_end")
+        self._leaves = Hooks(dict.fromkeys(ends, self._leave))
+        self._looking = self._waited = False
+        self._told = 0
         self._mode: Watching | None = None
         self._batches: list[FunctionCalls] = []
-        self._waited = False
 
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
-        self._waited = False
-        self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_start", self._begin)
-        add_hook(self._host, "on_before_backward", self._pause)
-        add_hook(self._host, "on_train_batch_end", self._end)
+        self._looking, self._waited = True, False
+        host = called_by_trainer(trainer, self)
+        self._looks.add(host)
+        self._leaves.add(host)
 
     @guarded
     def _begin(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self._leave()
         if not self._waited:
             self._waited = True
-        elif CompileWatch.compiled_before():
+        elif (
+            CompileWatch.compiled_before() or may_be_fast(pl_module) or len(self._batches) == LOOKS
+        ):
             self._release()
         else:
+            for batch in self._batches:
+                batch.attention.clear()  # its tensors are not ours to keep
             self._batches.append(FunctionCalls(pl_module))
+            self._told = 0
             self._mode = Watching(self._seen, self._clock)
             self._mode.start()
 
@@ -70,29 +83,31 @@ class FunctionWatch(RecordingCallback):
     def _seen(
         self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
     ) -> None:
-        self._batches[-1].seen(func, args, kwargs, output, taken_ns, frame)
+        self._told += 1
+        if self._told > MOST_CALLS:
+            self._release()
+        else:
+            self._batches[-1].seen(func, args, kwargs, output, taken_ns, frame)
 
-    @guarded
-    def _pause(self, *_: Any) -> None:
-        """End the look at a batch: gradients and updates are of weights anyway."""
-        self._stop()
+    def _leave(self, *_: Any) -> None:
+        """End the look at a batch: gradients and updates are of weights anyway.
+
+        Where `_seen` failed, the mode is left only here, behind the function: so it has no guard,
+        which would call nothing any more.
+        """
+        if self._mode is not None and self._mode.stop():
+            self._mode = None
+        if self._mode is None and not self._looking:
+            self._leaves.drop()
 
     @guarded
     def _end(self, *_: Any) -> None:
-        self._stop()
         if len(self._batches) == LOOKS and self._output is not None:
             unread = unread_weights(self._batches[-1].attention, self._clock)
             value = notes_of(self._batches, unread)
             self._output.write(Note(step=self._output.step, name=FUNCTIONS_NOTE, value=value))
         if len(self._batches) == LOOKS:
             self._release()
-
-    def _stop(self) -> None:
-        mode, self._mode = self._mode, None
-        if mode is not None:
-            mode.stop()
-        for batch in self._batches[:-1]:
-            batch.attention.clear()  # its tensors are not ours to keep
 
     @override
     @guarded
@@ -101,10 +116,7 @@ class FunctionWatch(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        self._stop()
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_start", self._begin)
-            drop_hook(host, "on_before_backward", self._pause)
-            drop_hook(host, "on_train_batch_end", self._end)
+        self._looking = False
+        self._looks.drop()
+        self._leave()
         self._batches = []

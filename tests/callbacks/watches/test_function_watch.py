@@ -3,14 +3,18 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 from torch.nn import functional as F
-from torch.overrides import _get_current_function_mode_stack
+from torch.overrides import (
+    BaseTorchFunctionMode,
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+)
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_gpuprof.callbacks.watches import function_watch
 from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.probes.function_calls import FunctionCalls
-from lightning_gpuprof.probes.function_mode import Watching
+from lightning_gpuprof.probes.function_mode import Watching, may_be_fast
 from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled
@@ -45,11 +49,11 @@ class Model(LightningModule):
 
 @pytest.fixture
 def look(tmp_path):
-    def fitted(model, batches=6, watch=True, **options):
+    def fitted(model, batches=6, watch=True, max_epochs=1, failures=0, **options):
         trainer = Trainer(
             callbacks=[FunctionWatch(clock=Clock())] if watch else [],
             logger=CSVLogger(tmp_path),
-            max_epochs=1,
+            max_epochs=max_epochs,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
@@ -63,7 +67,7 @@ def look(tmp_path):
         if not watch:
             return None
         session = read_run(trainer.logger.log_dir)[0].sessions[0]
-        assert session.all(ProbeDisabled) == []
+        assert len(session.all(ProbeDisabled)) == failures
         return function_notes(session.all(Note))
 
     return fitted
@@ -346,3 +350,143 @@ def test_where_something_was_compiled_there_is_no_look(look, monkeypatch):
 
 def test_a_run_of_two_batches_ends_without_a_note(look):
     assert look(Model(), batches=2) is None
+
+
+class Beneath(Model):
+    """Leaves a mode of its own only behind the backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        with BaseTorchFunctionMode():
+            self.manual_backward(super().training_step(batch, batch_idx))
+            assert not any(isinstance(one, Watching) for one in _get_current_function_mode_stack())
+        self.optimizers().step()
+
+
+def test_a_mode_of_the_program_on_top_keeps_none_of_the_look(look):
+    assert look(Beneath()) is not None
+
+
+class Skipping(Model):
+    def on_train_batch_start(self, batch, batch_idx):
+        return -1 if batch_idx == 1 else None
+
+    def on_train_epoch_end(self):
+        assert _get_current_function_mode_stack() == []
+
+
+def test_a_batch_that_is_skipped_ends_its_look_with_the_epoch(look):
+    assert look(Skipping(), max_epochs=4) is not None
+
+
+class Checking(Model):
+    def on_after_backward(self):
+        assert _get_current_function_mode_stack() == []
+
+
+def test_where_the_look_fails_its_mode_is_left_at_the_backward_pass(look, monkeypatch):
+    monkeypatch.setattr(FunctionCalls, "seen", lambda *_: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="FunctionWatch failed"):
+        assert look(Checking(), failures=1) is None
+
+
+def test_a_batch_of_very_many_calls_ends_the_look(look, monkeypatch):
+    monkeypatch.setattr(function_watch, "MOST_CALLS", 2)
+    assert look(Checking()) is None
+
+
+class Taught(Model):
+    """Learns from an encoder in evaluation mode, which takes torch's fast path."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.teacher = torch.nn.TransformerEncoderLayer(32, 4, batch_first=True).eval()
+        self.teacher.requires_grad_(False)
+        self.outputs = []
+
+    def inside(self, x):
+        with torch.no_grad():
+            x = self.teacher(x[None])[0]
+        self.outputs.append(x)
+        return self.layer(x)
+
+
+def test_where_attention_may_take_a_faster_path_there_is_no_look(look):
+    model, alone = Taught(), Taught()
+    assert look(model) is None
+    look(alone, watch=False)
+    assert torch.equal(torch.stack(model.outputs), torch.stack(alone.outputs))
+
+
+def test_attention_that_trains_has_no_faster_path():
+    layer = torch.nn.TransformerEncoderLayer(8, 2)
+    assert not may_be_fast(layer)
+    assert may_be_fast(torch.nn.Sequential(layer.eval()))
+
+
+class Lowered(Attending):
+    def __init__(self):
+        super().__init__()
+        self.before = torch.nn.Linear(32, 32)
+
+    def inside(self, x):
+        return super().inside(self.before(x))
+
+
+def test_attention_is_tried_under_autocast_as_well(look):
+    assert look(Lowered(), precision="bf16-mixed").unread.calls == 1
+
+
+def test_weights_made_in_inference_mode_are_known():
+    with torch.inference_mode():
+        layer = torch.nn.Linear(3, 3).requires_grad_(False)
+    calls = FunctionCalls(layer)
+    watching = Watching(calls.seen, lambda: 0)
+    watching.start()
+    layer.weight.cos()
+    watching.stop()
+    (call,) = calls.calls
+    assert call.weights == ((id(layer.weight), 0),)
+
+
+class Told(TorchFunctionMode):
+    """Keeps the names of functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_the_program_is_not_told_of_what_the_look_reads():
+    model, told = Grid(), (Told(), Told())
+    watching = Watching(FunctionCalls(model).seen, lambda: 0)
+    with told[0]:
+        model.inside(torch.ones(4, 32))
+    with told[1]:
+        watching.start()
+        model.inside(torch.ones(4, 32))
+        watching.stop()
+    assert "linear" in told[0].names
+    assert told[1].names == told[0].names
+
+
+def test_what_is_compiled_amid_the_look_is_one_graph_as_always():
+    watching = Watching(lambda *_: None, Clock())
+    compiled = torch.compile(lambda x: x.cos() + 1, backend="eager", fullgraph=True)
+    x = torch.zeros(3)
+    watching.start()
+    try:
+        result = compiled(x)
+    finally:
+        watching.stop()
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+    assert result.tolist() == [2.0] * 3
