@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
-import torch
+from lightning_gpuprof.probes.compiling import is_compiling
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -61,14 +61,14 @@ class region:
         self._entered: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         component = _component(self.name)
         component.__enter__()
         self._entered.append(component)
 
     def __exit__(self, *raised: Any) -> None:
-        if not torch.compiler.is_compiling() and self._entered:
+        if not is_compiling() and self._entered:
             self._entered.pop().__exit__(None, None, None)
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:

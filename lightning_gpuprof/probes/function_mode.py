@@ -9,6 +9,8 @@ from torch.nn import Module, MultiheadAttention, TransformerEncoder, Transformer
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
+from lightning_gpuprof.probes.compiling import is_compiling
+
 
 class Watching(TorchFunctionMode):
     """Tells of each call of a torch function in this thread while it is active.
@@ -28,7 +30,7 @@ class Watching(TorchFunctionMode):
         """Call the function, and tell of it."""
         kwargs = kwargs or {}
         # Dynamo traces what is below as a part of what it compiles: there it finds nothing of ours.
-        if torch.compiler.is_compiling() or not self.active:
+        if is_compiling() or not self.active:
             return func(*args, **kwargs)
         begin_ns = self._clock()
         output = func(*args, **kwargs)
