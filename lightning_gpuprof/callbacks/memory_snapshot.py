@@ -138,10 +138,10 @@ class MemorySnapshot(RecordingCallback):
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """On OOM, say what filled the memory; torch's own error goes on.
 
-        Whatever ends a step in which an allocation failed counts: cuDNN says that it found no
-        engine, cuBLAS that it could not be initialized.
+        Whatever error ends a step in which an allocation failed counts: cuDNN says that it found
+        no engine, cuBLAS that it could not be initialized. Ctrl-C and SIGTERM are none.
         """
-        if self._history is None or not self.on_oom:
+        if self._history is None or not self.on_oom or not isinstance(exception, Exception):
             return
         failed, self._failed = self._failed, None
         if failed is None and _is_oom(exception):

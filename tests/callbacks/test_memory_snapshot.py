@@ -226,6 +226,15 @@ def test_what_a_library_says_of_a_failed_allocation_is_an_oom_too(tmp_path, hist
     assert (snapshot.reason, snapshot.oom["requested_bytes"]) == ("oom", 512)
 
 
+def test_who_is_told_to_stop_has_not_run_out_of_memory(tmp_path, history):
+    model = Fails()
+    model.observed, model.error = history, SystemExit  # as SIGTERM, after one that was caught
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=SystemExit)
+    assert snapshots(run) == []
+    assert list(Path(plugin_dir(run)).glob("*oom*")) == []
+
+
 def test_another_error_writes_no_snapshot(tmp_path, history):
     model = Fails()
     model.error = ValueError
