@@ -94,6 +94,10 @@ class BatchWatch(RecordingCallback):
             self._output.write(Note(step=self._output.step, name=PADDING_NOTE, value=value))
         self._release()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; no value of a batch is among it."""
+        return self.__dict__ | {"_found": [], "_needed": None}
+
     @override
     def _release(self) -> None:
         host, self._host = self._host, None

@@ -114,6 +114,10 @@ class FunctionWatch(RecordingCallback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | {"_mode": None, "_batches": []}
+
     @override
     def _release(self) -> None:
         self._looking = False

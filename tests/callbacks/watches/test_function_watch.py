@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -490,3 +492,15 @@ def test_what_is_compiled_amid_the_look_is_one_graph_as_always():
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
     assert result.tolist() == [2.0] * 3
+
+
+class Copying(Attending):
+    def inside(self, x):
+        y = super().inside(x)
+        copied = copy.deepcopy(self.trainer.callbacks[0])
+        assert (copied._mode, copied._batches) == (None, [])
+        return y
+
+
+def test_a_copy_made_amid_the_look_has_none_of_it(look):
+    assert look(Copying()).unread.calls == 1
