@@ -22,7 +22,7 @@ class Threads:
 
 def test_threads_are_tried_and_put_back(monkeypatch):
     threads = Threads(monkeypatch)
-    found = thread_trial(threads.clock, cores=2)
+    found = thread_trial(threads.clock, cores=2, environ={})
     assert (found.threads, found.cores) == (8, 2)
     assert (found.as_set_ns, found.per_core_ns) == (50, 10)
     assert threads.was == {2, 8}
@@ -31,5 +31,11 @@ def test_threads_are_tried_and_put_back(monkeypatch):
 
 def test_as_many_threads_as_cores_are_not_tried(monkeypatch):
     threads = Threads(monkeypatch)
-    assert thread_trial(threads.clock, cores=8) is None
+    assert thread_trial(threads.clock, cores=8, environ={}) is None
+    assert not threads.was
+
+
+def test_threads_that_the_environment_counts_are_left_alone(monkeypatch):
+    threads = Threads(monkeypatch)
+    assert thread_trial(threads.clock, cores=2, environ={"OMP_NUM_THREADS": "8"}) is None
     assert not threads.was

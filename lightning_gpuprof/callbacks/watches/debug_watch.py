@@ -58,7 +58,7 @@ class DebugWatch(RecordingCallback):
     def _try_threads(self) -> None:
         trial = thread_trial(self._clock, self._cores())
         if trial is not None and self._output is not None:
-            value = replace(trial, place=own_line_like(r"set_num_threads\(|OMP_NUM_THREADS"))
+            value = replace(trial, place=own_line_like(r"set_num_threads\("))
             self._output.write(Note(step=self._output.step, name=THREADS_NOTE, value=value))
 
     @override

@@ -3,14 +3,15 @@
 ## What it measures
 Training on a CPU: torch's threads, the cores that the process may use, and a trial at the end of
 the first batch: a matrix product and a sum with the threads that are set (`as_set_ns`), and with
-one for each core (`per_core_ns`).
+one for each core (`per_core_ns`). Where `OMP_NUM_THREADS` or `MKL_NUM_THREADS` is set nothing is
+tried: a trial would change how MKL threads from then on.
 
 ## Why it matters
 An operator is divided among all threads and waits for the last one. With more threads than cores
 some of them wait for a core in every operator, and those that wait spin.
 
 ## What to do
-Leave torch's default, or set the number of cores (`torch.set_num_threads`, `OMP_NUM_THREADS`):
+Leave torch's default, or set the number of cores (`torch.set_num_threads`):
 fewer where workers of a `DataLoader` or several ranks need cores too.
 
 ## Thresholds
