@@ -72,8 +72,8 @@ def _finding(run: RunResults, step_ns: int, one: Penalty) -> Finding:
 
 
 def _change(run: RunResults) -> str | None:
-    optimizers = run.start.model.get("optimizers") or [{"class": "SGD"}]
-    name = optimizers[0].get("class")
+    optimizers = run.start.model.get("optimizers")
+    name = optimizers[0].get("class") if optimizers else None
     code = f"torch.optim.{name}(self.parameters(), ..., weight_decay=factor)\n# "
     if name == "AdamW":
         return f"{code}not the penalty's decay: choose the factor anew"

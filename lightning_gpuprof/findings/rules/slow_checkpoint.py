@@ -132,8 +132,8 @@ def _less_often(run: RunResults, step_ns: int, mean_ns: int, saves: int) -> tupl
 def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
     """Return the advice and the code for leaving out what never changes."""
     frozen, largest = content.frozen_bytes >= content.buffer_bytes, content.largest_fixed
-    sizes = {"frozen weights": content.frozen_bytes, "buffers": content.buffer_bytes}
-    kind = " and ".join(name for name, taken in sizes.items() if taken)
+    sizes = ("frozen weights", content.frozen_bytes), ("buffers", content.buffer_bytes)
+    kind = " and ".join(name for name, taken in sizes if taken)
     named = f", above all {largest}" if largest else ""
     what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {kind}"
     if frozen:
