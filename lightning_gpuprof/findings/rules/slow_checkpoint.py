@@ -64,6 +64,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if filled is not None:
         gone_frac = filled.fixed_bytes / filled.whole_bytes
         advice, change = _left_out(filled, advice)
+    if gone_frac == 0:
+        return None
     most_ns = round(mean_ns * gone_frac)
     # Some saves wait for the disk to catch up, which fewer need not do, or not so many.
     usual_ns = round((run.usual_save_ns or each_ns) * saves / run.every.steps * gone_frac)
@@ -105,25 +107,26 @@ def _less_often(run: RunResults, step_ns: int, mean_ns: int, saves: int) -> tupl
     inside = run.per_step(Phase.CHECKPOINT)
     plain_ns = max(1, step_ns - (inside.mean_ns if inside else 0))
     every = seldom(steps, saves, each_ns / (TARGET_FRAC * plain_ns))
-    if run.status == "finished" and every > run.steps.ran:
-        # A run of this length would never save: a fifth as often is still within it.
-        every = seldom(steps, saves, 0.0)
+    finished = run.status == "finished"
+    if finished and every > run.steps.ran:
+        # A run of this length would never save: a fifth as often, or once, is still within it.
+        every = min(seldom(steps, saves, 0.0), run.steps.ran)
+    # Of the change proposed: as many are left as the new interval has, of a whole run one.
+    most_frac = 1 - 1 / saves if finished else 1.0
     rest = "or by time, in the background where saving must be frequent, and weights alone where "
     rest += "no resume is needed."
     if epochs is None or saves > epochs:
-        # Of the change proposed: as many are left as the new interval has.
-        gone_frac = 1 - steps / saves / every
         return (
-            gone_frac,
+            min(1 - steps / saves / every, most_frac),
             f"Save every {every:,} steps {rest}",
             f"ModelCheckpoint(..., every_n_train_steps={every})",
         )
     apart = max(FEWER, round(every * saves / steps))
     apart_epochs = apart * max(1, round(epochs / saves))
     # A run of so few epochs would end without any.
-    last = ", save_last=True" if run.status == "finished" and apart_epochs > epochs else ""
+    last = ", save_last=True" if finished and apart_epochs > epochs else ""
     return (
-        1 - 1 / apart,
+        min(1 - 1 / apart, most_frac),
         f"Save every {apart_epochs:,} epochs {rest}",
         f"ModelCheckpoint(..., every_n_epochs={apart_epochs}{last})",
     )

@@ -475,8 +475,14 @@ class TestSlowCheckpoint:
     def test_a_run_of_few_epochs_still_ends_with_a_checkpoint(self, judge):
         saved = {**WORK, "checkpoint": 1}
         three = {"columns": {"epoch": [step // 40 for step in range(100)]}}
-        change = judge("slow-checkpoint", saved, records=[self.BETWEEN] * 3, **three).change
-        assert change == "ModelCheckpoint(..., every_n_epochs=5, save_last=True)"
+        finding = judge("slow-checkpoint", saved, records=[self.BETWEEN] * 3, **three)
+        assert finding.change == "ModelCheckpoint(..., every_n_epochs=5, save_last=True)"
+        # One of the three stays, at 1.5 ms a step for all.
+        assert span(finding) == (800_000, 1_200_001)
+
+    def test_the_only_checkpoint_of_a_whole_run_is_no_finding(self, judge):
+        saved = {**WORK, "checkpoint": 1}
+        assert judge("slow-checkpoint", saved, records=[self.BETWEEN]) is None
 
     def test_the_interval_is_told_in_epochs_where_not_each_is_saved(self, judge):
         saved = {**WORK, "checkpoint": 1}
