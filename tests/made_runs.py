@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE as LINES_NOTE
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
 from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.schema import (
@@ -25,6 +27,7 @@ from lightning_gpuprof.records.schema import (
     Device,
     Loader,
     Memory,
+    Note,
     OutsideSpan,
     ProfilerCycle,
     Record,
@@ -244,6 +247,9 @@ DEMO_OPERATORS = [
 ] + [operator(f"aten::small_{i}", 10 + i, 0.01 * (40 - i), 0.02 * (40 - i)) for i in range(40)]
 
 
+DEMO_LINE = "x = self.decoder(self.embed(tokens) + self.places, is_causal=True)"
+
+
 def demo_run(folder: Path, *, steps: int = 600) -> Path:
     """A finished CPU run whose loader holds it back, with two profiler cycles."""
     cycles = [
@@ -257,6 +263,14 @@ def demo_run(folder: Path, *, steps: int = 600) -> Path:
         parts={"callbacks/ModelSummary": 0.1, "callbacks/EmaWeights": 0.45},
     )
     losses = [float(x) for x in 4.2 * np.exp(-np.arange(steps) / 300) + 1.1]
+    seen = HostLines(
+        200,
+        (
+            LineCount("forward", "char_lm/model.py", 41, "forward", DEMO_LINE, None, None, 90),
+            LineCount("forward", "char_lm/model.py", 44, "forward", "", None, None, 10),
+        ),
+        {"data_wait": 100, "forward": 100},
+    )
     return write_run(
         folder,
         [
@@ -264,6 +278,7 @@ def demo_run(folder: Path, *, steps: int = 600) -> Path:
             OutsideSpan(where="setup", start_ns=0, dur_ns=120 * MS, phase_ns={"other": 120 * MS}),
             *cycles,
             *body,
+            Note(step=100, name=LINES_NOTE, value=seen),
             Scalars(steps=list(range(steps)), values={"train_loss": losses}),
             run_end(steps),
         ],

@@ -5,6 +5,7 @@ from typing import Any
 from judged import RIGHT_AFTER_ALL
 
 ALARMS = ("warning", "critical")
+FIRST_LINES = 3
 
 
 def judged(name: str, entry: dict[str, Any], which: str) -> dict[str, Any] | None:
@@ -86,6 +87,13 @@ def page(cases: dict[str, Any]) -> str:
         lines += [
             "**After** the rules were mended with these programs' reports at hand (in sample): "
             f"{counts(newest, 'now')}; {after_all(newest, 'now')}. " + _recorded(newest),
+            "",
+        ]
+    if ranks := [e["line_rank"] for e in cases.values() if "line_rank" in e]:
+        first = sum(rank is not None and rank <= FIRST_LINES for rank in ranks)
+        lines += [
+            "The report's table of lines, which no rule has a part in, has a line of the cause "
+            f"among its first {FIRST_LINES} in {first} of {len(ranks)}.",
             "",
         ]
     lines += [

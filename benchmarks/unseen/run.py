@@ -3,6 +3,7 @@
     python benchmarks/unseen/run.py look     # each program once with GpuProfCallback
     python benchmarks/unseen/run.py pairs    # each slow one and its fixed form, no profiler
     python benchmarks/unseen/run.py reread   # the recordings of `look`, by today's rules
+    python benchmarks/unseen/run.py lines    # the recordings' table of lines: is the cause in it?
     python benchmarks/unseen/run.py table    # the results as a page
 
     python benchmarks/unseen/run.py look --set third --half A    # a later set, in two halves
@@ -126,6 +127,18 @@ def reread(case: Case, root: Path) -> dict[str, Any]:
     }
 
 
+def line_rank(case: Case, root: Path) -> int | None:
+    """Return which of the lines that a report lists is one of the cause, from 1 on."""
+    tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root), "--json"]
+    listed = [(Path(one["file"]).name, one["line"]) for one in json.loads(_said(tool))["lines"]]
+    ranks = (
+        n
+        for n, (file, line) in enumerate(listed, 1)
+        if line in case.lines and file == case.path.name
+    )
+    return next(ranks, None)
+
+
 def _rules_commit() -> str:
     """Return the last commit that changed the package that is imported."""
     folder = Path(lightning_gpuprof.__file__).parent
@@ -223,7 +236,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["look", "pairs", "reread", "table"])
+    parser.add_argument("command", choices=["look", "pairs", "reread", "lines", "table"])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--again", action="store_true", help="measure what has a result already")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds")
@@ -251,13 +264,15 @@ def main() -> None:
         for case in todo(args, state):
             entry = state["cases"][case.name]
             print(case.name, flush=True)
+            recorded = entry.get("after", entry.get("first_look", {})).get("recorded", "look0")
             if args.command == "pairs":
                 entry["pairs"] = pair(case, args.pairs, args.runs)
+            elif args.command == "lines" and case.cause:
+                entry["line_rank"] = line_rank(case, args.runs / case.name / recorded)
             elif args.command == "reread":
-                recorded = entry.get("after", entry["first_look"]).get("recorded", "look0")
                 again = reread(case, args.runs / case.name / recorded)
                 entry["after"] = {"recorded": recorded, **again}
-            else:
+            elif args.command == "look":
                 entry["after" if "first_look" in entry else "first_look"] = look(case, args.runs)
             _write(args.results, {"machine": machine(), **state})
     args.results.with_suffix(".md").write_text(page.page(state["cases"]), encoding="utf-8")

@@ -76,6 +76,9 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield from _findings(report, verbose)
         if (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
+    if (lines := console_tables.line_table(results)) is not None:
+        yield _heading("AT WHICH LINES (the host's, by samples of the first seconds)")
+        yield _indented(lines)
     yield from console_tables.operator_tables(results)
     yield _heading("THE REST")
     yield _indented(console_tables.rest_table(results))

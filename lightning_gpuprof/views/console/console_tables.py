@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
@@ -17,6 +18,7 @@ from lightning_gpuprof.views.documents.report_payload import top_operators
 
 BAR_WIDTH = 40
 MOST_RANKS = 8
+MOST_LINES = 5
 MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
 LONE_STEP_FRAC = 0.2
@@ -100,6 +102,28 @@ def phase_table(results: RunResults, *, bar: str) -> Table:
                     Text(duration(part.per_step.mean_ns), style="dim"),
                     Text(percent(part.per_step.frac), style="dim"),
                 )
+    return table
+
+
+def line_table(results: RunResults) -> Table | None:
+    """Return the lines of the program at which a step is longest; None where none were seen."""
+    lines = [one for one in line_times(results) if one.frac >= MIN_PART_FRAC][:MOST_LINES]
+    if not lines:
+        return None
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("of a step", "", "in", "line", style="dim")
+    for one in lines:
+        place = Text(f"{one.file}:{one.line}").append(f" `{one.source}`", style="dim")
+        table.add_row(
+            f"{duration(one.low_ns)} to {duration(one.high_ns)}",
+            percent(one.frac),
+            one.phase.value,
+            place if one.source else Text(f"{one.file}:{one.line}"),
+        )
     return table
 
 

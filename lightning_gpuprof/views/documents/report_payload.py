@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.findings.check_figures import suggested_workers
@@ -21,6 +22,7 @@ from lightning_gpuprof.views.documents.finding_payload import finding_payload, p
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
+TOP_LINES = 20
 
 
 def report_payload(
@@ -40,6 +42,7 @@ def report_payload(
             phase.value: _phase(stats, results.parts_of(phase))
             for phase, stats in results.phases.items()
         },
+        "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
         "outside": [plain(asdict(outside)) for outside in results.outside],
         "findings": [finding_payload(finding, results.step_ns) for finding in findings],
         "abstained": [asdict(one) for one in abstained],

@@ -1,0 +1,74 @@
+"""How long a step is at each line of the program, by samples of the training thread."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.phases import Phase
+
+LEAST_COUNT = 5
+"""Samples at a line below which its share says nothing: two standard errors are most of it."""
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """What a line, with all that it calls outside the program, takes of a mean step.
+
+    `low_ns` to `high_ns` holds the true mean 19 times in 20, as far as chance goes. The samples are
+    of the first twenty seconds; on a GPU the host may wait at a line for work queued by others.
+    """
+
+    phase: Phase
+    file: str
+    line: int
+    function: str
+    source: str
+    callee: str | None
+    """What it was in most often, where that has a name."""
+    count: int
+    mean_ns: int
+    low_ns: int
+    high_ns: int
+    frac: float
+    """`mean_ns` as a share of the mean step."""
+
+
+def line_times(run: RunResults) -> tuple[LineTime, ...]:
+    """Return the lines of the program that were seen, those that take longest first.
+
+    A line counts once for each phase: what a loss function does in training and in validation are
+    two things. Empty where no samples were taken, or no phase was measured.
+    """
+    seen = host_lines(run.notes)
+    if seen is None or not run.step_ns:
+        return ()
+    at: dict[tuple[str, str, int], list[LineCount]] = defaultdict(list)
+    for one in seen.lines:
+        at[one.phase, one.file, one.line].append(one)
+    found = []
+    for (name, file, line), ones in at.items():
+        count = sum(one.count for one in ones)
+        phase = Phase(name)
+        per_step = run.per_step(phase)
+        if count < LEAST_COUNT or per_step is None or not per_step.mean_ns:
+            continue
+        low, high = seen.interval(count, phase)
+        mean_ns = round(per_step.mean_ns * count / seen.by_phase[name])
+        most = max(ones, key=lambda one: one.count)
+        found.append(
+            LineTime(
+                phase,
+                file,
+                line,
+                most.function,
+                most.source,
+                most.callee,
+                count,
+                mean_ns,
+                round(low * per_step.mean_ns),
+                round(high * per_step.mean_ns),
+                mean_ns / run.step_ns,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.mean_ns))
