@@ -21,6 +21,17 @@ def grade(saving_ns: Range, step_ns: int) -> Severity:
     return Severity.WARNING if frac >= WARNING_FRAC else Severity.INFO
 
 
+def by_host(low: int, high: int, step_ns: int, *, unsure: bool) -> Range:
+    """Return the bounds of a saving known by the host's clock alone, within the step.
+
+    Where it is unsure nothing is the least: on a GPU the host may be ahead.
+
+    >>> by_host(80, 120, 100, unsure=False), by_host(80, 90, 100, unsure=True)
+    (Range(low=80, high=100), Range(low=0, high=90))
+    """
+    return Range(low=0 if unsure else min(low, step_ns), high=min(high, step_ns))
+
+
 SHORT_NS = 1_000_000_000
 """What is done once an epoch and takes less altogether belongs to short epochs, no setting."""
 

@@ -1,10 +1,12 @@
 """Names the lines of the user's own code in which the phase of a finding was spent."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Where
+from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
 MIN_COUNT = 10
@@ -29,6 +31,14 @@ PHASES = {
 validation it is often what training does not run: decoding, metrics."""
 LOOPS = ("host-bound", "host-sync")
 """Findings that lie in loops of the forward pass: the line seen most often is in the loop."""
+
+
+def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:
+    """Return lines that a look at the forward pass noted, as places of a finding."""
+    return tuple(
+        Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
+        for at in places
+    )
 
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:

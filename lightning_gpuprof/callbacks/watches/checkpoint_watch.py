@@ -1,7 +1,7 @@
 """Notes what a checkpoint consists of."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.probes.latency import tensors_in
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.records.schema import Note
 
@@ -69,7 +70,9 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
         if kind != "trained":
             fixed[name] = tensor.nbytes
     states = checkpoint.get("optimizer_states") or []
-    sizes["optimizer"] = sum(tensor.nbytes for tensor in _tensors(states))
+    sizes["optimizer"] = sum(
+        leaf.nbytes for leaf in tensors_in(states) if isinstance(leaf, torch.Tensor)
+    )
     if not sizes.total():
         return None
     largest = fixed.most_common(1)[0][0] if fixed else None
@@ -80,14 +83,3 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
         optimizer_bytes=sizes["optimizer"],
         largest_fixed=largest,
     )
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _tensors(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors(one)

@@ -33,6 +33,7 @@ from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.findings.rules.unfused_optimizer import UNFUSED_NS
 from lightning_gpuprof.records.module_calls import EmbeddingUse, embedding_use
 from lightning_gpuprof.records.phases import Phase
@@ -110,9 +111,5 @@ def _backward_ns(run: RunResults) -> int:
     return round(dense.total_ns) if dense is not None else 0
 
 
-def _places(tables: list[EmbeddingUse]) -> list[Where]:
-    places = dict.fromkeys(one.place for one in tables if one.place is not None)
-    return [
-        Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-        for at in places
-    ]
+def _places(tables: list[EmbeddingUse]) -> tuple[Where, ...]:
+    return in_forward(dict.fromkeys(one.place for one in tables if one.place is not None))

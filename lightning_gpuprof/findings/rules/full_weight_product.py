@@ -24,10 +24,10 @@ pass takes twice its forward pass's time, what is around it once. From `LOW` to 
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import BuiltWeight, function_notes
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 ID = "full-weight-product"
@@ -48,10 +48,8 @@ def _finding(run: RunResults, step_ns: int, one: BuiltWeight) -> Finding | None:
     gone_ns = layers_ns + 3 * one.product_ns + 2 * one.around_ns
     if gone_ns <= 0:
         return None
-    saving = Range(
-        low=0 if run.on_gpu else min(step_ns, round(LOW * gone_ns)),
-        high=min(step_ns, round(HIGH * gone_ns)),
-    )
+    low, high = round(LOW * gone_ns), round(HIGH * gone_ns)
+    saving = by_host(low, high, step_ns, unsure=run.on_gpu)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -68,10 +66,7 @@ def _finding(run: RunResults, step_ns: int, one: BuiltWeight) -> Finding | None:
         },
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
-        where=tuple(
-            Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-            for at in one.places
-        ),
+        where=in_forward(one.places),
         change="y = F.linear(x, weight) + scale * F.linear(F.linear(x, a), b)\n"
         "# not F.linear(x, weight + scale * (b @ a))",
     )

@@ -22,10 +22,10 @@ Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import Checkpointed, function_notes
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size
 
 ID = "needless-checkpointing"
@@ -64,7 +64,7 @@ def _free_bytes(run: RunResults, one: Checkpointed) -> int | None:
 def _finding(run: RunResults, step_ns: int, one: Checkpointed, free_bytes: int) -> Finding:
     low, _ = around(one.taken_ns)
     _, high = around(one.taken_ns + CALL_NS * one.calls)
-    saving = Range(low=0 if run.on_gpu else min(low, step_ns), high=min(high, step_ns))
+    saving = by_host(low, high, step_ns, unsure=run.on_gpu)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -80,9 +80,6 @@ def _finding(run: RunResults, step_ns: int, one: Checkpointed, free_bytes: int) 
         },
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
-        where=tuple(
-            Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-            for at in one.places
-        ),
+        where=in_forward(one.places),
         change="x = layer(x)  # not checkpoint(layer, x)",
     )

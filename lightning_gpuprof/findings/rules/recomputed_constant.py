@@ -23,10 +23,10 @@ Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import ConstantWork, function_notes
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "recomputed-constant"
@@ -50,7 +50,7 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
 def _finding(run: RunResults, step_ns: int, one: ConstantWork) -> Finding:
     low, _ = around(one.taken_ns)
     high = round(MOST * one.taken_ns) + CALL_NS * one.calls
-    saving = Range(low=0 if run.on_gpu else min(low, step_ns), high=min(high, step_ns))
+    saving = by_host(low, high, step_ns, unsure=run.on_gpu)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -66,9 +66,6 @@ def _finding(run: RunResults, step_ns: int, one: ConstantWork) -> Finding:
         },
         saving_ns=saving,
         confidence=0.8,
-        where=tuple(
-            Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-            for at in one.places
-        ),
+        where=in_forward(one.places),
         change='self.register_buffer("name", values, persistent=False)  # in __init__',
     )

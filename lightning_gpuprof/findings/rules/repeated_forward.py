@@ -27,6 +27,7 @@ from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.host_work import host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.module_calls import (
     CallPlace,
     RepeatedModule,
@@ -74,10 +75,7 @@ def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedMod
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.9,
         where=(
-            *(
-                Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-                for at in module.places[:MOST_PLACES]
-            ),
+            *in_forward(module.places[:MOST_PLACES]),
             Where(phase=Phase.FORWARD.value, name=module.name or "self"),
         ),
         change=f"output = {call}  # once; then output, not {call}, wherever it is needed",

@@ -26,8 +26,9 @@ bound is 0. Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
-from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import SeparateLayers, function_notes
 from lightning_gpuprof.records.phases import Phase
 
@@ -57,7 +58,7 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
     low = round(less * (CALL_LOW_NS + UPDATE_LOW_FRAC * update_ns))
     high = round(less * (CALL_HIGH_NS + update_ns))
     unsure = run.on_gpu or one.kind == "embedding"
-    saving = Range(low=0 if unsure else min(step_ns, low), high=min(step_ns, high))
+    saving = by_host(low, high, step_ns, unsure=unsure)
     shape = " x ".join(map(str, one.weight))
     return Finding(
         id=ID,
@@ -68,14 +69,7 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
         evidence={"layers_count": one.layers, "call_ns": one.call_ns, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.5 if unsure else 0.8,
-        where=(
-            Where(
-                file=one.place.file,
-                line=one.place.line,
-                source=one.place.source,
-                phase=Phase.FORWARD.value,
-            ),
-        ),
+        where=in_forward([one.place]),
         change=_CHANGES.get(one.kind),
     )
 

@@ -23,9 +23,9 @@ known. Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
+from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import UnreadWeights, function_notes
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, size
 
 ID = "unread-attention-weights"
@@ -65,9 +65,6 @@ def _finding(step_ns: int, one: UnreadWeights) -> Finding | None:
         evidence=evidence,
         saving_ns=saving,
         confidence=0.8,
-        where=tuple(
-            Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-            for at in one.places
-        ),
+        where=in_forward(one.places),
         change="output, _ = self.attention(query, key, value, need_weights=False)",
     )
