@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.padding import Padded, padded_in
@@ -32,7 +32,7 @@ class BatchWatch(RecordingCallback):
     def __init__(self, *, transfer: Transfer = to_host) -> None:
         super().__init__()
         self._transfer = transfer
-        self._host: Callback | None = None
+        self._hooks = Hooks({"on_train_batch_end": self._batch_ends})
         self._looks = 0
         self._found: list[Padded] = []
         self._needed: Pending | None = None
@@ -42,8 +42,7 @@ class BatchWatch(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         self._looks = 0
-        self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_end", self._batch_ends)
+        self._hooks.add(called_by_trainer(trainer, self))
 
     @guarded
     def _batch_ends(
@@ -100,9 +99,7 @@ class BatchWatch(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_end", self._batch_ends)
+        self._hooks.drop()
         self._found, self._needed = [], None
 
 

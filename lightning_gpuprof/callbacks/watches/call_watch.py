@@ -15,8 +15,8 @@ from torch.nn.modules.module import (
 )
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
@@ -57,7 +57,12 @@ class CallWatch(RecordingCallback):
     ) -> None:
         super().__init__()
         self._clock, self._transfer = clock, transfer
-        self._host: Callback | None = None
+        self._hooks = Hooks(
+            {
+                "on_train_batch_end": self._batch_ends,
+                "on_before_backward": self._before_backward,
+            }
+        )
         self._calls: RepeatedCalls | None = None
         self._tables: EmbeddingCalls | None = None
         self._names: dict[int, str] = {}
@@ -70,9 +75,7 @@ class CallWatch(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         self._names = {id(part): name for name, part in pl_module.named_modules()}
-        self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_end", self._batch_ends)
-        add_hook(self._host, "on_before_backward", self._before_backward)
+        self._hooks.add(called_by_trainer(trainer, self))
 
     @guarded
     def _batch_ends(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -207,10 +210,7 @@ class CallWatch(RecordingCallback):
     @override
     def _release(self) -> None:
         self._stop_looking()
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_end", self._batch_ends)
-            drop_hook(host, "on_before_backward", self._before_backward)
+        self._hooks.drop()
         self._batches, self._differences, self._tables = [], None, None
 
 

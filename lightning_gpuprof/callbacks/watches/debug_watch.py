@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.debugging import debugging_on, own_line_like
@@ -37,14 +37,13 @@ class DebugWatch(RecordingCallback):
     ) -> None:
         super().__init__()
         self._clock, self._cores = clock, cores
-        self._host: Callback | None = None
+        self._hooks = Hooks({"on_train_batch_end": self._look})
 
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
-        self._host = called_by_trainer(trainer, self)
-        add_hook(self._host, "on_train_batch_end", self._look)
+        self._hooks.add(called_by_trainer(trainer, self))
 
     @guarded
     def _look(self, trainer: Trainer, *_: Any) -> None:
@@ -68,6 +67,4 @@ class DebugWatch(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, "on_train_batch_end", self._look)
+        self._hooks.drop()
