@@ -78,11 +78,17 @@ class Spread:
     """What the steps without marks took of phases that are timed in marked steps alone.
 
     Those flagged as an epoch's first are no sample of them: they are marked always.
+
+    Attributes:
+        spans: The records of the steps without marks.
+        steps: How many these are.
+        dur_ns: How long they took.
     """
 
     def __init__(self, session: Session, steady: Mask) -> None:
-        spans = unmarked_spans(session)
+        self.spans = spans = unmarked_spans(session)
         self.steps = sum(span.steps for span in spans)
+        self.dur_ns = sum(span.dur_ns for span in spans)
         later = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
         self._alike = later if later.any() else steady
         columns = {phase: session.phase_ns(phase) for phase in Phase}

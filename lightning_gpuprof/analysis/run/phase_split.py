@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import median
-from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, Spread, unmarked_spans
+from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, Spread
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -124,12 +124,11 @@ def _per_step(
     if column is None or not session.steps:
         return None
     chosen = column[steady]
-    unmarked = unmarked_spans(session)
     field = "part_ns" if "/" in key else "phase_ns"
     phase = Phase(key.partition("/")[0])
-    known = sum(getattr(span, field).get(key, 0) for span in unmarked if phase in IN_EVERY_STEP)
+    known = sum(getattr(span, field).get(key, 0) for span in spread.spans if phase in IN_EVERY_STEP)
     total_ns = int(chosen.sum()) + spread.of(phase, column) + known
-    steps_ns = int(session.columns["dur_ns"][steady].sum()) + sum(s.dur_ns for s in unmarked)
+    steps_ns = int(session.columns["dur_ns"][steady].sum()) + spread.dur_ns
     return PerStep(
         median_ns=median(chosen),
         mean_ns=round(total_ns / (len(chosen) + spread.steps)),
