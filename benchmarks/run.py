@@ -11,15 +11,15 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BENCHMARKS = {
-    "overhead": "overhead.py",
-    "deferred": "deferred.py",
-    "capture": "capture.py",
+    "overhead": "cost/overhead.py",
+    "deferred": "cost/deferred.py",
+    "capture": "cost/capture.py",
     "plan": "plan.py",
     "memory": "gpu_memory.py",
-    "records": "records.py",
+    "records": "reading/records.py",
     "ranks": "ranks.py",
-    "trace_engine": "trace_engine.py",
-    "tab": "tab.py",
+    "trace_engine": "reading/trace_engine.py",
+    "tab": "reading/tab.py",
     "faults": "faults/run.py",
 }
 

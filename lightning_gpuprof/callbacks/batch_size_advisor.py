@@ -15,16 +15,16 @@ from lightning_gpuprof.analysis.memory.batch_size import (
 )
 from lightning_gpuprof.analysis.memory.memory_line import Peak
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.advice_text import (
+from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.memory.advice_text import (
     NOT_MEASURED,
     advice_line,
     advice_record,
     vram_line,
 )
-from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.memory_notes import MemoryNotes
-from lightning_gpuprof.callbacks.memory_window import MemoryWindow
+from lightning_gpuprof.callbacks.memory.memory_notes import MemoryNotes
+from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch

@@ -1,56 +1,11 @@
-"""Rules, one per file; RULES lists them by finding id.
+"""Rules, one per file in rules/; RULES lists them by finding id, in the order of the alphabet.
 
 The module of a rule is its id with underscores. Its docstring is its documentation page, and it
 defines `ID`, `EFFORT` and `evaluate(run)`.
 """
 
-RULES: tuple[str, ...] = (
-    "data-wait",
-    "worker-startup",
-    "rebuilt-loader",
-    "slow-epoch-start",
-    "slow-host-to-device-copy",
-    "host-sync",
-    "host-bound",
-    "small-kernels",
-    "memory-bound-kernels",
-    "non-contiguous-layout",
-    "low-precision-unused",
-    "double-precision",
-    "unused-vram",
-    "vram-pressure",
-    "memory-growth",
-    "throttled-clocks",
-    "shared-device",
-    "slow-callback",
-    "slow-python",
-    "thread-contention",
-    "too-many-threads",
-    "slow-logging",
-    "slow-checkpoint",
-    "frequent-validation",
-    "unfused-optimizer",
-    "retained-graph",
-    "unused-gradients",
-    "zeroed-gradients",
-    "repeated-forward",
-    "dense-embedding",
-    "separate-layers",
-    "padded-batches",
-    "unread-attention-weights",
-    "full-weight-product",
-    "penalty-in-loss",
-    "rebuilt-weights",
-    "needless-checkpointing",
-    "recomputed-constant",
-    "recompilation",
-    "opaque-compiled-regions",
-    "exposed-communication",
-    "straggler-rank",
-    "frequent-stop-check",
-    "step-time-jitter",
-    "anomaly-detection-on",
-    "debugging-left-on",
-    "trace-too-large",
-    "lost-kernels",
+from pkgutil import iter_modules
+
+RULES: tuple[str, ...] = tuple(
+    sorted(module.name.replace("_", "-") for module in iter_modules([f"{__path__[0]}/rules"]))
 )

@@ -65,7 +65,6 @@ class TimelineBuilder:
         self._host: list[tuple[int, ...]] = []
         self._device: list[tuple[int, ...]] = []
         self._syncs: list[tuple[int, ...]] = []
-        self._annotations: list[tuple[int, ...]] = []
         self._processes: dict[int, int] = {}
         self._chunks: dict[str, list[dict[str, Int64]]] = {"host": [], "device": []}
         self._cut = 0
@@ -126,8 +125,7 @@ class TimelineBuilder:
         if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
             self._cut += 1
             return
-        rows = {"cuda_sync": self._syncs, "gpu_user_annotation": self._annotations}
-        rows.get(category, self._device).append(
+        (self._syncs if category == "cuda_sync" else self._device).append(
             (
                 start,
                 end - start,
@@ -181,7 +179,6 @@ class TimelineBuilder:
             "host": _columns(self._host, _HOST, self._chunks["host"]),
             "device": _columns(self._device, _DEVICE, self._chunks["device"]),
             "syncs": _columns(self._syncs, _DEVICE),
-            "annotations": _columns(self._annotations, _DEVICE),
         }
         starts = [columns["start_ns"] for columns in tables.values()]
         origin = min((int(start.min()) for start in starts if len(start)), default=0)
@@ -198,7 +195,6 @@ class TimelineBuilder:
             names=tuple(self._names),
             host=make_table(HostEvents, **tables["host"]),
             device=device,
-            device_annotations=make_table(DeviceEvents, **tables["annotations"]),
             syncs=make_table(SyncEvents, **tables["syncs"]),
             memory=make_table(MemoryEvents),
             flows=make_table(Flows),

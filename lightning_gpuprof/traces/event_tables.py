@@ -27,7 +27,6 @@ CATEGORIES = (
     "kernel",
     "gpu_memcpy",
     "gpu_memset",
-    "gpu_user_annotation",
     "cuda_sync",
     "overhead",
     "other",
@@ -82,7 +81,7 @@ class HostEvents(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceEvents(Table):
-    """What ran on a device: kernels, copies and fills (or the annotations shown above them).
+    """What ran on a device: kernels, copies and fills.
 
     Args:
         start_ns: Start, relative to the timeline's origin.

@@ -96,8 +96,7 @@ class Timeline:
         origin_ns: What times are relative to, on the file's own clock.
         names: Every name once.
         host: Events on host threads.
-        device: Kernels, copies and fills.
-        device_annotations: Kineto's `gpu_user_annotation` rows: ranges, not work.
+        device: Kernels, copies and fills; not the ranges that are shown above them.
         syncs: Kineto's `cuda_sync` rows.
         memory: Allocator marks.
         flows: Arrows between host events.
@@ -114,7 +113,6 @@ class Timeline:
     names: Sequence[str]
     host: HostEvents
     device: DeviceEvents
-    device_annotations: DeviceEvents = field(default_factory=lambda: make_table(DeviceEvents))
     syncs: SyncEvents = field(default_factory=lambda: make_table(SyncEvents))
     memory: MemoryEvents = field(default_factory=lambda: make_table(MemoryEvents))
     flows: Flows = field(default_factory=lambda: make_table(Flows))

@@ -10,11 +10,11 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.fixture
 def fault_suite(monkeypatch):
-    """Make benchmarks/, benchmarks/faults/ and benchmarks/peers/ importable for one test."""
+    """Make benchmarks/ and those of its folders importable that are tested, for one test."""
     if not BENCHMARKS.is_dir():
         pytest.skip("the benchmarks are not part of this copy of the sources")
     before = set(sys.modules)
-    for folder in (".", "peers", "faults"):
+    for folder in (".", "cost", "peers", "faults"):
         monkeypatch.syspath_prepend(str(BENCHMARKS / folder))
     yield BENCHMARKS / "faults"
     for name in set(sys.modules) - before:  # short names like `case` must not stay

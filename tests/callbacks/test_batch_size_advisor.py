@@ -8,10 +8,10 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
-from lightning_gpuprof.callbacks import memory_notes
-from lightning_gpuprof.callbacks.advice_text import NOT_MEASURED
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.callbacks.memory_window import MemoryWindow
+from lightning_gpuprof.callbacks.memory import memory_notes
+from lightning_gpuprof.callbacks.memory.advice_text import NOT_MEASURED
+from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
 from lightning_gpuprof.records.phases import Phase

@@ -80,12 +80,15 @@ class Spread:
     Those flagged as an epoch's first are no sample of them: they are marked always.
 
     Attributes:
+        session: Whose steps.
+        steady: Those of its marked steps that count.
         spans: The records of the steps without marks.
         steps: How many these are.
         dur_ns: How long they took.
     """
 
     def __init__(self, session: Session, steady: Mask) -> None:
+        self.session, self.steady = session, steady
         self.spans = spans = unmarked_spans(session)
         self.steps = sum(span.steps for span in spans)
         self.dur_ns = sum(span.dur_ns for span in spans)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, Spread
-from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
@@ -61,12 +61,12 @@ class Part:
     per_step: PerStep | None
 
 
-def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
+def phase_split(spread: Spread) -> dict[Phase, PhaseStats]:
     """Split the session's wall time by phase; phases that were not measured are left out."""
+    session = spread.session
     outside = _outside_by(session, "phase_ns")
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
-    spread = Spread(session, steady)
     totals = {
         phase: _in_steps(phase, columns[phase], spread) + outside.get(phase.value, 0)
         for phase in measured
@@ -78,16 +78,16 @@ def phase_split(session: Session, steady: Mask) -> dict[Phase, PhaseStats]:
             total_ns=totals[phase],
             outside_ns=outside.get(phase.value, 0),
             frac=totals[phase] / whole,
-            per_step=_per_step(session, phase.value, columns[phase], steady, spread),
+            per_step=_per_step(phase.value, columns[phase], spread),
         )
         for phase in measured
     }
 
 
-def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
+def part_split(spread: Spread) -> tuple[Part, ...]:
     """List every named part of a phase, the longest in total first."""
+    session = spread.session
     outside = _outside_by(session, "part_ns")
-    spread = Spread(session, steady)
     columns = part_columns(session)
     parts = []
     for key in dict.fromkeys([*columns, *outside]):
@@ -102,7 +102,7 @@ def part_split(session: Session, steady: Mask) -> tuple[Part, ...]:
                 total_ns=_in_steps(Phase(phase), column, spread) + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
-                per_step=_per_step(session, key, column, steady, spread),
+                per_step=_per_step(key, column, spread),
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))
@@ -117,10 +117,9 @@ def part_columns(session: Session) -> dict[str, Int64]:
     }
 
 
-def _per_step(
-    session: Session, key: str, column: Int64 | None, steady: Mask, spread: Spread
-) -> PerStep | None:
+def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
     """Return the figures of a phase or of a part; `key` is `<phase>` or `<phase>/<name>`."""
+    session, steady = spread.session, spread.steady
     if column is None or not session.steps:
         return None
     chosen = column[steady]

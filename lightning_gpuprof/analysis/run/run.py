@@ -11,7 +11,7 @@ from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.device_time import device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epoch_starts import epoch_starts
-from lightning_gpuprof.analysis.run.every_step import every_step
+from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -68,7 +68,8 @@ def analyze_run(
     chosen = choose_session(first, session)
     same = same_session(filled, chosen.start.session)
     steady = steady_steps(chosen)
-    phases, parts = phase_split(chosen, steady), part_split(chosen, steady)
+    spread = Spread(chosen, steady)
+    phases, parts = phase_split(spread), part_split(spread)
     every = every_step(chosen, steady)
     rates = size_rates(chosen, steady)
     compared = common_steady(same)

@@ -13,11 +13,9 @@ _GRAPH = re.compile(_PREFIX + r"GraphLaunch")
 _KERNEL = re.compile(_PREFIX + r"\w*(?:Launch\w*Kernel|LaunchKernel)\w*")
 _COPY = re.compile(_PREFIX + r"Mem(?:cpy|set)\w*")
 
-KINDS = ("kernel", "graph", "copy", "sync", "allocator", "other")
-
 
 def call_kind(name: str) -> str:
-    """Return one of `KINDS`.
+    """Return one of kernel, graph, copy, sync, allocator and other.
 
     >>> call_kind("hipModuleLaunchKernel"), call_kind("cuLaunchKernelEx"), call_kind("cudaMalloc")
     ('kernel', 'kernel', 'allocator')

@@ -5,8 +5,6 @@ from typing import Any
 
 import torch
 
-KINDS = ("parameters", "gradients", "optimizer_state")
-
 
 def kind_bytes(
     module: torch.nn.Module,

@@ -104,9 +104,9 @@ def _read_json(events: list[Event], builder: TimelineBuilder) -> None:
         end = None if begin is None or lasted is None else begin + lasted
         kind = str(event.args.get("desc", ""))
         if event.pid in devices:
-            name, category = _work(event.name, kind)
             if kind.startswith(_FRAME) or "kernels" in event.args:
-                category = "gpu_user_annotation"  # a marker, or a whole graph, above its kernels
+                continue  # a marker, or a whole graph, above its kernels
+            name, category = _work(event.name, kind)
             where = (devices[event.pid], integer(str(event.tid)))
             call = arrows.to_work(event)
             builder.device(begin, end, builder.name(name), category, *where, call)

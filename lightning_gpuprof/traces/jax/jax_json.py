@@ -70,7 +70,8 @@ def read(path: str, options: ReadOptions) -> Timeline:
             line = lines.get((event.pid, event.tid), "")
             if device := DEVICE.search(plane):
                 works = bool(STREAM.match(line)) if event.pid in streamed else line == "XLA Ops"
-                _on_device(builder, event, int(device[2]), line, works=works)
+                if works:
+                    _on_device(builder, event, int(device[2]), line)
             else:
                 _on_host(builder, event, line, options)
     return builder.build()
@@ -84,17 +85,12 @@ def _labels(events: list[_Event], kind: str, *, by_thread: bool) -> dict[tuple[i
     }
 
 
-def _on_device(
-    builder: TimelineBuilder, event: _Event, device: int, line: str, *, works: bool
-) -> None:
+def _on_device(builder: TimelineBuilder, event: _Event, device: int, line: str) -> None:
     start, end = _times(event)
     stream = STREAM.match(line)
     number = int(stream[1]) if stream else event.tid
     details = copy_details(event.args)
-    if works:
-        name, category = device_work(event.name, details)
-    else:
-        name, category = event.name, "gpu_user_annotation"
+    name, category = device_work(event.name, details)
     correlation = integer(str(event.args.get("correlation_id", "")))
     size = integer(details.get("size"))
     builder.device(start, end, builder.name(name), category, device, number, correlation, size)

@@ -91,15 +91,12 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
     has_streams = any(stream for _, stream in lines)
     for line, stream in lines:
         works = bool(stream) if has_streams else _text(line.name) == "XLA Ops"
+        if not works:
+            continue
         number = int(stream[1]) if stream else line.id
         for event in line.events:
             start, end = _times(line, event)
             text = names.of(event)
-            if not works:
-                builder.device(
-                    start, end, builder.name(text), "gpu_user_annotation", device, number
-                )
-                continue
             values = names.values(event)
             details = copy_details(values)
             name, category = device_work(text, details)

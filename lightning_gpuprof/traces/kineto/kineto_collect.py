@@ -74,8 +74,7 @@ class Collector:
 
     def __init__(self, options: ReadOptions, *, exact: bool) -> None:
         self.host, self.device = Columns(), Columns()
-        self.annotations, self.syncs = Columns(), Columns()
-        self.memory, self.flows = Columns(), Columns()
+        self.syncs, self.memory, self.flows = Columns(), Columns(), Columns()
         self.names, self.threads, self.arguments = Indexer(), Threads(), Indexer()
         self.thread_names: dict[tuple[int | str, int | str], str] = {}
         self.unfinished = 0
@@ -94,8 +93,6 @@ class Collector:
         for kind, category in DEVICE_KINDS.items():
             if rows := groups[kind]:
                 self._add_device(self.device, rows, category)
-        if rows := groups[Kind.GPU_USER_ANNOTATION]:
-            self._add_device(self.annotations, rows, "gpu_user_annotation")
         if rows := groups[Kind.CUDA_SYNC] + groups[Kind.XPU_SYNC]:
             self._add_device(self.syncs, rows, "cuda_sync")
         for kind in _FLOWS:
@@ -142,7 +139,7 @@ class Collector:
         self.unfinished += other.unfinished
 
     def _tables(self) -> tuple[Columns, ...]:
-        return self.host, self.device, self.annotations, self.syncs, self.memory, self.flows
+        return self.host, self.device, self.syncs, self.memory, self.flows
 
     def _times(self, rows: Sequence[Event]) -> tuple[Int64, Int64]:
         return self._ns([e.ts for e in rows]), self._ns([e.dur for e in rows])

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from lightning_gpuprof.analysis.memory.memory_snapshot import (
@@ -11,26 +12,25 @@ from lightning_gpuprof.analysis.memory.memory_snapshot import (
     SnapshotAnalysis,
     analyze_snapshot,
 )
-from lightning_gpuprof.records.files import KINDS_SUFFIX, LOCAL, FileSystem
+from lightning_gpuprof.records.files import KINDS_SUFFIX
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.units import percent, size
 
 _SHOWN_SITES = 5
 
 
-def snapshot_payload(path: str, fs: FileSystem = LOCAL) -> dict[str, Any]:
+def snapshot_payload(path: str) -> dict[str, Any]:
     """Return what a memory snapshot says, one entry per device, as JSON values.
 
     Args:
         path: A pickle of `torch.cuda.memory._dump_snapshot`; `<path>.kinds.json` beside it, which
             `MemorySnapshot` writes, names what lies at which address.
-        fs: Where the second file is looked for; the pickle itself must be a local file.
 
     Raises:
         TraceError: It is no snapshot.
     """
     snapshot = read_snapshot(path)
-    kinds = _kinds(path, fs)
+    kinds = _kinds(path)
     devices = [analyze_snapshot(snapshot, device, kinds=kinds) for device in snapshot.devices]
     return {
         "schema_version": 1,
@@ -85,11 +85,9 @@ def snapshot_lines(payload: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _kinds(path: str, fs: FileSystem) -> dict[str, list[int]]:
-    beside = path + KINDS_SUFFIX
-    if not fs.exists(beside):
-        return {}
-    kinds: dict[str, list[int]] = json.loads(fs.read_bytes(beside))
+def _kinds(path: str) -> dict[str, list[int]]:
+    beside = Path(path + KINDS_SUFFIX)
+    kinds: dict[str, list[int]] = json.loads(beside.read_bytes()) if beside.exists() else {}
     return kinds
 
 

@@ -10,6 +10,7 @@ from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.documents.work_payload import diff_payload
 
+_SHOWN = 10
 _NAME_WIDTH = 60
 _PARTS = ("span_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 
@@ -29,7 +30,7 @@ def diff_files(base: str, test: str) -> dict[str, Any]:
     return {"schema_version": 1, "base": base, "test": test, **diff_payload(compare_traces(*found))}
 
 
-def diff_lines(document: dict[str, Any], *, top: int = 10) -> Iterator[str]:
+def diff_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield a difference as lines for a terminal, the largest changes first."""
     yield f"{document['base']} -> {document['test']}"
     for note in document["notes"]:
@@ -46,7 +47,7 @@ def diff_lines(document: dict[str, Any], *, top: int = 10) -> Iterator[str]:
         ("Operators", document["operators"]),
         ("Copies", document["copies"]),
     ):
-        changed = [row for row in rows if row["change"] != "same"][:top]
+        changed = [row for row in rows if row["change"] != "same"][:_SHOWN]
         if changed:
             yield ""
             yield f"{title}, time{basis}"

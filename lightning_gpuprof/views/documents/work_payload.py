@@ -76,10 +76,9 @@ def critical_path_payload(path: "CriticalPath", *, top: int = TOP_PARTS) -> dict
 
 
 def what_if_payload(found: "WhatIf") -> dict[str, Any]:
-    """Lay out what shortening each part would save."""
+    """Lay out what would be saved without each part."""
     return {
         "span_ns": found.span_ns,
-        "share": found.share,
         "savings": [
             {
                 **vars(saving),

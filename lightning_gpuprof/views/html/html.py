@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.errors import GpuProfError
-from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.find_run import resolve_run
@@ -47,28 +46,27 @@ _UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Markup, line ends that JSON allows and scripts do not, and marks that turn an editor's text."""
 
 
-def render_html(run: str, fs: FileSystem = LOCAL, *, session: int | None = None) -> str:
+def render_html(run: str, *, session: int | None = None) -> str:
     """Return the report of a run as one self-contained page.
 
     Args:
-        run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
-        fs: Where it lies.
+        run: Its log dir, or a folder of such dirs: then the newest.
         session: Session number; by default the last fit that recorded steps.
 
     Raises:
         RecordError: There is no such run, or nothing in it can be read.
     """
-    found = resolve_run(run, fs)
-    loaded = LoadedRun(found.run, fs=fs, root=run)
+    found = resolve_run(run)
+    loaded = LoadedRun(found.run, root=run)
     # Fails here with a sentence, rather than as a page full of errors.
-    report = load_report(found.run, fs, session=session, ranks=loaded.ranks)
+    report = load_report(found.run, session=session, ranks=loaded.ranks)
     text = render(report, verbose=True)
-    return _page(loaded.name, _data(loaded, fs, session), text)
+    return _page(loaded.name, _data(loaded, session), text)
 
 
-def _data(run: LoadedRun, fs: FileSystem, session: int | None) -> dict[str, Any]:
+def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
     listing = {
-        "runs": runs_view({run.name: run.path}, lambda _: fs),
+        "runs": runs_view({run.name: run.path}),
         "roots": [],
         "schema_version": SCHEMA_VERSION,
     }

@@ -85,9 +85,9 @@ def _timeline(host, device, told):
     )
 
 
-def one_by_one(timeline, replay, left):
-    """Replay event by event, in the order of launching: slow, and plain to read."""
-    device, trace = timeline.device, link(timeline)
+def one_by_one(trace, replay):
+    """Return what replays event by event, in the order of launching: slow, and plain to read."""
+    timeline, device = trace.timeline, trace.timeline.device
     launched = launch_ends(trace)
     starts = [int(table.start_ns[0]) for table in (timeline.host, device) if len(table)]
     begin = min(starts)
@@ -103,32 +103,36 @@ def one_by_one(timeline, replay, left):
         row: [o for o in some if o >= 0 and end[o] <= start[row] and place[o] < place[row]]
         for row, some in others.items()
     }
-    ended: dict[int, float] = {}
-
-    def finish(row, launched_at):
-        ready = [ended[other] + replay.gap[row] * left.queue for other in held_by[row]]
-        if launched_at is not None:
-            ready.append(launched_at + replay.latency[row] * left.launch_latency)
-        share = left.category.get("gemm", 1.0)
-        ended[row] = max(ready, default=start[row]) + device.dur_ns[row] * share
-
-    for row in order:
-        if launched[row] < 0:
-            finish(row, None)
-    share = np.array([left.activity.get(name, 1.0) for name in ACTIVITIES])
-    work = chain.work(share)
     row_at = {place: row for row, place in enumerate(chain.place.tolist()) if place >= 0}
     returns = dict(zip(chain.returns.tolist(), range(len(chain.returns)), strict=True))
-    host = float(begin)
-    for number, spent in enumerate(work[:-1]):
-        host += spent
-        if number in row_at:
-            finish(row_at[number], host)
-        elif left.waits:
-            wait = returns[number]
-            back = ended.get(int(chain.device_row[wait]), -np.inf) + chain.after_ns[wait]
-            host = max(host, back)
-    return round(max([host + work[-1], *ended.values()]) - begin)
+
+    def run(left):
+        ended: dict[int, float] = {}
+
+        def finish(row, launched_at):
+            ready = [ended[other] + replay.gap[row] * left.queue for other in held_by[row]]
+            if launched_at is not None:
+                ready.append(launched_at + replay.latency[row] * left.launch_latency)
+            share = left.category.get("gemm", 1.0)
+            ended[row] = max(ready, default=start[row]) + device.dur_ns[row] * share
+
+        for row in order:
+            if launched[row] < 0:
+                finish(row, None)
+        share = np.array([left.activity.get(name, 1.0) for name in ACTIVITIES])
+        work = chain.work(share)
+        host = float(begin)
+        for number, spent in enumerate(work[:-1]):
+            host += spent
+            if number in row_at:
+                finish(row_at[number], host)
+            elif left.waits:
+                wait = returns[number]
+                back = ended.get(int(chain.device_row[wait]), -np.inf) + chain.after_ns[wait]
+                host = max(host, back)
+        return round(max([host + work[-1], *ended.values()]) - begin)
+
+    return run
 
 
 LEFTS = (
@@ -146,8 +150,8 @@ LEFTS = (
 @settings(max_examples=300, deadline=None)
 @given(timelines())
 def test_whole_bursts_at_once_come_to_what_single_events_come_to(timeline):
-    replay = Replay(link(timeline))
+    trace = link(timeline)
+    replay = Replay(trace)
+    singly = one_by_one(trace, replay)
 
-    assert [replay.run(left) for left in LEFTS] == [
-        one_by_one(timeline, replay, left) for left in LEFTS
-    ]
+    assert [replay.run(left) for left in LEFTS] == [singly(left) for left in LEFTS]

@@ -8,8 +8,8 @@ from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 
 
-def replayed(timeline, **options):
-    return what_if(link(timeline), **options)
+def replayed(timeline):
+    return what_if(link(timeline))
 
 
 def length(timeline):
@@ -54,15 +54,6 @@ def test_waits_of_queued_work_are_saved_with_the_queue(read_synthetic):
     assert found.of("queue").saved_ns == spec.steps * 60_000
 
 
-def test_halving_a_part_saves_no_more_than_half_of_it(read_synthetic):
-    spec = SyntheticSpec(steps=2, gaps_ns={"sync": 40_000}, comm_ns=0, exposed_comm_ns=0)
-    found = replayed(read_synthetic(spec), share=0.5)
-    device = found.of("device")
-
-    assert device.saved_ns == pytest.approx(device.part_ns / 2, rel=0.1)
-    assert device.saved_ns <= device.part_ns / 2
-
-
 def test_a_device_bound_trace_gains_from_the_device_alone(read_synthetic):
     spec = SyntheticSpec(steps=3, gaps_ns={}, kernel_ns=40_000, comm_ns=0, exposed_comm_ns=0)
     found, known = replayed(read_synthetic(spec)), answers(spec)
@@ -70,12 +61,6 @@ def test_a_device_bound_trace_gains_from_the_device_alone(read_synthetic):
     assert found.of("device/gemm").saved_ns > 0.4 * found.span_ns
     assert found.of("host").saved_ns < 0.05 * found.span_ns
     assert found.of("host").span_ns >= known.busy_ns
-
-
-@pytest.mark.parametrize("share", [0, -1, 1.5])
-def test_a_share_that_makes_no_sense_is_refused(read_synthetic, share):
-    with pytest.raises(ValueError, match="at most 1"):
-        replayed(read_synthetic(SyntheticSpec(steps=1)), share=share)
 
 
 @pytest.mark.parametrize(

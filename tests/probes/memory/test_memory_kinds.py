@@ -32,19 +32,13 @@ def test_what_lies_on_another_device_does_not_count():
     assert kind_bytes(nn.Linear(4, 4), [], torch.device("cuda"))["parameters"] == 0
 
 
-def test_of_sharded_parameters_this_ranks_share_counts():
-    store = pytest.importorskip("torch.testing._internal.distributed.fake_pg").FakeStore()
+def test_of_sharded_parameters_this_ranks_share_counts(mesh):
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     if not hasattr(fsdp, "fully_shard"):
         pytest.skip("this torch has no fully_shard (2.6 on)")
-    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=store)
-    try:
-        mesh = torch.distributed.init_device_mesh("cpu", (2,))
-        model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Linear(8, 4, bias=False))
-        for layer in model:
-            fsdp.fully_shard(layer, mesh=mesh)
-        found = trained(model, torch.optim.AdamW(model.parameters()))
-    finally:
-        torch.distributed.destroy_process_group()
+    model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Linear(8, 4, bias=False))
+    for layer in model:
+        fsdp.fully_shard(layer, mesh=mesh)
+    found = trained(model, torch.optim.AdamW(model.parameters()))
     # Of 2 * 128 bytes a half, as of the two moments; the counters of 4 bytes are whole.
     assert found == {"parameters": 128, "gradients": 128, "optimizer_state": 2 * 128 + 2 * 4}

@@ -214,18 +214,6 @@ def test_sums_compile_without_a_graph_break():
     assert mean.result() == expected * 3 / 12
 
 
-@pytest.fixture
-def mesh():
-    """Two ranks, of which this process is one and no other exists: nothing is communicated."""
-    distributed = torch.distributed
-    if distributed.is_initialized():
-        pytest.skip("another test left its process group")
-    store = pytest.importorskip("torch.testing._internal.distributed.fake_pg").FakeStore()
-    distributed.init_process_group("fake", rank=0, world_size=2, store=store)
-    yield distributed.device_mesh.init_device_mesh("cpu", (2,))
-    distributed.destroy_process_group()
-
-
 def test_a_loss_that_every_rank_holds_whole_is_kept_and_parts_of_one_are_refused(mesh):
     from torch.distributed.tensor import DTensor, Partial, Replicate
 

@@ -1,4 +1,4 @@
-"""The variants that benchmarks/overhead.py compares, and one fit with each.
+"""The variants that overhead.py compares, and one fit with each.
 
 As a script: `python overhead_variants.py VARIANT STEP STEPS [--out FILE]` prints the figures, or
 writes them to a file where something else captures what a script prints.

@@ -1,6 +1,6 @@
 """What logging the loss of every step costs: DeferredLoss, `loss.item()` and `self.log`.
 
-python benchmarks/deferred.py [--rounds 9] [--steps 2000]
+python benchmarks/cost/deferred.py [--rounds 9] [--steps 2000]
 
 Each variant trains the same small model (a step of about half a millisecond) with a
 TensorBoardLogger in a process of its own, in turns. The figure is wall time per step, with the
@@ -11,9 +11,12 @@ of the calls alone: what a host sync costs on a GPU comes on top for the other t
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import Children, Spread, interleaved, one_thread, write_results
 

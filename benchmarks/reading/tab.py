@@ -1,6 +1,6 @@
 """What the PROFILE tab costs: opening, bytes per request, frame time, TensorBoard's start.
 
-python benchmarks/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-browser]
+python benchmarks/reading/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-browser]
 
 One run holds a million steps and a generated trace of 500 MB (plain JSON), prepared as a training
 run's child process does. Requests go through TensorBoard's WSGI application, first with nothing
@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import Spread, write_results
 from records import write_run
@@ -184,7 +186,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def browser_driver() -> Any:
-    path = Path(__file__).parents[1] / "tests" / "browser_driver.py"
+    path = Path(__file__).parents[2] / "tests" / "browser_driver.py"
     spec = importlib.util.spec_from_file_location("browser_driver", path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,6 +1,6 @@
 """Seconds and peak memory of `analyze` on traces of 1 MB to 1 GB, beside peers and the floor.
 
-    python benchmarks/trace_engine.py [--hta PYTHON] [--tb PYTHON] [--parts sizes stacks linearity]
+    python benchmarks/reading/trace_engine.py [--hta PYTHON] [--tb PYTHON] [--parts sizes ...]
 
 Needs real traces in ../shared/traces, and for the peers a Python each with
 HolisticTraceAnalysis or torch-tb-profiler: they are no dependency of ours. About ten minutes.
@@ -27,10 +27,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
+
 from _harness import RESULTS, write_results
 
 HERE = Path(__file__).parent
-SHARED = HERE.parents[1] / "shared" / "traces" / "kineto"
+SHARED = HERE.parents[2] / "shared" / "traces" / "kineto"
 SMALL = SHARED / "tracelens-h100" / "gaunernst_bert-small-uncased__1016001.json.gz"
 MEDIUM = SHARED / "hta" / "negative_queue_length_values_check" / "rank0.json.gz"
 LARGE = SHARED / "hta" / "trace_diff" / "control" / "control.json.gz"

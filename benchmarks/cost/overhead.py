@@ -1,6 +1,6 @@
 """Measures what profilers and callbacks add to a training step.
 
-    python benchmarks/overhead.py [--quick] [--step tiny] [--only NAME ...] [--traceml VENV]
+    python benchmarks/cost/overhead.py [--quick] [--step tiny] [--only NAME ...] [--traceml VENV]
 
 Two ways. *Within a fit* (`overhead_toggle.py`): blocks of steps with and without a variant take
 turns, and each is compared with its neighbour; medians and means of the differences, the latter
@@ -28,6 +28,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import RESULTS, Children, Spread, forked, keep_memory, one_thread, write_results
 from overhead_dispatch import dispatch_ns

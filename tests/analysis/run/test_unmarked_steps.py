@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from lightning_gpuprof.analysis.run.every_step import every_step
+from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.wall_time import wall_time
@@ -57,7 +57,7 @@ def steady(session):
 
 
 def test_what_is_not_known_by_phase_is_spread_as_in_the_marked_steps(session, steady):
-    phases = phase_split(session, steady)
+    phases = phase_split(Spread(session, steady))
 
     assert {phase: stats.total_ns for phase, stats in phases.items()} == {
         Phase.FORWARD: 300,
@@ -78,7 +78,7 @@ def test_what_each_step_is_timed_for_is_known_of_all(session, steady):
 
 
 def test_a_part_keeps_its_share_of_its_phase(session, steady):
-    (ema,) = part_split(session, steady)
+    (ema,) = part_split(Spread(session, steady))
 
     assert ema.total_ns == 100
 
@@ -92,7 +92,7 @@ def with_unmarked(session, **changed):
 def test_means_are_of_all_steps_and_add_up_to_the_mean_step(session, steady):
     # The eight others take 50 ns each, beside a validation of 50 in one of them.
     quicker = with_unmarked(session, dur_ns=450)
-    every, phases = every_step(quicker, steady), phase_split(quicker, steady)
+    every, phases = every_step(quicker, steady), phase_split(Spread(quicker, steady))
 
     assert every.step_ns == (2 * 100 + 450) / 10
     assert step_stats(quicker, every.step_ns).dur.mean_ns == 65
@@ -101,7 +101,11 @@ def test_means_are_of_all_steps_and_add_up_to_the_mean_step(session, steady):
     assert means[Phase.FORWARD].frac == pytest.approx(18 / 65)
     assert sum(one.mean_ns for one in means.values()) == 65
     assert means[Phase.VALIDATION].mean_ns == every.mean_ns(Phase.VALIDATION) == 5
-    assert part_split(quicker, steady)[0].per_step.mean_ns == means[Phase.CALLBACKS].mean_ns == 6
+    assert (
+        part_split(Spread(quicker, steady))[0].per_step.mean_ns
+        == means[Phase.CALLBACKS].mean_ns
+        == 6
+    )
 
 
 def test_the_first_step_of_an_epoch_is_no_sample_of_steps_without_marks(session, steady):
@@ -112,13 +116,16 @@ def test_the_first_step_of_an_epoch_is_no_sample_of_steps_without_marks(session,
     }
     begun = replace(session, columns=columns)
 
-    assert phase_split(begun, steady)[Phase.FORWARD].per_step.mean_ns == (30 + 1_000 + 8 * 30) / 10
+    assert (
+        phase_split(Spread(begun, steady))[Phase.FORWARD].per_step.mean_ns
+        == (30 + 1_000 + 8 * 30) / 10
+    )
 
 
 def test_a_region_that_is_timed_in_steps_without_marks_too_is_not_counted_twice(session, steady):
     odd = with_unmarked(session, phase_ns={"validation": 50, "backward": 400})
 
-    assert phase_split(odd, steady) == phase_split(session, steady)
+    assert phase_split(Spread(odd, steady)) == phase_split(Spread(session, steady))
 
 
 def test_a_checkpoint_between_epochs_is_one_of_all(session, steady):
@@ -137,4 +144,4 @@ def test_a_checkpoint_between_epochs_is_one_of_all(session, steady):
 def test_a_run_in_which_every_step_was_marked_is_left_as_it_was_measured(session, steady):
     whole = Session(session.start, session.records[1:], session.columns)
 
-    assert phase_split(whole, steady)[Phase.FORWARD].total_ns == 60
+    assert phase_split(Spread(whole, steady))[Phase.FORWARD].total_ns == 60

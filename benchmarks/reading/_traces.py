@@ -1,6 +1,6 @@
 """Traces for the trace engine's benchmark: real ones repeated to any size, and generated ones.
 
-    python benchmarks/_traces.py SOURCE MEGABYTES TARGET      # prints the size in MB
+    python benchmarks/reading/_traces.py SOURCE MEGABYTES TARGET      # prints the size in MB
 
 Runs as a process of its own: what a benchmark starts counts the benchmark's own memory at the
 fork into its peak.

@@ -1,4 +1,4 @@
-"""A variant taken out of a fit and put back, block by block: see benchmarks/overhead.py.
+"""A variant taken out of a fit and put back, block by block: see overhead.py.
 
 Two fits of the same program differ by some percent, by where their memory happens to lie, and a
 machine changes from second to second. Within one fit neither matters: blocks of steps with and

@@ -1,6 +1,6 @@
 """Seconds to read and to analyse the record of a million steps.
 
-python benchmarks/records.py [--steps 1000000] [--repeat 5]
+python benchmarks/reading/records.py [--steps 1000000] [--repeat 5]
 """
 
 import argparse

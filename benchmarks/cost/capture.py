@@ -1,6 +1,6 @@
 """How long training stands still at the end of a profiler window, beside torch's own ways.
 
-python benchmarks/capture.py [--window small|deep_everything_on] [--rounds 25]
+python benchmarks/cost/capture.py [--window small|deep_everything_on] [--rounds 25]
 
 The floor is Kineto's own stop and JSON export. Ours (stop, export, record, start of the process
 that finishes the trace) takes turns with it in one process, over windows of the same steps. Then,
@@ -12,6 +12,7 @@ finishing process works, with both held on one core, the worst that can happen.
 import argparse
 import gzip
 import os
+import sys
 import tempfile
 import time
 import zlib
@@ -19,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import Children, Spread, interleaved, one_thread, write_results
 

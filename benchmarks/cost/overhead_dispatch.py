@@ -1,4 +1,4 @@
-"""What the Trainer's calls around a step cost alone, without the step: see benchmarks/overhead.py.
+"""What the Trainer's calls around a step cost alone, without the step: see overhead.py.
 
 In the middle of a fit all that the Trainer calls in one step (its profiler, callbacks' hooks, the
 class of a step's results, without what is trained) is called some thousand times over, as so many

@@ -1,0 +1,1 @@
+"""What `BatchSizeAdvisor` is made of: peaks of memory in, advice in words out."""
