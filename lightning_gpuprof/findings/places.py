@@ -6,13 +6,14 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Where
+from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
 MIN_COUNT = 10
 """Samples in a phase below which its lines are not named: a tenth of them may be one sample."""
 MIN_FRAC = 0.25
-"""A line with less of its phase's samples is one of many."""
+"""A line with less of its phase's samples, or calls, is one of many."""
 MOST = 2
 PHASES = {
     phase.value: phase
@@ -29,7 +30,10 @@ PHASES = {
 }
 """In which a line of the user's own is the cause; in forward and backward it is the model. In
 validation it is often what training does not run: decoding, metrics."""
-LOOPS = ("host-bound", "host-sync")
+CALLS = ("host-bound", "small-kernels")
+"""Findings of many small operators: a line that calls most of them is the loop, though another
+may take longer."""
+LOOPS = (*CALLS, "host-sync")
 """Findings that lie in loops of the forward pass: the line seen most often is in the loop."""
 
 
@@ -43,13 +47,18 @@ def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
+    if any(where.file for where in finding.where):
+        return finding
+    busy = _busy(run) if finding.id in CALLS else ()
+    if busy:
+        return replace(finding, where=(*finding.where, *busy))
     phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
     lines = host_lines(run.notes)
     if any(where.rank not in (None, run.start.rank) for where in finding.where):
         lines = run.rank_waits.lines if run.rank_waits else None
-    if phase is None or lines is None or any(where.file for where in finding.where):
+    if phase is None or lines is None:
         return finding
     whole = lines.by_phase.get(phase.value, 0)
     if whole < MIN_COUNT:
@@ -64,3 +73,10 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
         if sum(one.count for one in ones) >= MIN_FRAC * whole
     )
     return replace(finding, where=(*finding.where, *found))
+
+
+def _busy(run: RunResults) -> tuple[Where, ...]:
+    """Return the lines of the functions that call a good part of what a forward pass calls."""
+    seen = function_notes(run.notes)
+    busy = () if seen is None else seen.busy
+    return in_forward(one.place for one in busy[:MOST] if one.calls_frac >= MIN_FRAC)

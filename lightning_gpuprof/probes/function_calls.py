@@ -1,5 +1,6 @@
 """Watches torch's functions for what a step computes without its batch, and module by module."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -111,6 +112,8 @@ class FunctionCalls:
     packs: bool = False
     """Padding is taken out again (`pack_padded_sequence`)."""
     dropped: list[Dropped] = field(default_factory=list)
+    lines: Counter[Place] = field(default_factory=Counter)
+    """How many functions each line called, those of the modules that it called included."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -128,6 +131,9 @@ class FunctionCalls:
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             self._carry(results, args)
             return
+        place = own_line(frame)
+        if place is not None:
+            self.lines[place] += 1
         self._drops(results, taken_ns, frame)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if _is_plain(one)]
