@@ -30,11 +30,10 @@ PHASES = {
 }
 """In which a line of the user's own is the cause; in forward and backward it is the model. In
 validation it is often what training does not run: decoding, metrics."""
-CALLS = ("host-bound", "small-kernels")
-"""Findings of many small operators: a line that calls most of them is the loop, though another
-may take longer."""
-LOOPS = (*CALLS, "host-sync")
-"""Findings that lie in loops of the forward pass: the line seen most often is in the loop."""
+SYNC = "host-sync"
+LOOPS = ("host-bound", "small-kernels", SYNC)
+"""Findings that lie in loops of the forward pass: in the line that calls most of what they are
+about, though another may take longer; where no call was looked at, in the line seen most often."""
 
 
 def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:
@@ -49,7 +48,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
     if any(where.file for where in finding.where):
         return finding
-    busy = _busy(run) if finding.id in CALLS else ()
+    busy = _busy(run, finding.id) if finding.id in LOOPS else ()
     if busy:
         return replace(finding, where=(*finding.where, *busy))
     phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
@@ -75,8 +74,10 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     return replace(finding, where=(*finding.where, *found))
 
 
-def _busy(run: RunResults) -> tuple[Where, ...]:
-    """Return the lines of the functions that call a good part of what a forward pass calls."""
+def _busy(run: RunResults, finding_id: str) -> tuple[Where, ...]:
+    """Return the lines of the functions that make a good part of a forward pass's calls."""
     seen = function_notes(run.notes)
-    busy = () if seen is None else seen.busy
+    if seen is None:
+        return ()
+    busy = seen.reading if finding_id == SYNC else seen.busy
     return in_forward(one.place for one in busy[:MOST] if one.calls_frac >= MIN_FRAC)

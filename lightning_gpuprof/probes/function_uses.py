@@ -61,6 +61,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         packs=last.packs,
         checkpointed=_checkpointed(batches),
         busy=_busy(last.lines),
+        reading=_busy(last.reads),
     )
 
 

@@ -135,7 +135,7 @@ class BusyFunction(Struct, frozen=True):
     """A function of the program that calls many of torch's, as a Python loop over small ones does.
 
     Args:
-        calls_frac: Its share of a batch's calls of torch's functions.
+        calls_frac: Its share of a batch's calls of such functions.
         calls: How many, per batch.
         place: Its line with most of them.
     """
@@ -161,6 +161,8 @@ class FunctionNotes(Struct, frozen=True):
     checkpointed: Checkpointed | None = None
     busy: tuple[BusyFunction, ...] = ()
     """Those that call most, the first of all first."""
+    reading: tuple[BusyFunction, ...] = ()
+    """The same of calls that read a value (`item`, `tolist`, `float(x)`)."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

@@ -35,13 +35,19 @@ LOOP = CallPlace("t.py", 25, "decayed", "state = DECAY * state + drive[:, moment
 
 @pytest.mark.parametrize(
     ("finding", "calls_frac", "line"),
-    [("host-bound", 0.6, 25), ("small-kernels", 0.6, 25), ("host-bound", 0.1, 12)],
+    [
+        ("host-bound", 0.6, 25),
+        ("small-kernels", 0.6, 25),
+        ("host-sync", 0.6, 25),
+        ("host-bound", 0.1, 12),
+    ],
 )
 def test_many_small_calls_are_named_by_the_line_that_calls_most_not_the_one_that_takes_longest(
     analyze, finding, calls_frac, line
 ):
     seen = (LineCount("forward", "t.py", 12, "forward", "self.net(x)", "torch.call", "model", 60),)
-    busy = FunctionNotes(busy=(BusyFunction(calls_frac, 300, LOOP),))
+    called = (BusyFunction(calls_frac, 300, LOOP),)
+    busy = FunctionNotes(reading=called) if finding == "host-sync" else FunctionNotes(busy=called)
     run = analyze(
         {"forward": 10 * MS},
         records=[

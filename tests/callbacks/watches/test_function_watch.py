@@ -94,6 +94,21 @@ def test_the_function_that_calls_most_functions_is_noted_with_the_line_that_call
     assert 0.9 < first.calls_frac < 1
 
 
+def test_lines_that_read_values_are_noted(look):
+    class Reads(Model):
+        def inside(self, x):
+            self.total = 0.0
+            for one in x[:, 0]:
+                self.total += one.item()
+                if one > 100:
+                    self.total += float(one)
+            return self.layer(x)
+
+    (read,) = look(Reads()).reading
+
+    assert (read.place.source, read.calls) == ("self.total += one.item()", 8)
+
+
 def test_an_ordinary_model_has_nothing_to_note(look):
     seen = look(Model())
     assert (seen.constants, seen.penalty, seen.built, seen.separate) == ((), None, None, ())
