@@ -6,13 +6,14 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Where
+from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
 MIN_COUNT = 10
 """Samples in a phase below which its lines are not named: a tenth of them may be one sample."""
 MIN_FRAC = 0.25
-"""A line with less of its phase's samples is one of many."""
+"""A line with less of its phase's samples, or calls, is one of many."""
 MOST = 2
 PHASES = {
     phase.value: phase
@@ -29,8 +30,10 @@ PHASES = {
 }
 """In which a line of the user's own is the cause; in forward and backward it is the model. In
 validation it is often what training does not run: decoding, metrics."""
-LOOPS = ("host-bound", "host-sync")
-"""Findings that lie in loops of the forward pass: the line seen most often is in the loop."""
+SYNC = "host-sync"
+LOOPS = ("host-bound", "small-kernels", SYNC)
+"""Findings that lie in loops of the forward pass: in the line that calls most of what they are
+about, though another may take longer; where no call was looked at, in the line seen most often."""
 
 
 def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:
@@ -43,13 +46,18 @@ def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
+    if any(where.file for where in finding.where):
+        return finding
+    busy = _busy(run, finding.id) if finding.id in LOOPS else ()
+    if busy:
+        return replace(finding, where=(*finding.where, *busy))
     phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
     lines = host_lines(run.notes)
     if any(where.rank not in (None, run.start.rank) for where in finding.where):
         lines = run.rank_waits.lines if run.rank_waits else None
-    if phase is None or lines is None or any(where.file for where in finding.where):
+    if phase is None or lines is None:
         return finding
     whole = lines.by_phase.get(phase.value, 0)
     if whole < MIN_COUNT:
@@ -64,3 +72,12 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
         if sum(one.count for one in ones) >= MIN_FRAC * whole
     )
     return replace(finding, where=(*finding.where, *found))
+
+
+def _busy(run: RunResults, finding_id: str) -> tuple[Where, ...]:
+    """Return the lines of the functions that make a good part of a forward pass's calls."""
+    seen = function_notes(run.notes)
+    if seen is None:
+        return ()
+    busy = seen.reading if finding_id == SYNC else seen.busy
+    return in_forward(one.place for one in busy[:MOST] if one.calls_frac >= MIN_FRAC)

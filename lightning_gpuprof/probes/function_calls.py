@@ -1,5 +1,6 @@
 """Watches torch's functions for what a step computes without its batch, and module by module."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -20,6 +21,7 @@ LAYERS = frozenset(
     """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
 )
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum", "linear"})
+READS = frozenset("item tolist __bool__ __int__ __float__ __index__".split())
 ATTENTION = "multi_head_attention_forward"
 PACKS = "_pack_padded_sequence"
 _TORCHS_OWN = (Tensor, torch.nn.Parameter)
@@ -111,6 +113,10 @@ class FunctionCalls:
     packs: bool = False
     """Padding is taken out again (`pack_padded_sequence`)."""
     dropped: list[Dropped] = field(default_factory=list)
+    lines: Counter[Place] = field(default_factory=Counter)
+    """How many functions each line called, those of the modules that it called included."""
+    reads: Counter[Place] = field(default_factory=Counter)
+    """How many values each line read, which on a GPU it would wait for."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -124,10 +130,13 @@ class FunctionCalls:
         """Note a call of a torch function."""
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
+        if name in READS:
+            self._count(self.reads, frame)
         results = [one for one in _parts(output) if _is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             self._carry(results, args)
             return
+        self._count(self.lines, frame)
         self._drops(results, taken_ns, frame)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if _is_plain(one)]
@@ -145,6 +154,11 @@ class FunctionCalls:
             self._set(one, _Known(origin, through))
         if _in_place(name) and given:
             self._set(given[0], _Known(origin, through))
+
+    def _count(self, counter: Counter[Place], frame: FrameType) -> None:
+        place = own_line(frame)
+        if place is not None:
+            counter[place] += 1
 
     def _own(
         self,

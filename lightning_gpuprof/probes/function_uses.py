@@ -21,6 +21,7 @@ from lightning_gpuprof.probes.function_calls import (
 from lightning_gpuprof.probes.stack_lines import shown_path
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
+    BusyFunction,
     Checkpointed,
     ConstantWork,
     FunctionNotes,
@@ -59,6 +60,20 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
         packs=last.packs,
         checkpointed=_checkpointed(batches),
+        busy=_busy(last.lines),
+        reading=_busy(last.reads),
+    )
+
+
+def _busy(lines: Counter[Place]) -> tuple[BusyFunction, ...]:
+    functions: dict[tuple[str, str], Counter[Place]] = defaultdict(Counter)
+    for place, calls in lines.items():
+        file, _, name = place
+        functions[file, name][place] = calls
+    ranked = sorted(functions.values(), key=lambda ones: -ones.total())
+    return tuple(
+        BusyFunction(ones.total() / lines.total(), ones.total(), shown(ones.most_common(1)[0][0]))
+        for ones in ranked[:MOST_PLACES]
     )
 
 

@@ -131,6 +131,20 @@ class Checkpointed(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class BusyFunction(Struct, frozen=True):
+    """A function of the program that calls many of torch's, as a Python loop over small ones does.
+
+    Args:
+        calls_frac: Its share of a batch's calls of such functions.
+        calls: How many, per batch.
+        place: Its line with most of them.
+    """
+
+    calls_frac: float
+    calls: int
+    place: CallPlace
+
+
 class FunctionNotes(Struct, frozen=True):
     """What was seen; None and empty where nothing was."""
 
@@ -145,6 +159,10 @@ class FunctionNotes(Struct, frozen=True):
     packs: bool = False
     """Padding was taken out again (`pack_padded_sequence`)."""
     checkpointed: Checkpointed | None = None
+    busy: tuple[BusyFunction, ...] = ()
+    """Those that call most, the first of all first."""
+    reading: tuple[BusyFunction, ...] = ()
+    """The same of calls that read a value (`item`, `tolist`, `float(x)`)."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

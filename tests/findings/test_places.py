@@ -1,5 +1,11 @@
+import pytest
+
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, BusyFunction, FunctionNotes
+from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Note, StepFlag
 
 MS = 1_000_000
@@ -22,3 +28,43 @@ def test_what_is_slow_in_validation_is_named_by_its_line(analyze):
     (found,) = evaluate_rules(run, ["frequent-validation"]).found
 
     assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]
+
+
+LOOP = CallPlace("t.py", 25, "decayed", "state = DECAY * state + drive[:, moment]")
+
+
+@pytest.mark.parametrize(
+    ("finding", "calls_frac", "line"),
+    [
+        ("host-bound", 0.6, 25),
+        ("small-kernels", 0.6, 25),
+        ("host-sync", 0.6, 25),
+        ("host-bound", 0.1, 12),
+    ],
+)
+def test_many_small_calls_are_named_by_the_line_that_calls_most_not_the_one_that_takes_longest(
+    analyze, finding, calls_frac, line
+):
+    seen = (LineCount("forward", "t.py", 12, "forward", "self.net(x)", "torch.call", "model", 60),)
+    called = (BusyFunction(calls_frac, 300, LOOP),)
+    busy = FunctionNotes(reading=called) if finding == "host-sync" else FunctionNotes(busy=called)
+    run = analyze(
+        {"forward": 10 * MS},
+        records=[
+            Note(step=0, name=NOTE, value=HostLines(90, seen, {"forward": 70})),
+            Note(step=3, name=FUNCTIONS_NOTE, value=busy),
+        ],
+    )
+
+    found = Finding(
+        id=finding,
+        severity=Severity.INFO,
+        title="",
+        advice="",
+        evidence={},
+        saving_ns=None,
+        confidence=0.5,
+    )
+    named = with_lines(found, run)
+
+    assert [(at.file, at.line) for at in named.where] == [("t.py", line)]

@@ -75,6 +75,40 @@ def look(tmp_path):
     return fitted
 
 
+def test_the_function_that_calls_most_functions_is_noted_with_the_line_that_calls_most(look):
+    class Decays(Model):
+        def inside(self, x):
+            drive = self.layer(x)
+            return self.decayed(drive)
+
+        def decayed(self, drive):
+            state = drive[:, 0]
+            for _ in range(40):
+                state = 0.98 * state + 0.1
+            return state.sum()
+
+    first, *_ = look(Decays()).busy
+
+    assert (first.place.function, first.place.source) == ("decayed", "state = 0.98 * state + 0.1")
+    assert 80 <= first.calls <= 82
+    assert 0.9 < first.calls_frac < 1
+
+
+def test_lines_that_read_values_are_noted(look):
+    class Reads(Model):
+        def inside(self, x):
+            self.total = 0.0
+            for one in x[:, 0]:
+                self.total += one.item()
+                if one > 100:
+                    self.total += float(one)
+            return self.layer(x)
+
+    (read,) = look(Reads()).reading
+
+    assert (read.place.source, read.calls) == ("self.total += one.item()", 8)
+
+
 def test_an_ordinary_model_has_nothing_to_note(look):
     seen = look(Model())
     assert (seen.constants, seen.penalty, seen.built, seen.separate) == ((), None, None, ())
