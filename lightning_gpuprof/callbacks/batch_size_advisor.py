@@ -16,9 +16,9 @@ from lightning_gpuprof.analysis.memory.batch_size import (
 from lightning_gpuprof.analysis.memory.memory_line import Peak
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.advice_text import (
-    NOT_MEASURED,
     advice_line,
     advice_record,
+    not_measured,
     vram_line,
 )
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
@@ -126,9 +126,9 @@ class BatchSizeAdvisor(RecordingCallback):
             if self.warmup == 0:
                 self._new_window()
         elif self._output is not None:
-            note = Note(step=0, name="vram-not-measured", message="no GPU: not measured")
-            self._output.write(note)
-            self._say(NOT_MEASURED)
+            message = not_measured(trainer.strategy.root_device.type)
+            self._output.write(Note(step=0, name="vram-not-measured", message=message))
+            self._say(f"[PROFILE] VRAM: {message}")
             self._notes = MemoryNotes(self._host, self._output, self.window)
 
     @guarded
