@@ -130,7 +130,8 @@ class RepeatedCalls:
 
 def capturing() -> bool:
     """Tell whether a CUDA graph is being captured in this thread."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return bool(begun) and torch.cuda.is_current_stream_capturing()
 
 
 def _repeat(module: int, same: list[_Call]) -> Repeat:
