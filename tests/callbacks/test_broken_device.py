@@ -8,6 +8,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
@@ -99,7 +100,7 @@ class Asserts(BoringModel):
 
 @pytest.mark.parametrize("alone", [None, 0, 1, 2, 3, 4])
 def test_the_error_that_broke_the_device_goes_on_and_what_was_measured_is_kept(
-    tmp_path, monkeypatch, alone
+    tmp_path, monkeypatch, recwarn, alone
 ):
     device = Device()
     monkeypatch.setattr(deferred_loss, "with_room", lambda room, on: device.copy)
@@ -127,8 +128,27 @@ def test_the_error_that_broke_the_device_goes_on_and_what_was_measured_is_kept(
     # It is the program's own, not one of ours that came while that one was told of.
     assert raised.traceback[-1].path.name == "test_broken_device.py"
     assert raised.traceback[-1].name == "training_step"
+    assert not [one for one in recwarn if "training goes on" in str(one.message)]
     session = read_run(trainer.logger.log_dir)[0].sessions[0]
     assert session.end.status == "exception"
     assert SAID in session.end.error
     assert session.steps >= FAILS_AT - 1
     assert device.answered_broken
+
+
+def test_an_error_of_the_device_that_ends_nothing_is_warned_of():
+    class Probe:
+        @guarded
+        def hook(self):
+            raise RuntimeError(SAID)
+
+        @guarded
+        def after_another(self):
+            try:
+                raise ValueError("of the probe's own")
+            except ValueError:
+                raise RuntimeError(SAID)  # noqa: B904 - as where nobody thought of it
+
+    for probe in (Probe().hook, Probe().after_another):
+        with pytest.warns(RuntimeWarning, match="Probe failed"):
+            probe()
