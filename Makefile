@@ -48,8 +48,9 @@ check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
 bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writes benchmarks/results
 	$(BIN)/python benchmarks/run.py
 
-gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand
-	$(PYTHON) benchmarks/gpu.py
+PARTS ?=
+gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand; PARTS=first, then PARTS=then
+	$(PYTHON) benchmarks/gpu.py $(PARTS)
 
 # For the machine with the GPU: make wheels GPU_PYTHON=3.11
 GPU_PYTHON ?= 3.12

@@ -4,11 +4,16 @@ Needs no installation: the package is imported from this checkout, and what else
 from `wheels/` (`make wheels` fills it) or, where there is a network, from the package index, into a
 folder that is dropped afterwards; stand-ins replace msgspec and pytest where they are not to be
 had. Each part runs in a process of its own, within its time; one that fails, hangs or cannot run
-does not stop the others, and the results hold what it said. After each part
-`benchmarks/results/gpu-<date>.json` is written anew, at the end `gpu-fixtures.tar.gz` (small real
-traces, records and snapshots) beside it, and copies of both into the folder that the variable OUT
-names. What is promised of a GPU is printed as PASS or FAIL, each with its figure. The exit status
-is the number of parts that did not pass.
+does not stop the others, and the results hold what it said. Before and after each part
+`benchmarks/results/gpu-<date>.json` is written anew, and after it `gpu-fixtures.tar.gz` (small real
+traces, records and snapshots) beside it, with copies of both in the folder that the variable OUT
+names: what ends this program leaves what was measured. What is promised of a GPU is printed as PASS
+or FAIL, each with its figure. The exit status is the number of parts that did not pass.
+
+All parts together take longer than the eight minutes that one call may take. Those called `first`
+fit into a call, and those called `then` into a second one; without a name all are begun in this
+order. Where no driver answers, only a pretended device is there: its figures mean nothing, are
+marked as such, and go to OUT alone.
 """
 
 import importlib
@@ -16,20 +21,22 @@ import importlib.util
 import json
 import os
 import platform
-import re
-import shutil
+import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from _figures import shown
+from _gpu_kept import driver_answers, hand_over, keep, pack, targets
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -40,9 +47,9 @@ WHOLE_S = 470
 most its own limit."""
 FETCH_S = 40
 """For all that is fetched: where the network swallows what is sent, nobody says so."""
+KEEP_EVERY_S = 10
 FAILURES_CHARS = 20_000
 BEGUN = time.monotonic()
-SMALL_BYTES, ALL_BYTES = 2**20, 12 * 2**20
 
 NEEDED = {
     "torch": "torch",
@@ -68,8 +75,9 @@ class Part:
 
 
 def parts(work: Path) -> dict[str, Part]:
-    """By name, the most important first: what is right, then what it costs. Each file of tests has
-    a process of its own: an error that CUDA keeps, or a crash, ends that one alone."""
+    """By name, the most important first: what is taken for granted of a device, what is right, what
+    it costs. Each file of tests has a process of its own: an error that CUDA keeps, or a crash,
+    ends that one alone."""
 
     def measures(name: str, limit_s: int, *options: str) -> Part:
         script, result = f"benchmarks/gpu_{name}.py", str(work / f"{name}.json")
@@ -77,15 +85,15 @@ def parts(work: Path) -> dict[str, Part]:
         return Part((script, "--json", result, "--seconds", seconds, *options), limit_s)
 
     return {
+        "tests-assumptions": Part(tests_of("assumptions", work), 80),
         "tests-timing": Part(tests_of("timing", work), 100),
         "tests-sync_detector": Part(tests_of("sync_detector", work), 50),
         "tests-promises": Part(tests_of("promises", work), 100),
-        "tests-assumptions": Part(tests_of("assumptions", work), 80),
         "tests-capture": Part(tests_of("capture", work), 70),
-        "memory": measures("memory", 120),
         "tests-memory": Part(tests_of("memory", work), 70),
-        "faults": measures("faults", 90, "--runs", str(work / "runs" / "faults")),
-        "marks": measures("marks", 90),
+        "memory": measures("memory", 120),
+        "faults": measures("faults", 80, "--runs", str(work / "runs" / "faults")),
+        "marks": measures("marks", 80),
         "example": Part(
             ("example_projects/char_lm/demo.py", "--runs", str(work / "runs" / "example")),
             80,
@@ -103,35 +111,51 @@ def tests_of(name: str, work: Path) -> tuple[str, ...]:
     return ("-m", "pytest", file, *options, f"--basetemp={work / 'runs' / name}", "--durations=5")
 
 
+def groups() -> dict[str, list[str]]:
+    """Return by name the parts that one call has the time for."""
+    known = list(parts(Path()))
+    at = known.index("tests-memory")
+    return {"first": known[:at], "then": known[at:]}
+
+
 def main() -> int:
     known = list(parts(Path()))
-    wanted = sys.argv[1:] or known
+    wanted = [part for name in sys.argv[1:] for part in groups().get(name, [name])] or known
     if unknown := sorted(set(wanted) - set(known)):
-        print(f"No part is called {', '.join(unknown)}. There are: {', '.join(known)}.")
+        print(
+            f"No part is called {', '.join(unknown)}. There are: {', '.join(known)}; and "
+            f"{', '.join(groups())}, which are several."
+        )
         return 2
     if not has_gpu():
         return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     stamp = datetime.now(timezone.utc)
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"gpu-{stamp:%Y-%m-%d-%H%M}.json"
-    fixtures = RESULTS / "gpu-fixtures.tar.gz"
     with tempfile.TemporaryDirectory(prefix="gpuprof-gpu-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         (work / "runs").mkdir()
+        (work / "pretended").mkdir()
         os.environ["FIGURES"] = str(work / "figures.jsonl")
         fetch_missing(work / "site")
-        result: dict[str, Any] = {"when": stamp.isoformat(timespec="seconds"), "machine": machine()}
+        facts = machine()
+        real = facts["driver_answers"]
+        target, fixtures = targets(stamp, real=real, results=RESULTS, pretended=work / "pretended")
+        result: dict[str, Any] = {"when": stamp.isoformat(timespec="seconds"), "machine": facts}
+        result |= {} if real else {"pretended": True}
         result["parts"] = outcome = {}
         for name, part in parts(work).items():
             if name in wanted:
                 left_s = WHOLE_S - (time.monotonic() - BEGUN)
-                outcome[name] = run(name, part, left_s, work)
-                result.update(figures(work))
-                target.write_text(json.dumps(result, indent=1) + "\n")
-                hand_over(target)  # already now: whoever waits may lose patience
-        pack(work, fixtures)
-    hand_over(target, fixtures)
-    summarize(result, target, fixtures)
+                outcome[name] = {"status": "not ended", "seconds": 0.0, "tail": []}
+                so_far = partial(keep, result, work, target)
+                so_far()  # already now: whoever waits may lose patience
+                try:
+                    outcome[name] = run(name, part, left_s, work, so_far)
+                finally:
+                    so_far()
+                    pack(work, fixtures)
+                    hand_over(fixtures)
+        summarize(result, target, fixtures)
     return sum(part["status"] != "passed" for part in outcome.values())
 
 
@@ -188,8 +212,13 @@ def put_on_path(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
-def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:
-    """Run one part; whatever happens to it, say so and go on."""
+def run(
+    name: str, part: Part, left_s: float, work: Path, so_far: Callable[[], None]
+) -> dict[str, Any]:
+    """Run one part; whatever happens to it, say so and go on.
+
+    Every few seconds what there is so far is kept.
+    """
     if missing := absent((*NEEDED, *part.needs)):
         print(f"\n== {name}: left out, since {', '.join(missing)} cannot be imported here.")
         return {"status": f"left out: no {', '.join(missing)}", "seconds": 0.0, "tail": []}
@@ -202,24 +231,22 @@ def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     log = work / f"{name}.log"
     begin = time.monotonic()
-    status = "passed"
     with open(log, "wb") as file:
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [sys.executable, *part.arguments],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                timeout=seconds,
+                start_new_session=True,
             )
-            if done.returncode:
-                status = f"failed ({done.returncode})"
-        except subprocess.TimeoutExpired:
-            status = f"stopped after {seconds:.0f} s"
+            status = ended(process, begin + seconds, so_far)
         except OSError as error:
             status = f"could not be started: {error}"
+    if status is None:
+        status = f"stopped after {seconds:.0f} s"
     text = log.read_text(errors="replace")
     lines = text.splitlines()
     print("\n".join(lines[-60:]), flush=True)
@@ -230,30 +257,23 @@ def run(name: str, part: Part, left_s: float, work: Path) -> dict[str, Any]:
     return row | ({"failures": failures[:FAILURES_CHARS].splitlines()[1:]} if found else {})
 
 
-def figures(work: Path) -> dict[str, Any]:
-    """Return what the parts have measured so far, by part."""
-    found: dict[str, Any] = {}
-    for name in ("marks", "memory", "faults"):
-        path = work / f"{name}.json"
-        if path.exists():
-            found[name] = json.loads(path.read_text())
-    kept = work / "figures.jsonl"
-    if kept.exists():
-        found["figures"] = [json.loads(line) for line in kept.read_text().splitlines()]
-    # From the logs, which also hold the tests that ran before a part was stopped, and the one that
-    # it was stopped in: its line has no outcome.
-    lines = [
-        line
-        for log in sorted(work.glob("tests-*.log"))
-        for line in log.read_text(errors="replace").splitlines()
-    ]
-    tests: dict[str, str] = {}
-    for line in lines:
-        begun = re.match(r"tests/gpu/(\S+?::[^\[\s]+(?:\[.*?\])?)", line)
-        ended = re.search(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b", line)
-        if begun:
-            tests[begun[1]] = ended[1].lower() if ended else "not ended"
-    return found | ({"tests": tests} if tests else {})
+def ended(
+    process: "subprocess.Popen[bytes]", until: float, so_far: Callable[[], None]
+) -> str | None:
+    """Wait for a part and return how it ended; None where it had to be stopped."""
+    try:
+        while (left_s := until - time.monotonic()) > 0:
+            try:
+                code = process.wait(timeout=min(left_s, KEEP_EVERY_S))
+                return f"failed ({code})" if code else "passed"
+            except subprocess.TimeoutExpired:
+                so_far()
+        return None
+    finally:
+        # What it has started would go on using the device beside the next part.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def machine() -> dict[str, Any]:
@@ -271,6 +291,7 @@ def machine() -> dict[str, Any]:
         "gpu_bytes": facts.total_memory,
         "gpus": torch.cuda.device_count(),
         "capability": list(torch.cuda.get_device_capability(0)),
+        "driver_answers": driver_answers(),
         "driver": said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
@@ -292,30 +313,6 @@ def said(command: list[str], *, seconds: float = 20) -> str | None:
         return None
     lines = done.stdout.strip().splitlines()
     return lines[0] if lines and not done.returncode else None
-
-
-def pack(work: Path, target: Path) -> None:
-    """Keep what is small enough to become a test's input: records, traces, their analyses."""
-    left = ALL_BYTES
-    with tarfile.open(target, "w:gz") as archive:
-        for path in sorted(work.glob("*.log")):
-            archive.add(path, arcname=path.name)
-        kept = ("plugins/gpuprof/*", "*.memory.pickle")
-        named = {path for name in kept for path in (work / "runs").rglob(name)}
-        found = (path for path in named if path.is_file() and not path.is_symlink())
-        for path in sorted(found, key=lambda path: (path.stat().st_size, path)):
-            if path.stat().st_size <= min(SMALL_BYTES, left):
-                left -= path.stat().st_size
-                archive.add(path, arcname=str(path.relative_to(work)))
-
-
-def hand_over(*written: Path) -> None:
-    folder = os.environ.get("OUT")
-    for path in written if folder and os.path.isdir(folder) else ():
-        try:
-            shutil.copy(path, str(folder))
-        except OSError as error:
-            print(f"{path.name} could not be copied to OUT={folder}: {error}")
 
 
 def summarize(result: dict[str, Any], *written: Path) -> None:

@@ -18,9 +18,9 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory.advice_text import (
-    NOT_MEASURED,
     advice_line,
     advice_record,
+    not_measured,
     vram_line,
 )
 from lightning_gpuprof.callbacks.memory.memory_notes import MemoryNotes
@@ -126,9 +126,9 @@ class BatchSizeAdvisor(RecordingCallback):
             if self.warmup == 0:
                 self._new_window()
         elif self._output is not None:
-            note = Note(step=0, name="vram-not-measured", message="no GPU: not measured")
-            self._output.write(note)
-            self._say(NOT_MEASURED)
+            message = not_measured(trainer.strategy.root_device.type)
+            self._output.write(Note(step=0, name="vram-not-measured", message=message))
+            self._say(f"[PROFILE] VRAM: {message}")
             self._notes = MemoryNotes(self._host, self._output, self.window)
 
     @guarded

@@ -90,17 +90,31 @@ def disable(owner: Any, error: BaseException) -> None:
     setattr(owner, _DISABLED, True)
     name = str(getattr(owner, "guard_name", type(owner).__name__))
     text = "".join(traceback.format_exception(error))
-    warnings.warn(
-        f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    if not _is_told(error):
+        warnings.warn(
+            f"{name} failed and is off for the rest of this run; training goes on without it.\n"
+            f"{text}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     output: Sink | None = getattr(owner, "_output", None)
     if output is not None:
         attempt(lambda: _write(output, name, error, text), None)
     release = getattr(owner, "_release", None)
     if release is not None:
         attempt(release, None)
+
+
+def _is_told(error: BaseException) -> bool:
+    """Tell whether this is the error that ends training, from the device that it broke.
+
+    CUDA and HIP answer each call after such an error with that same error.
+    """
+    first = error
+    while first.__context__ is not None:
+        first = first.__context__
+    of_device = "CUDA error" in str(error) or "HIP error" in str(error)
+    return first is not error and of_device and str(first) == str(error)
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:

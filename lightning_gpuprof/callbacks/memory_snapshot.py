@@ -76,6 +76,7 @@ class MemorySnapshot(RecordingCallback):
         self._step = 0
         self._failed: Snapshot | None = None
         self._caught = 0
+        self._lacked = False
         self._hooks = Hooks(
             {
                 "on_train_batch_start": self._step_begins,
@@ -95,10 +96,12 @@ class MemorySnapshot(RecordingCallback):
         """Begin the history, or say that there is none to record."""
         self._history = self._make_history(trainer.strategy.root_device)
         self._trained = trainer, pl_module
-        self._step, self._failed, self._caught = 0, None, 0
+        self._step, self._failed, self._caught, self._lacked = 0, None, 0, False
         if self._history is None:
             if self._output is not None:
-                message = "no GPU: no snapshot is written"
+                on_gpu = trainer.strategy.root_device.type == "cuda"
+                why = "an allocator without a history" if on_gpu else "no GPU"
+                message = f"{why}: no snapshot is written"
                 self._output.write(
                     Note(step=0, name="memory-snapshot-not-measured", message=message)
                 )
@@ -144,7 +147,7 @@ class MemorySnapshot(RecordingCallback):
         if self._history is None or not self.on_oom or not isinstance(exception, Exception):
             return
         failed, self._failed = self._failed, None
-        if failed is None and _is_oom(exception):
+        if failed is None and (self._lacked or _is_oom(exception)):
             failed = self._dumped("oom")
         self._stop()
         if failed is not None and self._output is not None:
@@ -157,6 +160,7 @@ class MemorySnapshot(RecordingCallback):
 
         Whether it ends training is not known yet. When it is, most of the memory is free again.
         """
+        self._lacked = True
         if self._history is None or self._failed is not None or self._caught >= _MOST_CAUGHT:
             return
         said = {
@@ -168,7 +172,7 @@ class MemorySnapshot(RecordingCallback):
 
     def _forgive(self) -> None:
         """Leave a note of an allocation that failed, and was caught, in place of its snapshot."""
-        failed, self._failed = self._failed, None
+        failed, self._failed, self._lacked = self._failed, None, False
         if failed is None or self._output is None:
             return
         self._caught += 1

@@ -117,6 +117,8 @@ class RepeatedCalls:
             self.root.training
             and threading.get_ident() == self._thread
             and torch._C._current_graph_task_id() == -1
+            # What is computed here would become a part of the graph, and run at each replay.
+            and not capturing()
         )
 
     def _version(self, module: Module) -> int:
@@ -124,6 +126,12 @@ class RepeatedCalls:
         if held is None:
             held = self._parameters[id(module)] = tuple(module.parameters())
         return sum(parameter._version for parameter in held)
+
+
+def capturing() -> bool:
+    """Tell whether a CUDA graph is being captured in this thread."""
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return bool(begun) and torch.cuda.is_current_stream_capturing()
 
 
 def _repeat(module: int, same: list[_Call]) -> Repeat:

@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -47,7 +49,7 @@ def gpu(fault_suite, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "has_gpu", lambda: True)
     gpu.FETCH = gpu.fetch_missing
     monkeypatch.setattr(gpu, "fetch_missing", lambda site: None)
-    facts = {"gpu": "a card", "driver": "1", "packages": {"torch": "2"}}
+    facts = {"gpu": "a card", "driver_answers": True, "driver": "1", "packages": {"torch": "2"}}
     monkeypatch.setattr(gpu, "machine", lambda: facts)
     monkeypatch.setattr("sys.argv", ["gpu.py"])
     monkeypatch.setenv("OUT", str(tmp_path))
@@ -98,13 +100,146 @@ def test_each_tests_outcome_is_kept_from_the_log_even_of_a_part_that_was_stopped
         "tests/gpu/test_b.py::test_one ...\nit printed this\n"
         "tests/gpu/test_b.py::test_one PASSED\n"
         "tests/gpu/test_b.py::test_hangs ...\nTimeout (0:01:00)!\n"
+        "=== warnings summary ===\ntests/gpu/test_b.py::test_one\ntests/gpu/test_b.py::test_hangs\n"
     )
-    assert gpu.figures(tmp_path)["tests"] == {
+    kept = importlib.import_module("_gpu_kept")
+    assert kept.figures(tmp_path)["tests"] == {
         "test_a.py::test_one[x]": "passed",
         "test_a.py::test_two": "failed",
         "test_b.py::test_one": "passed",
         "test_b.py::test_hangs": "not ended",
     }
+
+
+def test_the_parts_of_one_call_have_the_time_that_it_may_take(gpu):
+    limits = {name: part.limit_s for name, part in gpu.parts(Path()).items()}
+    groups = gpu.groups()
+    assert [*groups["first"], *groups["then"]] == list(limits)
+    for names in groups.values():
+        assert sum(limits[name] for name in names) + gpu.FETCH_S <= gpu.WHOLE_S
+
+
+def test_parts_can_be_asked_for_by_their_group(gpu, monkeypatch, tmp_path):
+    plan_parts(
+        gpu,
+        monkeypatch,
+        **{name: gpu.Part(("-c", ""), 60) for name in ("early", "tests-memory", "late")},
+    )
+    monkeypatch.setattr("sys.argv", ["gpu.py", "then"])
+    assert gpu.main() == 0
+    [path] = tmp_path.glob("gpu-*.json")
+    assert list(json.loads(path.read_text())["parts"]) == ["tests-memory", "late"]
+
+
+def test_figures_of_a_pretended_device_are_marked_and_kept_out_of_the_results(
+    gpu, monkeypatch, tmp_path, capsys
+):
+    facts = gpu.machine() | {"driver_answers": False}
+    monkeypatch.setattr(gpu, "machine", lambda: facts)
+    plan_parts(gpu, monkeypatch, passes=gpu.Part(("-c", ""), 60))
+    assert gpu.main() == 0
+    assert not gpu.RESULTS.exists()
+    [path] = tmp_path.glob("*.json")
+    assert path.name.startswith("gpu-pretended-")
+    assert json.loads(path.read_text())["pretended"] is True
+    assert "the device is pretended" in capsys.readouterr().out
+
+
+def test_without_a_driver_none_answers(gpu, monkeypatch):
+    kept = importlib.import_module("_gpu_kept")
+
+    def absent(library):
+        raise OSError(library)
+
+    monkeypatch.setattr(kept.os.path, "exists", lambda path: False)
+    monkeypatch.setattr(kept.ctypes, "CDLL", absent)
+    assert not kept.driver_answers()
+
+
+@pytest.mark.parametrize(
+    ("failed", "devices", "answers"), [(0, 2, True), (0, 0, False), (100, 1, False)]
+)
+def test_a_driver_is_asked_itself_for_its_devices(gpu, monkeypatch, failed, devices, answers):
+    kept = importlib.import_module("_gpu_kept")
+
+    class Driver:
+        def cuInit(self, flags):
+            return failed
+
+        def cuDeviceGetCount(self, count):
+            count._obj.value = devices
+            return 0
+
+    monkeypatch.setattr(kept.os.path, "exists", lambda path: False)
+    monkeypatch.setattr(kept.ctypes, "CDLL", lambda library: Driver())
+    assert kept.driver_answers() is answers
+
+
+HANGS = """
+import json, os, time
+from pathlib import Path
+
+folder = Path(os.environ["OUT"])
+folder.joinpath("pid").write_text(str(os.getpid()))
+with open(os.environ["FIGURES"], "a") as file:
+    file.write(json.dumps({"name": "measured"}) + chr(10))
+time.sleep(600)
+"""
+
+ENDED = """
+import json, os, sys
+from pathlib import Path
+
+sys.path[:0] = [{benchmarks!r}]
+import gpu
+
+gpu.RESULTS, gpu.KEEP_EVERY_S = Path({folder!r}) / "results", 0.05
+gpu.has_gpu = lambda: True
+gpu.fetch_missing = lambda site: None
+gpu.machine = lambda: {{"gpu": "a card", "driver_answers": True, "packages": {{}}}}
+hangs = {hangs!r}
+gpu.parts = lambda work: {{
+    "passes": gpu.Part(("-c", ""), 60), "tests-memory": gpu.Part(("-c", hangs), 600)
+}}
+sys.argv = ["gpu.py"]
+raise SystemExit(gpu.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_measured_is_there_though_the_whole_is_ended(gpu, tmp_path, number):
+    benchmarks = str(gpu.ROOT / "benchmarks")
+    text = ENDED.format(benchmarks=benchmarks, folder=str(tmp_path), hangs=HANGS)
+    whole = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.DEVNULL)
+    result = wait_for(lambda: measured(tmp_path), whole)
+    whole.send_signal(number)
+    assert whole.wait(60) == (128 + number if number == signal.SIGTERM else -number)
+    assert result["parts"]["passes"]["status"] == "passed"
+    assert result["parts"]["tests-memory"]["status"] == "not ended"
+    with tarfile.open(tmp_path / "gpu-fixtures.tar.gz") as archive:
+        assert "passes.log" in archive.getnames()
+    part = int((tmp_path / "pid").read_text())
+    if number == signal.SIGTERM:
+        with pytest.raises(ProcessLookupError):
+            os.kill(part, 0)
+    else:
+        os.kill(part, signal.SIGKILL)
+
+
+def measured(folder):
+    for path in folder.glob("gpu-*.json"):
+        found = json.loads(path.read_text())
+        if found.get("figures") == [{"name": "measured"}]:
+            return found
+    return None
+
+
+def wait_for(ask, process):
+    """Ask until there is an answer; a process that ends before it gives none any more."""
+    while (found := ask()) is None:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    return found
 
 
 def test_the_failures_of_a_part_are_kept_whole_and_handed_over_at_once(gpu, monkeypatch, tmp_path):
@@ -178,4 +313,4 @@ def test_the_wheels_for_a_machine_without_a_network_are_all_that_may_be_fetched(
 def test_an_unknown_part_is_named_and_nothing_runs(gpu, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["gpu.py", "test"])
     assert gpu.main() == 2
-    assert "No part is called test. There are: tests-timing, " in capsys.readouterr().out
+    assert "No part is called test. There are: tests-assumptions, " in capsys.readouterr().out

@@ -10,7 +10,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.memory import memory_notes
-from lightning_gpuprof.callbacks.memory.advice_text import NOT_MEASURED
+from lightning_gpuprof.callbacks.memory.advice_text import not_measured
 from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
@@ -94,7 +94,7 @@ def said(caplog):
 
 def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
     session = fit(tmp_path, BatchSizeAdvisor(window=4))
-    assert said() == [NOT_MEASURED]
+    assert said() == [f"[PROFILE] VRAM: {not_measured('cpu')}"]
     assert session.all(Memory) == []
     assert session.all(Advice) == []
     notes = session.all(Note)

@@ -86,6 +86,16 @@ def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, capl
     assert read_run(run)[0].sessions[0].end.status == "interrupted"
 
 
+def test_building_it_asks_nothing_of_cuda_so_that_processes_can_still_be_forked(monkeypatch):
+    def asked(*_, **__):
+        raise AssertionError("CUDA cannot be used in a process that is forked after this")
+
+    asking = "is_available device_count current_device current_stream get_device_properties Event"
+    for name in ("_lazy_init", "init", *asking.split()):
+        monkeypatch.setattr(torch.cuda, name, asked)
+    assert copy.deepcopy(GpuProfCallback()).parts
+
+
 @pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (8, 1)])
 def test_an_error_before_training_is_left_to_itself(fit, caplog, broken_in, said):
     class Broken(BoringModel):

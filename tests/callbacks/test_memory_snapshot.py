@@ -217,6 +217,39 @@ def test_after_some_that_were_caught_no_more_are_dumped_until_one_ends_training(
     assert [(one.step, one.reason, one.oom) for one in snapshots(run)] == [(5, "oom", {})]
 
 
+def test_a_library_that_fails_after_some_that_were_caught_has_its_snapshot(tmp_path, history):
+    class Dies(Catches):
+        steps = range(6)
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            if batch_idx == 5:
+                raise RuntimeError("GET was unable to find an engine to execute this computation")
+            return loss
+
+    model = Dies()
+    model.observed = history
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=RuntimeError)
+    assert [(one.step, one.reason) for one in snapshots(run)] == [(5, "oom")]
+
+
+def test_another_error_steps_after_one_that_was_caught_writes_no_snapshot(tmp_path, history):
+    class Dies(Catches):
+        steps = range(4)
+
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 5:
+                raise RuntimeError("shapes cannot be multiplied")
+            return super().training_step(batch, batch_idx)
+
+    model = Dies()
+    model.observed = history
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=RuntimeError)
+    assert snapshots(run) == []
+
+
 def test_what_a_library_says_of_a_failed_allocation_is_an_oom_too(tmp_path, history):
     model = Fails()
     model.observed, model.error = history, RuntimeError  # "unable to find an engine"

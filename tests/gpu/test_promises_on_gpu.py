@@ -149,7 +149,7 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
         if text.endswith("# the leak\n")
     )
     snapshot = MemorySnapshot(steps=(10, 40), on_oom=False)
-    run = trained(tmp_path, Leaking(), whole(window=10), snapshot)
+    run = trained(tmp_path, Leaking(), whole(window=5), snapshot)
     results = analyze_run(read_run(run), {})
     assert "memory-growth" in [finding.id for finding in evaluate_rules(results).found]
     [record] = read_run(run)[0].sessions[0].all(Snapshot)
@@ -160,7 +160,7 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
 
 
 def test_a_flat_run_says_nothing_of_growth(tmp_path):
-    run = trained(tmp_path, Model(), whole(window=10))
+    run = trained(tmp_path, Model(), whole(window=5))
     found = evaluate_rules(analyze_run(read_run(run), {})).found
     assert "memory-growth" not in [finding.id for finding in found]
 

@@ -253,7 +253,7 @@ def test_the_device_clock_is_calibrated_to_microseconds():
 
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
-    marks = DeviceMarks(TorchEvents(), time.perf_counter_ns)
+    marks = DeviceMarks(TorchEvents(torch.device("cuda", 0)), time.perf_counter_ns)
     assert marks.calibrate()
     assert marks.clock.error_ns < 20_000
 

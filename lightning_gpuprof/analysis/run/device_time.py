@@ -37,11 +37,16 @@ class StepState(str, Enum):
 
 @dataclass(frozen=True)
 class DevicePhase:
-    """One phase on the device's clock, and the run-ahead at its end, over the marked steps."""
+    """One phase on the device's clock, and the run-ahead at its end, over the marked steps.
+
+    `host_mean_ns` is the phase on the host's clock in the same steps: what is known of all steps
+    is no measure for these.
+    """
 
     phase: Phase
     median_ns: int
     mean_ns: int
+    host_mean_ns: int | None
     frac: float
     run_ahead_median_ns: int | None
 
@@ -107,6 +112,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
                 phase=phase,
                 median_ns=median(column),
                 mean_ns=mean(column),
+                host_mean_ns=_mean(session.phase_ns(phase), marked),
                 frac=int(column.sum()) / max(1, int(dur.sum())),
                 run_ahead_median_ns=_median(ahead.get(phase)),
             )
@@ -136,6 +142,10 @@ def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
         ran = np.maximum(0, column[marked])
         found.append(DevicePart(Phase(phase), name, median(ran), mean(ran)))
     return tuple(sorted(found, key=lambda part: -part.mean_ns))
+
+
+def _mean(host: Int64 | None, marked: Mask) -> int | None:
+    return None if host is None else mean(host[marked])
 
 
 def _median(ahead: Int64 | None) -> int | None:

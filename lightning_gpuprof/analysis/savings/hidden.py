@@ -45,11 +45,10 @@ def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
     """
     if not run.on_gpu:
         return Exposed(*around(host_ns, run.step_ns), "cpu")
-    stats = run.per_step(phase)
     marks = run.device_time.phases.get(phase) if run.device_time else None
-    if marks is None or stats is None or not stats.mean_ns:
+    if marks is None or not marks.host_mean_ns:
         return Exposed(0, host_ns, "unknown")
-    idle_ns = host_ns * min(1.0, marks.mean_ns / stats.mean_ns)
+    idle_ns = host_ns * min(1.0, marks.mean_ns / marks.host_mean_ns)
     return Exposed(
         low_ns=round(idle_ns * (1 - MARK_ERROR_FRAC)),
         high_ns=round(min(host_ns, idle_ns * (1 + MARK_ERROR_FRAC))),

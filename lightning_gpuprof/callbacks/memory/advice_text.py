@@ -9,7 +9,15 @@ from lightning_gpuprof.probes.memory.memory import MemoryReading
 from lightning_gpuprof.records.schema import Advice
 from lightning_gpuprof.units import size
 
-NOT_MEASURED = "[PROFILE] VRAM: no GPU: not measured"
+
+def not_measured(device_type: str) -> str:
+    """Return why no device memory is measured.
+
+    >>> not_measured("cpu")
+    'no GPU: not measured'
+    """
+    why = "an allocator without counters" if device_type == "cuda" else "no GPU"
+    return f"{why}: not measured"
 
 
 def vram_line(reading: MemoryReading) -> str:

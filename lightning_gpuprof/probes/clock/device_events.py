@@ -34,15 +34,24 @@ class DeviceEvents(Protocol):
 
 
 class TorchEvents(DeviceEvents):
-    """`torch.cuda` events, on CUDA and HIP alike: torch gives both the same names."""
+    """`torch.cuda` events, on CUDA and HIP alike: torch gives both the same names.
+
+    Args:
+        device: Whose current stream they are recorded on, whichever device is the current one: an
+            event belongs to the device that it was first recorded on.
+        cuda: Stands in for `torch.cuda` in tests.
+    """
+
+    def __init__(self, device: torch.device, *, cuda: Any = torch.cuda) -> None:
+        self._index, self._cuda = device.index, cuda
 
     @override
     def new_event(self) -> Any:
-        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        return self._cuda.Event(enable_timing=True)
 
     @override
     def record(self, event: Any) -> None:
-        event.record()
+        event.record(self._cuda.current_stream(self._index))
 
     @override
     def query(self, event: Any) -> bool:
@@ -50,7 +59,7 @@ class TorchEvents(DeviceEvents):
 
     @override
     def capturing(self) -> bool:
-        return bool(torch.cuda.is_current_stream_capturing())
+        return bool(self._cuda.is_current_stream_capturing())
 
     @override
     def elapsed_ns(self, earlier: Any, later: Any) -> int:
@@ -63,4 +72,4 @@ def device_events(device: torch.device) -> DeviceEvents | None:
     >>> device_events(torch.device("cpu")) is None
     True
     """
-    return TorchEvents() if device.type == "cuda" else None
+    return TorchEvents(device) if device.type == "cuda" else None

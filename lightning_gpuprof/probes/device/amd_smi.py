@@ -116,12 +116,15 @@ def amd_stats(device: torch.device) -> AmdSmiStats | None:
         return None
     try:
         import amdsmi
-
+    except (ImportError, OSError, AttributeError, KeyError):
+        return None  # OSError: the package is there and its library is not
+    try:
+        amdsmi.amdsmi_init()  # torch 2.13 asks it for the index, and does not begin it
         # Heeds HIP_VISIBLE_DEVICES, which AMD SMI does not.
         index = torch.cuda._get_amdsmi_device_index(device)
         return AmdSmiStats(index, smi=amdsmi)
-    except (ImportError, OSError, RuntimeError, AttributeError, KeyError):
-        return None  # OSError: the package is there and its library is not
+    except (amdsmi.AmdSmiException, RuntimeError, AttributeError, LookupError):
+        return None
 
 
 def _number(values: Mapping[str, Any], name: str) -> int | None:

@@ -8,6 +8,8 @@ import torch
 
 _POOL = (0, 0)
 """The id of the pool that is no CUDA graph's."""
+NATIVE, DRIVERS = "native", "cudaMallocAsync"
+"""Names of torch's own allocator, and of the driver's behind torch's calls."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,12 @@ class CudaMemory:
         )
 
     def graph_pools(self) -> bool:
-        """Tell whether CUDA graphs hold memory of their own, by the pools of all segments."""
+        """Tell whether CUDA graphs hold memory of their own, by the pools of all segments.
+
+        Only torch's own allocator has segments; others refuse to be asked for them.
+        """
+        if allocator_backend(self._cuda) != NATIVE:
+            return False
         try:  # without the history, which takes seconds to put together where one is kept
             segments = self._cuda.memory_snapshot(include_traces=False)
         except TypeError:  # older torch
@@ -109,13 +116,21 @@ class CudaMemory:
         return bool(pools - {_POOL})
 
 
-def memory_probe(device: torch.device) -> MemoryProbe | None:
+def allocator_backend(cuda: Any = torch.cuda) -> str:
+    """Return the name of the device's allocator: torch's own, the driver's or somebody's."""
+    return str(cuda.memory.get_allocator_backend())
+
+
+def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> MemoryProbe | None:
     """Return the probe of a device, or None where its memory cannot be measured.
+
+    An allocator that somebody plugged in, such as RMM's, has no counters.
 
     >>> memory_probe(torch.device("cpu")) is None
     True
     """
-    return CudaMemory(device) if device.type == "cuda" else None
+    counts = device.type == "cuda" and allocator_backend(cuda) in (NATIVE, DRIVERS)
+    return CudaMemory(device, cuda=cuda) if counts else None
 
 
 class ProcessMemory:

@@ -7,6 +7,8 @@ from weakref import WeakMethod
 
 import torch
 
+from lightning_gpuprof.probes.memory.memory import NATIVE, allocator_backend
+
 OomListener = Callable[[int, int, int, int], None]
 """Called with device index, bytes asked for, device total and device free, before the error."""
 
@@ -99,13 +101,16 @@ def _tell_listeners(device: int, requested: int, total: int, free: int) -> None:
             listener(device, requested, total, free)
 
 
-def memory_history(device: torch.device) -> MemoryHistory | None:
+def memory_history(device: torch.device, *, cuda: Any = torch.cuda) -> MemoryHistory | None:
     """Return the history of a device's allocator, or None where there is none.
+
+    Only torch's own allocator has one.
 
     >>> memory_history(torch.device("cpu")) is None
     True
     """
-    return CudaMemoryHistory() if device.type == "cuda" else None
+    kept = device.type == "cuda" and allocator_backend(cuda) == NATIVE
+    return CudaMemoryHistory(cuda=cuda) if kept else None
 
 
 def kind_addresses(

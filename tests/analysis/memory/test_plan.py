@@ -100,6 +100,21 @@ def test_a_prediction_over_the_limit_sends_the_size_back_down():
     assert card.batch_size >= 100
 
 
+@pytest.mark.parametrize(
+    ("bump", "asked"),
+    [
+        # 160 takes 22.6 GiB of 19.2: a line through 160, too, says 128, and then 120.
+        (4 * GIB, [8, 16, 32, 160, 128, 120]),
+        # 160 takes 19.6 GiB: that line says 152, too little less; a notch of 160 is 10, so 144.
+        (GIB, [8, 16, 32, 160, 144]),
+    ],
+)
+def test_a_size_over_the_limit_is_followed_by_what_the_line_says_or_a_notch_less(bump, asked):
+    model = Linear(3 * GIB, 100 * MIB, bump_from=100 if bump > GIB else 150, bump=bump)
+    assert plan(model, vram=[24 * GIB]).cards[0].batch_size == asked[-1]
+    assert model.asked == asked
+
+
 def test_a_peak_that_does_not_grow_allows_any_size():
     card = plan(Linear(3 * GIB, 0), vram=[24 * GIB]).cards[0]
     assert card.batch_size == LARGEST_BATCH

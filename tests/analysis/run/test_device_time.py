@@ -69,6 +69,19 @@ def test_only_the_wait_that_left_the_device_idle_counts(analyze, device_wait, lo
     assert (cost.low_ns, cost.high_ns, cost.basis) == (low, high, "device marks")
 
 
+def test_the_idle_share_is_of_the_steps_that_have_marks(analyze):
+    columns = marks(MS, 4 * MS, 4 * MS, ahead=(MS, MS, MS))
+    for name in columns:
+        columns[name] = np.broadcast_to(columns[name], 10).copy()
+        columns[name][5:] = NOT_MEASURED
+    # In the other steps the host waits for 6 ms: the mean of all is twice that of these.
+    columns["phase/data_wait"] = np.repeat([2 * MS, 6 * MS], 5)
+    run = analyze(HOST, steps=10, columns=columns, device=GPU)
+    assert run.device_time.phases[Phase.DATA_WAIT].host_mean_ns == 2 * MS
+    cost = exposed(run, Phase.DATA_WAIT, 4 * MS)
+    assert (cost.low_ns, cost.high_ns) == (1_800_000, 2_200_000)
+
+
 def test_on_a_cpu_nothing_hides_host_time_and_what_goes_with_it_is_allowed_for(analyze):
     cost = exposed(analyze(HOST), Phase.DATA_WAIT, 2 * MS)
     assert (cost.low_ns, cost.high_ns, cost.basis) == (1_600_000, 2_400_000, "cpu")

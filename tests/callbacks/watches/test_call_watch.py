@@ -177,6 +177,16 @@ def test_a_run_that_compiles_is_left_alone(look, monkeypatch):
     assert look(Two()) == ()
 
 
+def test_while_a_graph_is_captured_nothing_is_computed_beside(look, monkeypatch):
+    def sums(*_, **__):
+        raise AssertionError("this would become a part of the graph")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(torch.linalg, "vector_norm", sums)
+    assert look(Two()) == ()
+
+
 def test_a_run_that_ends_while_it_looks_is_not_judged(look):
     assert look(Two(), batches=3) == ()
 

@@ -1,3 +1,4 @@
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -212,6 +213,42 @@ def test_amdsmi_without_its_library_gives_no_readings(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch.version, "hip", "6.2")
     assert amd_stats(torch.device("cuda")) is None
+
+
+AMDSMI = """
+class AmdSmiException(Exception):
+    pass
+
+begun = False
+
+def amdsmi_init():
+    global begun
+    if {broken}:
+        raise AmdSmiException("no driver")
+    begun = True
+
+def amdsmi_get_processor_handles():
+    if not begun:
+        raise AmdSmiException("AMDSMI_STATUS_NOT_INIT")
+    return ["first", "second"]
+"""
+
+
+@pytest.mark.parametrize(("broken", "there"), [(False, True), (True, False)])
+def test_amd_smi_has_begun_when_torch_asks_it_for_the_device(tmp_path, monkeypatch, broken, there):
+    (tmp_path / "amdsmi.py").write_text(AMDSMI.format(broken=broken))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+
+    def index(device):  # as torch 2.13 does
+        import amdsmi
+
+        return len(amdsmi.amdsmi_get_processor_handles()) - 1
+
+    monkeypatch.setattr(torch.cuda, "_get_amdsmi_device_index", index)
+    assert (amd_stats(torch.device("cuda", 0)) is not None) is there
+    sys.modules.pop("amdsmi", None)
 
 
 def test_a_cpu_has_no_readings():

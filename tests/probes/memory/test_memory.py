@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -5,8 +7,9 @@ from lightning_gpuprof.probes.memory.memory import CudaMemory, memory_probe
 
 
 class FakeCuda:
-    def __init__(self, stats):
+    def __init__(self, stats, backend="native"):
         self.stats = stats
+        self.memory = SimpleNamespace(get_allocator_backend=lambda: backend)
         self.resets = 0
         self.segments = [{"segment_pool_id": (0, 0)}, {}]
 
@@ -58,6 +61,23 @@ def test_a_device_that_was_not_used_yet_gives_no_reading():
 def test_devices_without_counters_are_not_measured():
     assert memory_probe(torch.device("cpu")) is None
     assert memory_probe(torch.device("mps")) is None
+
+
+@pytest.mark.parametrize(
+    ("backend", "counts"), [("native", True), ("cudaMallocAsync", True), ("pluggable", False)]
+)
+def test_an_allocator_without_counters_is_not_measured(backend, counts):
+    probe = memory_probe(torch.device("cuda", 0), cuda=FakeCuda(STATS, backend))
+    assert (probe is not None) is counts
+
+
+def test_an_allocator_without_segments_is_not_asked_for_them():
+    class Refuses(FakeCuda):
+        def memory_snapshot(self, **_):
+            raise RuntimeError("Calling snapshot with backend:cudaMallocAsync is not meaningful.")
+
+    memory = CudaMemory(torch.device("cuda", 0), cuda=Refuses(STATS, "cudaMallocAsync"))
+    assert not memory.graph_pools()
 
 
 def test_peaks_are_read_and_begun_anew_with_what_the_pool_cannot_give_back():

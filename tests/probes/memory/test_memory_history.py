@@ -1,9 +1,14 @@
 import gc
 from types import SimpleNamespace
 
+import pytest
 import torch
 
-from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory, kind_addresses
+from lightning_gpuprof.probes.memory.memory_history import (
+    CudaMemoryHistory,
+    kind_addresses,
+    memory_history,
+)
 
 
 class FakeTorch:
@@ -33,6 +38,15 @@ class Listener:
 
     def on_oom(self, *said):
         self.heard.append(said)
+
+
+@pytest.mark.parametrize(
+    ("backend", "kept"), [("native", True), ("cudaMallocAsync", False), ("pluggable", False)]
+)
+def test_only_torchs_own_allocator_keeps_a_history(backend, kept):
+    fake = FakeTorch()
+    fake.memory.get_allocator_backend = lambda: backend
+    assert (memory_history(torch.device("cuda", 0), cuda=fake) is not None) is kept
 
 
 def test_only_python_stacks_and_a_bounded_history_are_asked_for():

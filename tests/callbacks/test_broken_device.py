@@ -1,0 +1,154 @@
+"""A device that an error has broken: CUDA answers each call after it with that same error."""
+
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof.callbacks import deferred_loss
+from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
+from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
+from lightning_gpuprof.records.reader import read_run
+
+SAID = "CUDA error: device-side assert triggered"
+FAILS_AT = 14
+
+
+class Device:
+    """Events, memory, history and copies that work until the device is broken."""
+
+    broken = False
+    answered_broken = 0
+
+    def ask(self, answer=None):
+        if self.broken:
+            self.answered_broken += 1
+            raise RuntimeError(SAID)
+        return answer
+
+    def new_event(self):
+        return self.ask(object())
+
+    def record(self, event):
+        self.ask()
+
+    def query(self, event):
+        return self.ask(True)
+
+    def capturing(self):
+        return self.ask(False)
+
+    def elapsed_ns(self, earlier, later):
+        return self.ask(1000)
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def read(self):
+        return self.ask(MemoryReading(1, 2, 1, 1, 2, 90, 100, 0, 0))
+
+    def peaks(self):
+        return self.ask(PoolPeaks(1, 2, 0))
+
+    def graph_pools(self):
+        return self.ask(False)
+
+    def start(self, max_entries):
+        self.ask()
+
+    def stop(self):
+        self.ask()
+
+    def note(self, text):
+        self.ask()
+
+    def dump(self, path):
+        self.ask()
+
+    def listen_for_oom(self, listener):
+        return self.ask(True)
+
+    def copy(self, values, **_):
+        device = self
+
+        class Copy:
+            def ready(self):
+                return device.ask(False)
+
+            def result(self):
+                return device.ask(values)
+
+        return self.ask(Copy())
+
+
+class Asserts(BoringModel):
+    device_used = None
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.log("loss", loss["loss"])
+        if batch_idx == FAILS_AT:
+            self.device_used.broken = True
+            raise RuntimeError(SAID)
+        return loss
+
+
+@pytest.mark.parametrize("alone", [None, 0, 1, 2, 3, 4])
+def test_the_error_that_broke_the_device_goes_on_and_what_was_measured_is_kept(
+    tmp_path, monkeypatch, recwarn, alone
+):
+    device = Device()
+    monkeypatch.setattr(deferred_loss, "with_room", lambda room, on: device.copy)
+    callbacks = [
+        PhaseTimer(window=5, device_marks=device),
+        BatchSizeAdvisor(window=5, warmup=1, probe=lambda on: device, console=False),
+        MemorySnapshot(history=lambda on: device),
+        BatchWatch(transfer=device.copy),
+        DeferredLoss(window=5),
+    ]
+    if alone is not None:
+        callbacks = [callbacks[0]] if not alone else [callbacks[0], callbacks[alone]]
+    trainer = Trainer(
+        callbacks=callbacks,
+        logger=CSVLogger(tmp_path),
+        max_epochs=1,
+        limit_train_batches=20,
+        limit_val_batches=0,
+    )
+    model = Asserts()
+    model.device_used = device
+    with pytest.raises(RuntimeError) as raised:
+        trainer.fit(model)
+    assert str(raised.value) == SAID
+    # It is the program's own, not one of ours that came while that one was told of.
+    assert raised.traceback[-1].path.name == "test_broken_device.py"
+    assert raised.traceback[-1].name == "training_step"
+    assert not [one for one in recwarn if "training goes on" in str(one.message)]
+    session = read_run(trainer.logger.log_dir)[0].sessions[0]
+    assert session.end.status == "exception"
+    assert SAID in session.end.error
+    assert session.steps >= FAILS_AT - 1
+    assert device.answered_broken
+
+
+def test_an_error_of_the_device_that_ends_nothing_is_warned_of():
+    class Probe:
+        @guarded
+        def hook(self):
+            raise RuntimeError(SAID)
+
+        @guarded
+        def after_another(self):
+            try:
+                raise ValueError("of the probe's own")
+            except ValueError:
+                raise RuntimeError(SAID)  # noqa: B904 - as where nobody thought of it
+
+    for probe in (Probe().hook, Probe().after_another):
+        with pytest.warns(RuntimeWarning, match="Probe failed"):
+            probe()
