@@ -34,15 +34,10 @@ sys.path += [str(SETS["second"]), str(SETS["third"])]
 
 import lightning as L  # noqa: E402
 import torch  # noqa: E402
-from _harness import (  # noqa: E402
-    RESULTS,
-    Children,
-    keep_memory,
-    one_thread,
-    write_results,
-)
+from _harness import RESULTS, Children, keep_memory, machine, one_thread  # noqa: E402
 from turns import Turns  # noqa: E402
 
+NAME = "unseen-applied-2026-11-22.json"
 TURN_STEPS, WARM_STEPS, STEPS = 10, 40, 340
 
 
@@ -148,7 +143,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[*CHANGES, []])
     parser.add_argument("--pairs", type=int, default=2)
-    parser.add_argument("--null", action="store_true", help="change nothing: what two runs differ by")
+    parser.add_argument(
+        "--null", action="store_true", help="change nothing: what two runs differ by"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
     one_thread()
@@ -159,8 +156,11 @@ def main() -> None:
         for name in args.names or CHANGES:
             cases[name] = measured(children, name, args.pairs, null=args.null)
             print(name, json.dumps(cases[name]), flush=True)
-    if not args.names and not args.null:
-        write_results("unseen-applied", {"cases": cases}, folder=args.results)
+    if not args.null:
+        path = args.results / NAME
+        known = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else {}
+        text = json.dumps({"machine": machine(), "cases": {**known, **cases}}, indent=1)
+        path.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

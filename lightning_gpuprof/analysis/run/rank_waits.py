@@ -60,6 +60,8 @@ class RankWaits:
         late_ns: What each step would be shorter by, were these never later than all others.
         usual_ns: The same of one of the other ranks: what chance alone makes of it.
         chance_ns: What equal ranks would still wait for one another, by how this lateness varies.
+        more_ns: What the late ranks' own work takes longer than the others', all phases in which it
+            does. None where waiting cannot be told from work in some phase.
         uneven_ns: Mean wait of all ranks: what equal work on all of them would save.
         causes: By phase, how much longer it takes on the rank that waits least than on the median
             rank, the longest first; without the meetings.
@@ -74,6 +76,7 @@ class RankWaits:
     late_ns: int
     usual_ns: int
     chance_ns: int
+    more_ns: int | None
     uneven_ns: int
     causes: dict[Phase, int]
     part: str | None
@@ -168,6 +171,7 @@ class _Compared:
             late_ns=round(late.costs_ns),
             usual_ns=round(late.usual_ns),
             chance_ns=round(_chance(waits, late.rows)),
+            more_ns=None if but else self._more(late.rows),
             uneven_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
@@ -195,6 +199,18 @@ class _Compared:
             # The median of two is their middle: half of what one takes longer than the other.
             found[phase] = round(more * (2 if len(values) == 2 else 1))
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _more(self, late: Sequence[int]) -> int | None:
+        """Return what the late rows' own work takes longer; None where some cannot be told."""
+        tables = [self._own(phase) for phase in Phase]
+        known = [values for values in tables if values is not None]
+        if self._clock != "phase" or not self._timed or not known:
+            return None
+        more = [
+            values[list(late)].max(axis=0) - np.median(np.delete(values, late, axis=0), axis=0)
+            for values in known
+        ]
+        return round(sum(max(0.0, float(ns.mean())) for ns in more))
 
     def _own(self, phase: Phase) -> Table | None:
         """Return what a phase takes on each rank by itself, None where that was not measured."""
