@@ -20,9 +20,9 @@ add detached values up and log their mean once, in `on_train_epoch_end`.
 asks for no more, the calls of a logger are the program's own and get a condition. `USUAL_NS`: a few
 values given to `self.log` in each step are what every program has, and their share is large where
 the step is short: the severity goes by what logging takes beside that. The saving is that of the
-change proposed: the Trainer's setting leaves the calls of `self.log` as they are. A hook counts where norms
-were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that of the cost
-goes with logging less often, as something is logged still. Severity: the common scale
+change proposed: the Trainer's setting leaves the calls of `self.log` as they are. A hook counts
+where norms were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that
+of the cost goes with logging less often, as something is logged still. Severity: the common scale
 (`findings/grade.py`).
 """
 
