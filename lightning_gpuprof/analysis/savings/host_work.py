@@ -70,6 +70,8 @@ class HostWork:
     """`calls` to expect of the model's size; None where that is unknown."""
     looped_ns: int
     """Self time per step of operators that are not thin, but called `LOOPED` times or more."""
+    looped_thin_ns: int
+    """Of it, the first `THIN_NS` of each call: what a thin operator's call takes, theirs takes."""
     reads: int
     """Values read one by one (`.item()`) per step, without the optimizer's own."""
     read_ns: int
@@ -91,8 +93,9 @@ class HostWork:
 
     @property
     def repeated_least_ns(self) -> int:
-        """The same by the least overhead."""
-        return round(self._repeated_frac * max(0, self.compute_ns - self.heavy_most_ns))
+        """The same by the least overhead, with what calls of longer operators in loops take."""
+        overhead_ns = max(0, self.compute_ns - self.heavy_most_ns) + self.looped_thin_ns
+        return round(self._repeated_frac * overhead_ns)
 
     @property
     def dispatch_ns(self) -> int:
@@ -126,6 +129,7 @@ def host_work(run: RunResults) -> HostWork | None:
         reads = max(0.0, reads - tensors)
     worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
     heavy = [op for op in used if op not in thin]
+    looped = [op for op in heavy if op.calls >= LOOPED]
     return HostWork(
         # The median step, to which the trace's times are scaled: not what a busy machine adds.
         compute_ns=sum(stats.median_ns for stats in per_step),
@@ -136,7 +140,8 @@ def host_work(run: RunResults) -> HostWork | None:
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
-        looped_ns=round(sum(op.self_ns for op in heavy if op.calls >= LOOPED)),
+        looped_ns=round(sum(op.self_ns for op in looped)),
+        looped_thin_ns=round(sum(THIN_NS * op.calls for op in looped)),
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
