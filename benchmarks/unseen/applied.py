@@ -24,13 +24,13 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(folder) for folder in (HERE, HERE.parent, HERE.parent / "faults")]
-SETS = {"first": HERE, "second": HERE / "second", "third": HERE / "third"}
+SETS = {"first": HERE / "first", "second": HERE / "second", "third": HERE / "third"}
 LOOKS = {
     "first": "unseen-2026-11-21.json",
     "second": "unseen-second-2026-11-21.json",
     "third": "unseen-third-2026-11-22.json",
 }
-sys.path += [str(SETS["second"]), str(SETS["third"])]
+sys.path += [str(folder) for folder in SETS.values()]
 
 import lightning as L  # noqa: E402
 import torch  # noqa: E402
@@ -156,11 +156,11 @@ def main() -> None:
         for name in args.names or CHANGES:
             cases[name] = measured(children, name, args.pairs, null=args.null)
             print(name, json.dumps(cases[name]), flush=True)
-    if not args.null:
-        path = args.results / NAME
-        known = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else {}
-        text = json.dumps({"machine": machine(), "cases": {**known, **cases}}, indent=1)
-        path.write_text(text + "\n", encoding="utf-8")
+    path = args.results / NAME
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kind = "null" if args.null else "cases"
+    known |= {"machine": machine(), kind: {**known.get(kind, {}), **cases}}
+    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
