@@ -38,7 +38,7 @@ from workload import Fitted, Setup
 SHARES = (0.05, 0.20, 0.60)
 PAIRS = (2, 3)
 """Pairs of processes, at least and at most."""
-SMALL, SMALL_PAIRS = 0.1, (3, 6)
+SMALL, SMALL_PAIRS = 0.1, (3, 5)
 """Below this share the saving is about what two equal runs differ by: it takes more pairs."""
 PRECISE_FRAC = 0.15
 """A saving known to this share of it needs no more pairs."""

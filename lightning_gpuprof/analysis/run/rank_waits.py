@@ -290,7 +290,9 @@ def _chance(waits: _Waits, ranks: Sequence[int]) -> float:
 
 def _lateness(waits: _Waits, ranks: Sequence[int]) -> Floats:
     """Return by meeting and step how much later these are than the last of the others."""
-    return np.delete(waits, ranks, axis=1).min(axis=1) - waits[:, list(ranks)].min(axis=1)
+    others: Floats = np.delete(waits, ranks, axis=1).min(axis=1)
+    lateness: Floats = others - waits[:, list(ranks)].min(axis=1)
+    return lateness
 
 
 def _gain(waits: _Waits, ranks: Sequence[int]) -> float:
