@@ -26,6 +26,8 @@ class Cause:
             many there are.
         advised: The fault with nothing but the loader changed, where the report's change may be
             other loader settings: the fix that is then measured is the one proposed.
+        setting: The name of an argument that the report may propose, how often something is done,
+            and the knob's run with that number: the fix that is then measured is the one proposed.
         advice_says: A regular expression that the advice or change must match where the id
             alone could still advise the wrong thing.
     """
@@ -40,6 +42,7 @@ class Cause:
     whole: bool = False
     full_length: bool = False
     advised: Callable[[float], Setup] | None = None
+    setting: tuple[str, Callable[[int, float], Setup]] | None = None
     also: tuple[str, ...] = ()
     advice_says: str | None = None
 
@@ -50,10 +53,17 @@ class Cause:
     def remedy(self, finding: Mapping[str, Any] | None, knob: float) -> Setup:
         """Return the run to measure the saving by: as the finding proposes, else `fixed`.
 
-        A prediction is one for the change that comes with it. Where that change is a number of
-        workers, which can be applied without reading the code, it is applied.
+        A prediction is one for the change that comes with it. Where that change is a setting,
+        which can be applied without reading the code, it is applied.
         """
-        proposed = re.search(r"num_workers=(\d+)", (finding or {}).get("change") or "")
+        change = (finding or {}).get("change") or ""
+        if self.setting is not None:
+            name, run = self.setting
+            asked = re.search(rf"\b{name}=(\d+)\)", change)
+            # Code beside the setting is no longer the setting alone.
+            if asked is not None and "\n" not in change:
+                return run(int(asked[1]), knob).every(int(asked[1]))
+        proposed = re.search(r"num_workers=(\d+)", change)
         if self.advised is None or proposed is None:
             return self.fixed(knob)
         setup, workers = self.advised(knob), int(proposed[1])

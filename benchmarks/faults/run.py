@@ -11,12 +11,14 @@ quiet cores; nothing else should run meanwhile.
 
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,15 +30,18 @@ from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
 from controls import CONTROLS
-from score import Said, Verdict, brief, judge, summary
+from score import Said, Verdict, brief, error_ns, judge, summary
 from table import markdown
 from turns import Turns
 from workload import Fitted, Setup
 
 SHARES = (0.05, 0.20, 0.60)
-ROUNDS, QUICK_ROUNDS = 2, 1
-SMALL, SMALL_ROUNDS = 0.1, 4
+PAIRS = (2, 3)
+"""Pairs of processes, at least and at most."""
+SMALL, SMALL_PAIRS = 0.1, (3, 5)
 """Below this share the saving is about what two equal runs differ by: it takes more pairs."""
+PRECISE_FRAC = 0.15
+"""A saving known to this share of it needs no more pairs."""
 LARGE = 0.5
 """From this share on the saving is far above what runs differ by: one pair is enough."""
 
@@ -46,11 +51,11 @@ class Suite:
 
     Args:
         folder: Takes log dirs, what the children print, and `knobs.json`.
-        rounds: Pairs of processes in which the faulty and the fixed run take turns.
+        quick: One pair of processes takes turns for each case, however little it costs.
     """
 
-    def __init__(self, folder: Path, *, rounds: int) -> None:
-        self.folder, self.rounds = folder, rounds
+    def __init__(self, folder: Path, *, quick: bool) -> None:
+        self.folder, self.quick = folder, quick
         self.children = Children("case", log=folder / "children.log")
         self.knobs_path = folder / "knobs.json"
         self.knobs: dict[str, float] = {}
@@ -61,10 +66,10 @@ class Suite:
         knob = self.knob(cause, share)
         said = self.said(cause.name, knob)
         named = next((one for one in said if cause.accepts(one["id"])), None)
-        faulty_ns, fixed_ns = self.blocks_ns(
-            cause.faulty(knob),
-            cause.remedy(named, knob),
-            rounds=self._rounds(share),
+        fixed = cause.remedy(named, knob)
+        length = {"timed_steps": fixed.timed_steps, "block_steps": fixed.block_steps}
+        faulty_ns, fixed_ns, pairs = self.blocks_ns(
+            replace(cause.faulty(knob), **length), fixed, pairs=self._pairs(share)
         )
         return judge(
             cause,
@@ -73,12 +78,13 @@ class Suite:
             said=said,
             faulty_ns=faulty_ns,
             fixed_ns=fixed_ns,
+            pairs=pairs,
         )
 
-    def _rounds(self, share: float) -> int:
-        if share >= LARGE or self.rounds == QUICK_ROUNDS:
-            return 1
-        return SMALL_ROUNDS if share < SMALL else self.rounds
+    def _pairs(self, share: float) -> tuple[int, int]:
+        if share >= LARGE or self.quick:
+            return (1, 1)
+        return SMALL_PAIRS if share < SMALL else PAIRS
 
     def knob(self, cause: Cause, share: float) -> float:
         """Return the knob for a share of the step, calibrated once per folder."""
@@ -99,18 +105,24 @@ class Suite:
         return findings
 
     def blocks_ns(
-        self, faulty: Setup, fixed: Setup, *, rounds: int
-    ) -> tuple[list[float], list[float]]:
-        """Return the step time of each block of two runs that take turns.
+        self, faulty: Setup, fixed: Setup, *, pairs: tuple[int, int]
+    ) -> tuple[list[float], list[float], int]:
+        """Return the step time of each block of two runs that take turns, and of how many pairs.
 
         Every second pair begins with the fixed run, and all are new processes: where memory
-        comes to lie makes a difference as well.
+        comes to lie makes a difference as well. There are as many pairs as it takes to know the
+        saving to `PRECISE_FRAC`, between the two numbers given.
         """
-        blocks: tuple[list[float], list[float]] = ([], [])
-        for number in range(rounds):
-            for found, fitted in zip(blocks, self._pair(faulty, fixed, number % 2), strict=True):
-                found.extend(fitted.block_ns)
-        return blocks
+        least, most = pairs
+        slow: list[float] = []
+        fast: list[float] = []
+        done = 0
+        while done < least or (done < most and not _precise(slow, fast, done)):
+            before, after = self._pair(faulty, fixed, done % 2)
+            slow.extend(before.block_ns)
+            fast.extend(after.block_ns)
+            done += 1
+        return slow, fast, done
 
     def steps_ns(self, faulty: Setup, fixed: Setup) -> tuple[float, float]:
         """Return the step times of two runs that take turns once."""
@@ -141,6 +153,12 @@ class Suite:
         return known[nearest] * (share / (1 - share)) / (nearest / (1 - nearest))
 
 
+def _precise(slow_ns: list[float], fast_ns: list[float], pairs: int) -> bool:
+    savings = [slow - fast for slow, fast in zip(slow_ns, fast_ns, strict=True)]
+    error = error_ns(savings, pairs)
+    return error is not None and error <= PRECISE_FRAC * abs(statistics.median(savings))
+
+
 def report(log_dir: str) -> dict[str, Any]:
     """Return `lightning-gpuprof report --json` of a run."""
     command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", log_dir, "--json"]
@@ -162,7 +180,8 @@ def run_cases(suite: Suite, args: Namespace) -> Iterator[Verdict]:
             first = verdict.said[0]["id"] if verdict.said else "nothing"
             _say(
                 f"  said {first}; {verdict.faulty_ns.median / 1e6:.1f} ms per step, the fix saved "
-                f"{verdict.saved_ns / 1e6:.2f} ms, predicted {verdict.predicted_ns}"
+                f"{verdict.saved_ns / 1e6:.2f} ms (+- {(verdict.saved_error_ns or 0) / 1e6:.2f}), "
+                f"predicted {verdict.predicted_ns}"
             )
             yield verdict
 
@@ -182,7 +201,7 @@ def main() -> None:
     one_thread()
     keep_memory()
     args.folder.mkdir(parents=True, exist_ok=True)
-    suite = Suite(args.folder, rounds=QUICK_ROUNDS if args.quick else ROUNDS)
+    suite = Suite(args.folder, quick=args.quick)
     controls = run_controls(suite, args)
     verdicts: list[Verdict] = []
     complete = True
@@ -213,7 +232,7 @@ def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the findings against injected faults.")
     parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
-    parser.add_argument("--quick", action="store_true", help="time each run once, write nothing")
+    parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
     parser.add_argument(
         "--folder",
         type=Path,

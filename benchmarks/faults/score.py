@@ -13,6 +13,8 @@ Said = Sequence[Mapping[str, Any]]
 """The findings of `report --json`, ranked."""
 NEAR_FRAC = 0.25
 """How far the middle of a prediction may lie from the measured saving to count as near."""
+STUDENT = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 7: 2.36, 10: 2.23, 15: 2.13, 30: 2.04}
+"""Student's t, two-sided 95 %, by degrees of freedom; of those between, the next one below."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,12 @@ class Verdict:
     advice_right: bool | None
     """None where the cause asks nothing of the advice."""
     saved_ns: float
-    """Median over the rounds of faulty minus fixed, per step."""
+    """Median over the blocks of faulty minus fixed, per step."""
+    saved_error_ns: float | None
+    """95 % of measurements like this one lie so far from the truth at most; None of one block."""
+    profiled_step_ns: int | None
+    """The step of the run that the report is about: beside `faulty_ns`, how much faster or slower
+    the machine was when it was recorded, the profiler's own cost included."""
     predicted_ns: tuple[int, int] | None
 
     @property
@@ -52,8 +59,20 @@ class Verdict:
             return None
         return sum(self.predicted_ns) / 2 / self.saved_ns - 1
 
+    @property
+    def told(self) -> bool:
+        """Whether the measured saving itself is known to a quarter of it."""
+        error = self.saved_error_ns
+        return error is not None and error <= NEAR_FRAC * self.saved_ns
+
+    @property
+    def near(self) -> bool:
+        """Whether the middle of the prediction is within a quarter of the measured saving."""
+        error = self.middle_error_frac
+        return error is not None and abs(error) <= NEAR_FRAC
+
     def as_dict(self) -> dict[str, Any]:
-        derived = ("first", "inside", "middle_error_frac")
+        derived = ("first", "inside", "middle_error_frac", "told", "near")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
@@ -65,12 +84,13 @@ def judge(
     said: Said,
     faulty_ns: Sequence[float],
     fixed_ns: Sequence[float],
+    pairs: int = 1,
 ) -> Verdict:
-    """Return the verdict on one case; the two series are rounds taken in turn."""
+    """Return the verdict on one case; the two series are blocks taken in turn, pair after pair."""
     rank = next((place for place, one in enumerate(said) if cause.accepts(one["id"])), None)
     named = None if rank is None else said[rank]
     saving = None if named is None else named["saving_ns"]
-    pairs = zip(faulty_ns, fixed_ns, strict=True)
+    savings = [slow - fast for slow, fast in zip(faulty_ns, fixed_ns, strict=True)]
     return Verdict(
         case=cause.name,
         wanted_frac=wanted_frac,
@@ -80,9 +100,28 @@ def judge(
         said=[brief(one) for one in said],
         rank=rank,
         advice_right=_advice_right(cause, named),
-        saved_ns=statistics.median(slow - fast for slow, fast in pairs),
+        saved_ns=statistics.median(savings),
+        saved_error_ns=error_ns(savings, pairs),
+        profiled_step_ns=(named or {}).get("evidence", {}).get("step_ns"),
         predicted_ns=None if saving is None else (saving["low"], saving["high"]),
     )
+
+
+def error_ns(savings_ns: Sequence[float], pairs: int) -> float | None:
+    """Return how far the median of savings, block by block, may be from the truth (95 %).
+
+    Two processes differ by where their memory comes to lie, whatever their blocks say: of three
+    pairs and more the pairs are what is compared, of fewer their blocks, which say too little.
+    """
+    each = len(savings_ns) // pairs
+    values = list(savings_ns)
+    if pairs >= 3:
+        values = [statistics.median(values[at : at + each]) for at in range(0, len(values), each)]
+    if len(values) < 2:
+        return None
+    freedom = len(values) - 1
+    student = STUDENT[max(known for known in STUDENT if known <= freedom)]
+    return student * statistics.stdev(values) / len(values) ** 0.5
 
 
 def brief(finding: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,13 +137,14 @@ def false_alarms(said: Said) -> list[str]:
 
 def summary(verdicts: Sequence[Verdict], controls: Mapping[str, Said]) -> dict[str, Any]:
     """Return the counts that the suite is judged by."""
-    errors = [v.middle_error_frac for v in verdicts if v.middle_error_frac is not None]
     return {
         "case_count": len(verdicts),
         "first_count": sum(v.first for v in verdicts),
         "named_count": sum(v.rank is not None for v in verdicts),
         "inside_count": sum(v.inside is True for v in verdicts),
-        "near_count": sum(abs(error) <= NEAR_FRAC for error in errors),
+        "near_count": sum(v.near for v in verdicts),
+        "told_count": sum(v.told for v in verdicts),
+        "near_told_count": sum(v.near and v.told for v in verdicts),
         "control_count": len(controls),
         "false_alarm_count": sum(bool(false_alarms(said)) for said in controls.values()),
     }

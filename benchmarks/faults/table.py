@@ -21,6 +21,8 @@ def _totals(totals: Mapping[str, Any]) -> list[str]:
         f"| right finding among those said | {totals['named_count']} | {cases} |",
         f"| measured saving inside the predicted interval | {totals['inside_count']} | {cases} |",
         f"| middle of the prediction within 25 % | {totals['near_count']} | {cases} |",
+        "| the same of the cases whose measured saving is itself known to 25 % "
+        f"| {totals['near_told_count']} | {totals['told_count']} |",
         f"| controls with a false warning | {totals['false_alarm_count']} "
         f"| {totals['control_count']} |",
     ]
@@ -29,9 +31,9 @@ def _totals(totals: Mapping[str, Any]) -> list[str]:
 def _cases(verdicts: Sequence[Verdict]) -> list[str]:
     head = (
         "| cause | share | step, ms | first finding | right | saving predicted, ms "
-        "| saving measured, ms | inside |"
+        "| saving measured, ms | inside | middle |"
     )
-    return [head, "|---" * 8 + "|", *(_row(verdict) for verdict in verdicts)]
+    return [head, "|---" * 9 + "|", *(_row(verdict) for verdict in verdicts)]
 
 
 def _row(verdict: Verdict) -> str:
@@ -48,8 +50,21 @@ def _row(verdict: Verdict) -> str:
     inside = {True: "yes", False: "no", None: "-"}[verdict.inside]
     return (
         f"| {verdict.case} | {verdict.wanted_frac:.0%} | {_ms(faulty)} | {first} | {right} "
-        f"| {span} | {_ms(verdict.saved_ns)} | {inside} |"
+        f"| {span} | {_measured(verdict)} | {inside} | {_middle(verdict)} |"
     )
+
+
+def _measured(verdict: Verdict) -> str:
+    error = verdict.saved_error_ns
+    return _ms(verdict.saved_ns) + ("" if error is None else f" ± {_ms(error)}")
+
+
+def _middle(verdict: Verdict) -> str:
+    """Say how far the middle was off, and whether the measurement could tell."""
+    error = verdict.middle_error_frac
+    if error is None:
+        return "-"
+    return f"{error:+.0%}" + ("" if verdict.told else ", cannot be told")
 
 
 def _controls(controls: Mapping[str, Said]) -> list[str]:

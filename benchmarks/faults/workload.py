@@ -7,7 +7,7 @@ checkpoints) without any profiler.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -105,6 +105,8 @@ class Setup:
     warm_steps: int = WARM_STEPS
     timed_steps: int = TIMED_STEPS
     """Whole periods of whatever happens only every so often."""
+    block_steps: int = BLOCK_STEPS
+    """One such period, or several."""
 
     @property
     def turn_steps(self) -> int:
@@ -115,6 +117,11 @@ class Setup:
         """
         return BLOCK_STEPS if self.loader.get("num_workers") else TURN_STEPS
 
+    def every(self, steps: int) -> "Setup":
+        """Return the same run timed in whole periods of something that comes every so often."""
+        block = max(steps, TURN_STEPS)
+        return replace(self, block_steps=block, timed_steps=-(-TIMED_STEPS // block) * block)
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -124,7 +131,7 @@ class Fitted:
     """Mean wall time of the timed steps, everything included."""
     log_dir: str
     block_ns: tuple[float, ...]
-    """The same of each block of `BLOCK_STEPS` timed steps."""
+    """The same of each block of timed steps."""
 
 
 def fit(
@@ -148,11 +155,11 @@ def fit(
     began = model.began_ns
     if len(began) < steps:
         raise RuntimeError(f"only {len(began)} training steps ran instead of {steps}")
-    edges = began[setup.warm_steps : steps : BLOCK_STEPS]
+    edges = began[setup.warm_steps : steps : setup.block_steps]
     return Fitted(
         step_ns=(began[steps - 1] - began[setup.warm_steps]) / setup.timed_steps,
         log_dir=str(trainer.log_dir),
-        block_ns=tuple((end - start) / BLOCK_STEPS for start, end in pairwise(edges)),
+        block_ns=tuple((end - start) / setup.block_steps for start, end in pairwise(edges)),
     )
 
 

@@ -125,13 +125,39 @@ def test_the_summary_counts_what_the_suite_is_judged_by(judged, fault_suite):
         "named_count": 2,
         "inside_count": 1,
         "near_count": 1,
+        "told_count": 0,
+        "near_told_count": 0,
         "control_count": 2,
         "false_alarm_count": 1,
     }
     text = markdown([right, off], controls, totals)
-    assert (
-        "| slow_callback | 40% | 10.00 | slow-callback | yes | 3.00 to 5.00 | 4.00 | yes |" in text
-    )
+    row = "| slow_callback | 40% | 10.00 | slow-callback | yes | 3.00 to 5.00 | 4.00 ± 1.43 | yes |"
+    assert f"{row} +0%, cannot be told |" in text
+
+
+def test_of_three_pairs_and_more_the_pairs_say_how_uncertain_a_saving_is(fault_suite):
+    from score import error_ns
+
+    within = [4.0, 4.2, 3.8]
+    assert error_ns(within, 1) == pytest.approx(4.30 * 0.2 / 3**0.5)
+    assert error_ns([*within, 5.0, 5.2, 4.8, 6.0, 6.2, 5.8], 3) == pytest.approx(4.30 / 3**0.5)
+    assert error_ns([4.0], 1) is None
+
+
+def test_how_often_the_report_proposes_is_the_fix_that_gets_measured(fault_suite):
+    from causes import CAUSES
+
+    cause = CAUSES["frequent_checkpoint"]
+    often = cause.remedy({"change": "ModelCheckpoint(..., every_n_train_steps=190)"}, 10.0)
+    assert often.callbacks[0].keywords == {"every_n_train_steps": 190}
+    assert (often.block_steps, often.timed_steps) == (190, 190)
+
+    cause = CAUSES["frequent_validation"]
+    checked = cause.remedy({"change": "Trainer(..., val_check_interval=50)"}, 8.0)
+    assert checked.trainer == {"val_check_interval": 50}
+    assert (checked.block_steps, checked.timed_steps) == (50, 200)
+    fewer = {"change": "Trainer(..., limit_val_batches=0.2)"}
+    assert cause.remedy(fewer, 8.0).trainer == {"val_check_interval": 60}
 
 
 def test_calibration_finds_the_knob_of_a_cost_in_proportion(fault_suite):

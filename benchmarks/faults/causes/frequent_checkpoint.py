@@ -1,4 +1,4 @@
-"""A checkpoint is written every 10 steps; the fix writes one every 60."""
+"""A checkpoint is written every 10 steps; the fix one every 60, or as proposed."""
 
 from functools import partial
 
@@ -30,6 +30,7 @@ CAUSE = Cause(
     fix="every_n_train_steps=60 instead of 10",
     faulty=partial(run, 10),
     fixed=partial(run, 60),
+    setting=("every_n_train_steps", run),
     knob="entries (of 256 bytes) of the table saved with the model",
     guess=10_000,
 )

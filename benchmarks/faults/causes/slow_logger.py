@@ -46,6 +46,7 @@ CAUSE = Cause(
     fix="log_every_n_steps=60",
     faulty=partial(run, 1),
     fixed=partial(run, 60),
+    setting=("log_every_n_steps", run),
     knob="round trip to the tracking server in us",
     guess=1_000,
 )

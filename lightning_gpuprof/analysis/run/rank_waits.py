@@ -60,6 +60,10 @@ class RankWaits:
         late_ns: What each step would be shorter by, were these never later than all others.
         usual_ns: The same of one of the other ranks: what chance alone makes of it.
         chance_ns: What equal ranks would still wait for one another, by how this lateness varies.
+        without_cause_ns: What each step would be shorter by, did the late ranks take no longer than
+            the others in the first of `causes`. None where the host does not wait (a GPU).
+        without_more_ns: The same of every phase in which they take longer; None as well where one
+            cannot be told from waiting.
         uneven_ns: Mean wait of all ranks: what equal work on all of them would save.
         causes: By phase, how much longer it takes on the rank that waits least than on the median
             rank, the longest first; without the meetings.
@@ -74,6 +78,8 @@ class RankWaits:
     late_ns: int
     usual_ns: int
     chance_ns: int
+    without_cause_ns: int | None
+    without_more_ns: int | None
     uneven_ns: int
     causes: dict[Phase, int]
     part: str | None
@@ -168,6 +174,8 @@ class _Compared:
             late_ns=round(late.costs_ns),
             usual_ns=round(late.usual_ns),
             chance_ns=round(_chance(waits, late.rows)),
+            without_cause_ns=self._without(waits, late.rows, [*causes][:1]),
+            without_more_ns=self._without(waits, late.rows, [*causes]) if self._timed else None,
             uneven_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
@@ -195,6 +203,30 @@ class _Compared:
             # The median of two is their middle: half of what one takes longer than the other.
             found[phase] = round(more * (2 if len(values) == 2 else 1))
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _without(self, waits: _Waits, late: list[int], phases: Sequence[Phase]) -> int | None:
+        """Return what steps would be shorter by, did late rows take no longer in these phases.
+
+        Others wait as long as these rows are later than they, and what these do longer they would
+        be less late by: of the first phase step by step, as it may be longer in a few steps alone,
+        of the others on average, as chance that is subtracted step by step would seem to be gone
+        too. What is left of the lateness, or turns round, is waited for still.
+        """
+        if self._clock != "phase" or not phases:
+            return None
+        lateness = _lateness(waits, late)
+        # At a meeting for which others come last as often it is by chance.
+        lateness = lateness[lateness.mean(axis=1) > 0]
+        waited = np.maximum(0, lateness).sum(axis=0)
+        later = np.where(waited > 0, waited, lateness.sum(axis=0))
+        for place, phase in enumerate(phases):
+            values = self._own(phase)
+            if values is None:
+                continue
+            more = values[late].max(axis=0) - np.median(np.delete(values, late, axis=0), axis=0)
+            if more.mean() > 0:
+                later = later - (more.mean() if place else more)
+        return round(float((waited - np.maximum(0, later)).mean()))
 
     def _own(self, phase: Phase) -> Table | None:
         """Return what a phase takes on each rank by itself, None where that was not measured."""
@@ -251,9 +283,16 @@ def _chance(waits: _Waits, ranks: Sequence[int]) -> float:
     around its median: for a normal one its deviation over the root of two pi. By the median's
     deviation, as a rank that is late in few steps, for a cause of its own, is not so by chance.
     """
-    lateness = np.delete(waits, ranks, axis=1).min(axis=1) - waits[:, list(ranks)].min(axis=1)
+    lateness = _lateness(waits, ranks)
     spread = np.median(np.abs(lateness - np.median(lateness, axis=1, keepdims=True)), axis=1)
     return NORMAL_DEVIATION * float(spread.sum()) / sqrt(2 * pi)
+
+
+def _lateness(waits: _Waits, ranks: Sequence[int]) -> Floats:
+    """Return by meeting and step how much later these are than the last of the others."""
+    others: Floats = np.delete(waits, ranks, axis=1).min(axis=1)
+    lateness: Floats = others - waits[:, list(ranks)].min(axis=1)
+    return lateness
 
 
 def _gain(waits: _Waits, ranks: Sequence[int]) -> float:

@@ -22,6 +22,9 @@ slices one by one, one operator over all of them does at once."""
 EVENT_NS = 2_000
 """Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
 300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
+CROWDED_FRAC, MOST_CROWDING = 0.000_028, 25_000
+"""By this share for each event, up to so many a step, long operators are slower for the caches that
+events fill: the same products took 5.6 ms beside 300 of them and 9.6 beside 25,000."""
 CALL_NS = 1_000
 """A call that computes something takes at least this from Python, a node's call too: 2.2 µs were
 measured in a loop of 878 moments, forward and backward (docs/adr/0031)."""
@@ -70,6 +73,8 @@ class HostWork:
     """`calls` to expect of the model's size; None where that is unknown."""
     looped_ns: int
     """Self time per step of operators that are not thin, but called `LOOPED` times or more."""
+    looped_thin_ns: int
+    """Of it, the first `THIN_NS` of each call: what a thin operator's call takes, theirs takes."""
     reads: int
     """Values read one by one (`.item()`) per step, without the optimizer's own."""
     read_ns: int
@@ -91,8 +96,9 @@ class HostWork:
 
     @property
     def repeated_least_ns(self) -> int:
-        """The same by the least overhead."""
-        return round(self._repeated_frac * max(0, self.compute_ns - self.heavy_most_ns))
+        """The same by the least overhead, with what calls of longer operators in loops take."""
+        overhead_ns = max(0, self.compute_ns - self.heavy_most_ns) + self.looped_thin_ns
+        return round(self._repeated_frac * overhead_ns)
 
     @property
     def dispatch_ns(self) -> int:
@@ -126,6 +132,7 @@ def host_work(run: RunResults) -> HostWork | None:
         reads = max(0.0, reads - tensors)
     worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
     heavy = [op for op in used if op not in thin]
+    looped = [op for op in heavy if op.calls >= LOOPED]
     return HostWork(
         # The median step, to which the trace's times are scaled: not what a busy machine adds.
         compute_ns=sum(stats.median_ns for stats in per_step),
@@ -136,7 +143,8 @@ def host_work(run: RunResults) -> HostWork | None:
         calls=round(sum(op.calls for op in used if _computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
-        looped_ns=round(sum(op.self_ns for op in heavy if op.calls >= LOOPED)),
+        looped_ns=round(sum(op.self_ns for op in looped)),
+        looped_thin_ns=round(sum(THIN_NS * op.calls for op in looped)),
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
@@ -160,14 +168,18 @@ def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
 
     Times are scaled to steps without the profiler. That is right where all of a profiled step is
     slower (its caches hold events, or the machine was busy), and makes long operators too short
-    where the events alone took what it is longer by: they have few.
+    where the events alone took what it is longer by: they have few, and suffer from the caches
+    that these fill.
     """
     steady_ns = run.steps.plain_p50_ns if run.steps else 0
     traced_ns = steady_ns / facts.host_scale
     events = sum(op.calls for op in facts.operators.values())
     recording_ns = min(traced_ns - steady_ns, EVENT_NS * events)
     # What is left of the slowness is the machine's, which slows all down alike.
-    return traced_ns / (traced_ns - recording_ns) if traced_ns > recording_ns else 1.0
+    if traced_ns <= recording_ns:
+        return 1.0
+    crowded = 1 + CROWDED_FRAC * min(events, MOST_CROWDING)
+    return max(1.0, traced_ns / (traced_ns - recording_ns) / crowded)
 
 
 def _recurrent_frac(run: RunResults, facts: TraceFacts, tensors: int | None) -> float:

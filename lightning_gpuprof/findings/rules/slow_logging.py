@@ -19,9 +19,10 @@ add detached values up and log their mean once, in `on_train_epoch_end`.
 `EVERY_N_STEPS`: Lightning's own default, and the batches whose values a Trainer hands on: where it
 asks for no more, the calls of a logger are the program's own and get a condition. `USUAL_NS`: a few
 values given to `self.log` in each step are what every program has, and their share is large where
-the step is short: the severity goes by what logging takes beside that. A hook counts where norms
-were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that of the cost
-goes with logging less often; something is logged still. Severity: the common scale
+the step is short: the severity goes by what logging takes beside that. The saving is that of the
+change proposed: the Trainer's setting leaves the calls of `self.log` as they are. A hook counts
+where norms were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that
+of the cost goes with logging less often, as something is logged still. Severity: the common scale
 (`findings/grade.py`).
 """
 
@@ -40,7 +41,7 @@ from lightning_gpuprof.findings.model import (
     Where,
 )
 from lightning_gpuprof.records.phases import SELF_LOG, Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, spread
 
 ID = "slow-logging"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
@@ -70,20 +71,22 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     cost_ns = again_ns + sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
         return None
-    lost = exposed(run, Phase.LOGGING, cost_ns)
-    saving = Range(low=round(LOW_FRAC * lost.low_ns), high=lost.high_ns)
     loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
-    called = [p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step]
-    usual_ns = min(sum(called), USUAL_NS, cost_ns)
+    called_ns = sum(p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step)
     names = [part.name for part in (*loggers, *hooks)]
-    change = _change(run, [part.name for part in loggers], hooks[0].name if hooks else None)
+    change = _change(run, cost_ns - called_ns, called_ns, hooks[0].name if hooks else None)
+    # Of the change proposed: what it leaves as it is saves nothing.
+    goes_ns = cost_ns if hooks else _goes_ns(run, change, called_ns=called_ns, cost_ns=cost_ns)
+    saving = _saving(run, goes_ns)
+    usual_ns = min(called_ns, USUAL_NS, goes_ns) if hooks or "self.log" in change else 0
     return Finding(
         id=ID,
-        severity=grade(_beside(saving, usual_ns / cost_ns), step_ns),
+        severity=grade(_beside(saving, usual_ns / max(1, goes_ns)), step_ns),
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
-        advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log" in change),
+        advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log" in change)
+        + ("" if hooks else _setting_alone(run, change, cost_ns - called_ns)),
         evidence={
             "logging_ns": cost_ns,
             "logging_frac": cost_ns / step_ns,
@@ -97,20 +100,52 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _change(run: RunResults, loggers: list[str], hook: str | None) -> str:
-    """Return code for what takes longest: a hook of the module, `self.log` or a logger."""
+def _change(run: RunResults, loggers_ns: int, called_ns: int, hook: str | None) -> str:
+    """Return code for what takes longest: a hook of the module, `self.log` or a logger.
+
+    Calls that take no longer than `USUAL_NS` are what every program has: not they, but loggers that
+    take more than the calls beside that are what to call less often.
+    """
     if hook is not None:
         return _guarded(hook)
     asked = run.start.trainer.get("log_every_n_steps", 0)
     setting = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
-    if loggers[:1] == [SELF_LOG]:
+    often = loggers_ns > 0 and 0 < asked < EVERY_N_STEPS
+    if called_ns - (USUAL_NS if often else 0) >= loggers_ns:
         # The Trainer's setting leaves these calls as they are. Without it, loggers that it hands
         # values more often get the last ones over and over.
         guarded = f"if {LOGGED}:\n    self.log(...)  # an on_epoch mean is then over these steps"
-        return f"{setting}\n{guarded}" if loggers[1:] and 0 < asked < EVERY_N_STEPS else guarded
+        return f"{setting}\n{guarded}" if often else guarded
     if asked >= EVERY_N_STEPS:
         return f"if {LOGGED}:\n    self.logger.log_metrics(...)  # each call by your own code"
     return setting
+
+
+def _goes_ns(run: RunResults, change: str, *, called_ns: int, cost_ns: int) -> int:
+    """Return the cost of what a change touches: calls of `self.log`, loggers, or both.
+
+    A Trainer's setting leaves the calls as they are, and a condition around them the loggers that
+    are handed values seldom already.
+    """
+    if "self.log(" not in change:
+        return max(0, cost_ns - called_ns)
+    return cost_ns if "Trainer(" in change else min(cost_ns, called_ns)
+
+
+def _saving(run: RunResults, goes_ns: int) -> Range:
+    lost = exposed(run, Phase.LOGGING, goes_ns)
+    return Range(low=round(LOW_FRAC * lost.low_ns), high=lost.high_ns)
+
+
+def _setting_alone(run: RunResults, change: str, loggers_ns: int) -> str:
+    """Say what the first line of a change of two saves without the second."""
+    if "Trainer(" not in change or "self.log(" not in change:
+        return ""
+    alone = _saving(run, max(0, loggers_ns))
+    return (
+        f" Of this the Trainer's setting alone saves {spread(alone.low, alone.high)}: it leaves "
+        "the calls of self.log as they are."
+    )
 
 
 def _beside(saving: Range, usual_frac: float) -> Range:

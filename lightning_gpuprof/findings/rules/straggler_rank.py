@@ -21,8 +21,10 @@ show; `TURNS_FRAC`, 10%, for turns. A busy machine shows these as well: on a CPU
 only where what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is
 the late one where it costs this many times what another one's chance delays do. Of the lateness
 stays what equal ranks wait for one another by chance: at least what the others are late now, at
-most what its spread says. A fifth more or less goes with a cost (docs/adr/0044, 0031). Severity:
-the common scale (`findings/grade.py`).
+most what its spread says. Where each phase was timed the steps say more: what others wait less once
+the rank takes no longer than they, at least in the phase that is most of it, at most in all. A
+fifth more or less goes with a cost (docs/adr/0044, 0031). Severity: the common scale
+(`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -64,9 +66,8 @@ def _lacking(run: RunResults) -> str:
 
 
 def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
-    # Without its cause the rank is late by chance, and no less often than the others are now.
-    least_ns = max(0, waits.late_ns - max(waits.usual_ns, waits.chance_ns))
-    saving = Range(low=around(least_ns)[0], high=around(waits.late_ns - waits.usual_ns)[1])
+    least_ns, most_ns = _saved(waits)
+    saving = Range(low=around(least_ns)[0], high=around(most_ns)[1])
     one = len(waits.late) == 1
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
     phase = next(iter(waits.causes), None)
@@ -93,6 +94,18 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
             Where(rank=rank, phase=phase.value if phase else None) for rank in waits.late[:4]
         ),
     )
+
+
+def _saved(waits: RankWaits) -> tuple[int, int]:
+    """Return what the step gets shorter by without the first cause, and without all of them."""
+    # Without its cause the rank is late by chance, and no less often than the others are now.
+    least = max(0, waits.late_ns - max(waits.usual_ns, waits.chance_ns))
+    most = waits.late_ns - waits.usual_ns
+    if waits.without_more_ns is not None:
+        most = min(most, waits.without_more_ns)
+    if waits.without_cause_ns is not None:
+        least = min(least, max(0, waits.without_cause_ns))
+    return min(least, most), most
 
 
 def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:

@@ -17,6 +17,7 @@ from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
+from lightning_gpuprof.views.documents.together import together
 
 WIDTH = 100
 MOST_IN_FULL = 6
@@ -74,6 +75,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(console_tables.phase_table(results, bar="█" if unicode else "#"))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on)")
         yield from _findings(report, verbose)
+        yield from _unexplained(report)
         if (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
     if (lines := console_tables.line_table(results)) is not None:
@@ -114,6 +116,21 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _indented(_finding_body(finding, report.results.step_ns, brief=brief), 4)
     if len(report.findings) > MOST_IN_FULL and not verbose:
         yield _indented(Text("--verbose has the changes of all of them."))
+
+
+def _unexplained(report: Report) -> Iterator[RenderableType]:
+    """Say how much of the step no finding speaks of: the largest cause may be one no rule knows."""
+    found = together(report.results, report.findings)
+    if found is None or not found.step_low_ns:
+        return
+    where = "AT WHICH LINES" if console_tables.line_table(report.results) else "WHERE A STEP GOES"
+    yield _indented(
+        Text(
+            f"together: at most {duration(found.saving_high_ns)} of the step's "
+            f"{duration(found.step_ns)}. No rule explains the other "
+            f"{duration(found.step_low_ns)}: {where} shows where they go."
+        )
+    )
 
 
 def _finding_head(number: int, finding: Finding) -> Table:

@@ -75,6 +75,45 @@ def test_what_equal_ranks_would_still_wait_is_known_by_how_the_lateness_varies(c
     assert found.chance_ns == round(1.4826 * MS / np.sqrt(2 * np.pi))
 
 
+def test_what_steps_gain_without_the_cause_is_counted_step_by_step(compare):
+    # Equal but for the data, of which the last rank waits 4 ms longer, and for chance of 3 ms.
+    chance = np.arange(STEPS) % 2 == 0
+    wait = np.where(chance, 8 * MS, 2 * MS)
+    late = {"data_wait": 5 * MS, "forward": np.where(chance, 4 * MS, MS), "backward": MS}
+    early = {"data_wait": MS, "forward": np.where(chance, MS, 4 * MS), "backward": wait}
+
+    found = compare({**early, "exchange": wait}, {**late, "exchange": MS})
+
+    # It is 7 or 1 ms late. Without the cause 3 ms of the one stay, and of the other it was never
+    # more than the 1 ms.
+    assert (found.late, found.late_ns) == ((1,), 4 * MS)
+    assert next(iter(found.causes)) is Phase.DATA_WAIT
+    assert found.without_cause_ns == round(2.5 * MS)
+    assert found.without_more_ns == found.without_cause_ns
+
+
+def test_a_rank_that_is_late_in_few_steps_gains_all_of_them(compare):
+    slow = np.where(np.arange(STEPS) % 10 == 3, 8 * MS, MS)
+    one = {"data_wait": slow, "backward": MS, "exchange": MS}
+
+    found = compare(one, {"data_wait": MS, "backward": slow, "exchange": slow})
+
+    assert found.late_ns == found.without_cause_ns == found.without_more_ns == 700_000
+
+
+def test_what_backward_takes_is_not_known_where_its_waiting_was_not_timed(make_session, write_run):
+    for rank, ns in enumerate((5 * MS, MS)):
+        session = make_session(
+            {"data_wait": ns, "backward": 6 * MS - ns}, steps=STEPS, rank=rank, world_size=2
+        )
+        path = write_run(session, rank=rank)
+    sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+
+    found = rank_waits(sessions, common_steady(sessions))
+
+    assert (found.without_cause_ns, found.without_more_ns) == (4 * MS, None)
+
+
 def test_ranks_that_take_turns_are_not_blamed(compare):
     mine = np.arange(STEPS) % 2 == 0
 

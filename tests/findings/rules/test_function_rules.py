@@ -135,6 +135,12 @@ def test_activations_that_fit_need_not_be_computed_again(look):
     assert span(finding) == (800_000, 1_440_000)
 
 
+def test_the_second_pass_takes_no_longer_than_a_steady_first_one(look):
+    finding = look("needless-checkpointing", checkpointed=CHECKPOINTED, more={"forward": MS // 2})
+    assert finding.evidence["again_ns"] == MS // 2
+    assert span(finding) == (400_000, 840_000)
+
+
 def test_activations_that_may_not_fit_are_rightly_dropped(look):
     tight = Checkpointed(MS, 10, 2**30, 2**30, PLACES)
     assert look("needless-checkpointing", checkpointed=tight) is None

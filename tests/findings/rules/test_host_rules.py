@@ -357,10 +357,18 @@ class TestSlowLogging:
         assert finding.change.startswith(f"if {LOGGED}:\n    self.log(")
 
     def test_loggers_that_get_values_often_would_get_the_guarded_ones_over_and_over(self, judge):
+        parts = {"logging/self.log": 2_500 * US, "logging/WandbLogger": 500 * US}
+        phases, trainer = {**WORK, "logging": 3 * MS}, {"log_every_n_steps": 1}
+        found = judge("slow-logging", phases, parts=parts, trainer=trainer)
+        setting = "Trainer(..., log_every_n_steps=50)"
+        assert found.change.startswith(f"{setting}\nif {LOGGED}:\n    self.log(")
+        assert "the Trainer's setting alone saves 301 µs to 564 µs" in found.advice
+
+    def test_a_condition_around_the_calls_leaves_a_logger_that_is_called_seldom(self, judge):
         parts = {"logging/self.log": 1_500 * US, "logging/WandbLogger": 500 * US}
-        phases, trainer = {**WORK, "logging": 2 * MS}, {"log_every_n_steps": 1}
-        change = judge("slow-logging", phases, parts=parts, trainer=trainer).change
-        assert change.startswith(f"Trainer(..., log_every_n_steps=50)\nif {LOGGED}:\n    self.log(")
+        phases, trainer = {**WORK, "logging": 2 * MS}, {"log_every_n_steps": 50}
+        found = judge("slow-logging", phases, parts=parts, trainer=trainer)
+        assert found.saving_ns.high == 1_800 * US
 
     def test_a_logger_that_is_called_more_often_than_the_trainer_does_is_called_by_the_program(
         self, judge
@@ -375,11 +383,14 @@ class TestSlowLogging:
         assert judge("slow-logging", {**short, "logging": 300 * US}, parts=parts).severity is (
             Severity.INFO
         )
-        # What the logger takes beside it is.
+        # What the logger takes beside it is, and the setting that mends this leaves the call.
         parts["logging/CSVLogger"] = 300 * US
-        assert judge("slow-logging", {**short, "logging": 600 * US}, parts=parts).severity is (
-            Severity.WARNING
-        )
+        often = {"log_every_n_steps": 1}
+        phases = {**short, "logging": 600 * US}
+        found = judge("slow-logging", phases, parts=parts, trainer=often)
+        assert found.severity is Severity.WARNING
+        assert found.change == "Trainer(..., log_every_n_steps=50)"
+        assert found.saving_ns.high == round(1.2 * 294 * US)  # without the longest of 100 steps
         many = {"logging/self.log": 3 * MS}
         assert judge("slow-logging", {**WORK, "logging": 3 * MS}, parts=many).severity is (
             Severity.WARNING
