@@ -32,7 +32,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import RESULTS, Children, Spread, forked, keep_memory, one_thread, write_results
-from overhead_dispatch import dispatch_ns
+from overhead_dispatch import COLD, cold_dispatch_ns, dispatch_ns
 from overhead_toggle import toggled
 from overhead_variants import (
     ADVANCED,
@@ -276,6 +276,9 @@ def main() -> None:
 
     if args.dispatch:
         measured["dispatch_ns_per_step"] = children.call(dispatch_ns)
+        known = measured.setdefault("cold_dispatch_pairs", {})
+        for name in COLD:
+            known[name] = known.get(name, []) + children.call(cold_dispatch_ns, name)
         save()
     for kind in args.step:
         measure(kind, children, args, measured.setdefault(kind, {}), save)
@@ -296,14 +299,16 @@ def main() -> None:
         if kind in KINDS
     }
     payload = {"accelerator": args.accelerator, "left_out": LEFT_OUT, "steps": tables}
+    cold = measured.pop("cold_dispatch_pairs", {})
     payload |= {name: found for name, found in measured.items() if name not in KINDS}
+    payload["cold_dispatch_added_ns"] = {name: estimate(pairs) for name, pairs in cold.items()}
     text = "\n".join(
         markdown(kind, table["toggled"], table["whole_fits"]) for kind, table in tables.items()
     )
     text += "".join(f"\n{name}: {why}.\n" for name, why in LEFT_OUT.items())
     print(text)
-    for name in ("dispatch_ns_per_step", "memory"):
-        print(name, json.dumps(measured.get(name), indent=1))
+    for name in ("dispatch_ns_per_step", "cold_dispatch_added_ns", "memory"):
+        print(name, json.dumps(payload.get(name), indent=1))
     path = write_results("overhead", payload, folder=args.results)
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     _say(f"{path} after {time.monotonic() - begin:.0f} s")
@@ -316,7 +321,7 @@ def _say(text: str) -> None:
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the overhead per step of profilers.")
     parser.add_argument("--quick", action="store_true", help="some minutes, coarse figures")
-    parser.add_argument("--step", nargs="+", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--step", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--only", nargs="+", default=[], choices=list(VARIANTS))
     parser.add_argument("--fits", type=int, help="fits per variant that is toggled")
     parser.add_argument("--seed", type=int, default=0, help="of the order of blocks")

@@ -20,7 +20,7 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.scalars.scalar_sink import ScalarSink, logged_names
-from lightning_gpuprof.callbacks.scalars.step_outputs import Mark, StepOutputs
+from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
@@ -142,19 +142,19 @@ class DeferredLoss(RecordingCallback):
             full=self.window,
             on_full=self._fill,
         )
-        self._outputs.epoch = trainer.current_epoch
+        self._outputs.begin_epoch(trainer.current_epoch)
 
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the epoch of the steps to come."""
         if self._outputs is not None:
-            self._outputs.epoch = trainer.current_epoch
+            self._outputs.begin_epoch(trainer.current_epoch)
 
     @guarded
-    def _keep(self, mark: Mark, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
+    def _keep(self, step: int, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
         if self._log is not None:
-            self._log.add(mark, values, private)
+            self._log.add(step, values, private)
 
     @guarded
     def _fill(self) -> None:
@@ -198,20 +198,22 @@ class DeferredLoss(RecordingCallback):
             self._outputs.full = self.window
         self._sent_ns = None if self._output is None else self._output.now()
 
-    def _name_steps(self, steps: list[Mark]) -> None:
-        """Take the step from batches that did not step: the next one has the same, too."""
-        for at, ((step, epoch), (next_step, _)) in enumerate(pairwise(steps)):
-            if step == next_step:
-                steps[at] = None, epoch
+    def _name_steps(self, steps: list[Any]) -> None:
+        """Turn the open window's steps into marks: the step that `self.log` would use, the epoch.
+
+        Batches that did not step have none: the next one has the same.
+        """
         trainer = self._trainer() if self._trainer is not None else None
         outputs, loop = self._outputs, self._loop
-        if not steps or trainer is None or outputs is None:
+        if not steps or outputs is None:
             return
-        if loop._batches_that_stepped != steps[-1][0]:
-            return
-        is_over = loop.batch_progress.total.ready != outputs.batch
-        if is_over or _accumulates(trainer):
-            steps[-1] = None, steps[-1][1]
+        last = steps[-1]
+        used = [None if step == after else step for step, after in pairwise(steps)]
+        if trainer is not None and loop._batches_that_stepped == last:
+            is_over = loop.batch_progress.total.ready != outputs.batch
+            if is_over or _accumulates(trainer):
+                last = None
+        steps[:] = zip([*used, last], outputs.take_epochs(), strict=True)
 
     @override
     @guarded

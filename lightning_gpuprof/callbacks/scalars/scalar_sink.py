@@ -18,7 +18,9 @@ _T = TypeVar("_T")
 
 
 class ScalarSink:
-    """Takes windows of numbers, whose steps are marks, for as long as a fit lasts.
+    """Takes windows of numbers for as long as a fit lasts.
+
+    A step is the one that `self.log` would use, None while gradients accumulate, and its epoch.
 
     Args:
         output: The run's records.

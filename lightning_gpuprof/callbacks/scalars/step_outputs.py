@@ -8,10 +8,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.probes.scalars.scalar_log import ScalarLog
 
-Mark = tuple[int | None, int]
-"""What a step's values are filed under: the step that `self.log` would use, None while gradients
-accumulate; and the epoch."""
-Keep = Callable[[Mark, Mapping[str, Any], Mapping[str, Tensor]], object]
+Keep = Callable[[int, Mapping[str, Any], Mapping[str, Tensor]], object]
 _NONE: Mapping[str, Any] = {}
 
 
@@ -28,8 +25,9 @@ class StepOutputs:
         epoch_loop: Lightning's loop over batches.
         loop: Its loop of automatic or manual optimization.
         log: Gets the outputs of each batch, those of the last closure where it has several. Its
-            steps are marks; if the next batch has the same, this one did not step.
-        keep: Adds to it whatever is not the loss alone, or needs a copy. Gets the mark, the outputs
+            steps are those that `self.log` would use if the batch steps: if the next batch has
+            the same, this one did not.
+        keep: Adds to it whatever is not the loss alone, or needs a copy. Gets the step, the outputs
             by name, and of these the tensors that have no graph and that no user's code writes to.
         alone: The log has the loss and nothing else.
         on_first: Called with the first batch's number, over all runs that this one goes on with.
@@ -38,7 +36,6 @@ class StepOutputs:
 
     Attributes:
         full: As above.
-        epoch: Of the batches to come.
         batch: The number of the last one.
     """
 
@@ -54,7 +51,8 @@ class StepOutputs:
         full: int,
         on_full: Callable[[], object],
     ) -> None:
-        self.full, self.epoch, self.batch = full, 0, -1
+        self.full, self.batch = full, -1
+        self._epochs: list[tuple[int, int]] = []
         self._epoch_loop, self._progress = epoch_loop, epoch_loop.batch_progress.total
         self._loop, self._log = loop, log
         self._keep, self._on_first, self._on_full = keep, on_first, on_full
@@ -82,24 +80,38 @@ class StepOutputs:
             # Only now has Lightning put right what the checkpoint says of the batch it was made in.
             self._on_first(self._progress.completed)
         self.batch = batch
-        # The step that `self.log` would write now, if this batch steps.
-        mark = self._epoch_loop._batches_that_stepped, self.epoch
+        step = self._epoch_loop._batches_that_stepped
         if self._alone and loss.__class__ is Tensor and not loss.dim():
             # Where nothing is divided, what Lightning keeps for `backward` is a tensor of its own.
             log.first.append(loss.detach())
-            log.steps.append(mark)
+            log.steps.append(step)
         else:
-            self._keep_all(mark, output, loss)
+            self._keep_all(step, output, loss)
         if len(log.steps) == self.full:
             self._on_full()
         return result
 
-    def _keep_all(self, mark: Mark, output: Any, loss: Tensor | None) -> None:
+    def begin_epoch(self, epoch: int) -> None:
+        """Note the epoch of the batches to come."""
+        self._epochs.append((len(self._log.steps), epoch))
+
+    def take_epochs(self) -> list[int]:
+        """Return the epoch of each step of the open window, which ends here."""
+        ends = [*(first for first, _ in self._epochs[1:]), len(self._log.steps)]
+        found = [
+            epoch
+            for (first, epoch), end in zip(self._epochs, ends, strict=True)
+            for _ in range(first, end)
+        ]
+        self._epochs = [(0, self._epochs[-1][1])]
+        return found
+
+    def _keep_all(self, step: int, output: Any, loss: Tensor | None) -> None:
         private = _NONE if loss is None or loss.dim() else {"loss": loss.detach()}
         values = output
         if output is None or isinstance(output, Tensor):
             values = _NONE if output is None else private or {"loss": output}
-        self._keep(mark, values, private)
+        self._keep(step, values, private)
 
     def __getattr__(self, name: str) -> Any:
         """Answer for the class that it stands in for."""

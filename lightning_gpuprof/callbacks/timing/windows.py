@@ -61,8 +61,9 @@ class Window:
         origin_ns: The clock's time of the session's start.
 
     Attributes:
-        own_ns: What this package's callbacks took of the plain steps: not the first ones and the
-            few others in which they look at what is looked at once, and none that was profiled.
+        own_ns: What this package's callbacks took of each plain step, the least first: not of the
+            first ones and the few others in which they look at what is looked at once, and of none
+            that was profiled.
         plain_count: How many steps those are.
         plain_ns: How long they took.
         profiled_own_ns: What they took of profiled steps: torch.profiler starts, stops, exports.
@@ -83,7 +84,7 @@ class Window:
         profiled, plain = flags & int(StepFlag.PROFILED) != 0, flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
         self.profiled_own_ns = int(own_ns[profiled].sum())
-        self.own_ns = int(own_ns[plain].sum())
+        self.own_ns: list[int] = sorted(own_ns[plain].tolist())
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())
         self.phase_total_ns = {

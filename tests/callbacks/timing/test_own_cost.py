@@ -16,9 +16,10 @@ def boundary_ns(monkeypatch):
     monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
 
 
-def window(*, own_ns, steps=200, step_ns=1_000_000, stall_ns=0):
+def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000, stall_ns=0):
+    own_ns = [hooks_ns] * steps
     return SimpleNamespace(
-        own_ns=own_ns,
+        own_ns=[*own_ns[1:], hooks_ns + inside_ns] if steps else [],
         count=200,
         plain_count=steps,
         plain_ns=steps * step_ns,
@@ -28,7 +29,7 @@ def window(*, own_ns, steps=200, step_ns=1_000_000, stall_ns=0):
 
 def cost_of(*, hooks_ns, boundaries=20, budget=0.005, **options):
     cost = OwnCost(budget)
-    cost.add(window(own_ns=200 * hooks_ns, **options))
+    cost.add(window(hooks_ns=hooks_ns, **options))
     cost.saw(200 * boundaries)
     return cost
 
@@ -47,14 +48,15 @@ def test_what_marks_cost_is_spread_over_the_steps_without_them():
     assert cost.ns_per_step() == 3_000 + 20 * 100 / 4
 
 
+@pytest.mark.parametrize("steps", [1, 200])
 @pytest.mark.parametrize("in_marked", [True, False])
-def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked):
+def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked, steps):
     cost = OwnCost(0.005)
     inside_ns = 200_000 if in_marked else 0
     for _ in range(2):
-        cost.add(window(own_ns=200 * 3_000 + inside_ns))
+        cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
         cost.wrote(200_000, in_marked=in_marked)
-    cost.add(window(own_ns=200 * 3_000 + inside_ns))
+    cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
     cost.passed(600)
 
     assert cost.ns_per_step() == 3_000 + 1_000 / 2
@@ -62,11 +64,18 @@ def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked):
 
 def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
     cost = OwnCost(0.005)
-    for own_ns, took_ns in ((200 * 90_000, 30_000_000), (600_000, 200_000), (700_000, 300_000)):
-        cost.add(window(own_ns=own_ns))
+    for hooks_ns, took_ns in ((90_000, 30_000_000), (3_000, 200_000), (3_500, 300_000)):
+        cost.add(window(hooks_ns=hooks_ns))
         cost.wrote(took_ns, in_marked=False)
 
-    assert cost.ns_per_step() == 700_000 / 200 + 200_000 / 200
+    assert cost.ns_per_step() == 3_500 + 200_000 / 200
+
+
+def test_a_neighbour_that_takes_the_core_amid_one_hook_is_no_cost_of_that_hook():
+    cost = OwnCost(0.005)
+    cost.add(window(hooks_ns=3_000, inside_ns=20_000_000))
+
+    assert cost.ns_per_step() == 3_000
 
 
 def test_nothing_is_claimed_where_every_step_was_profiled():
@@ -104,5 +113,5 @@ def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
 
     window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
 
-    assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, 30)
+    assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])
     assert window.profiled_own_ns == 700
