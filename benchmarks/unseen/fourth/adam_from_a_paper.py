@@ -3,7 +3,7 @@
 seen in: pytorch/pytorch pull request 43562, "Rewrote AdamW with _foreach APIs", and
 axolotl-ai-cloud/axolotl pull request 2425, which leaves adamw_hf for torch's fused one
 
-cause: the copied AdamW goes through 150 small parameters in Python, a dozen operations for each
+cause: the copied AdamW goes through the parameters in Python, a dozen operations for each
 accept: unfused-optimizer @line
 """
 
@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 160
-WORDS, LENGTH, WIDTH = 500, 24, 48
+WORDS, LENGTH, WIDTH = 500, 12, 128
 
 
 class PaperAdamW(torch.optim.Optimizer):
@@ -50,8 +50,8 @@ class Reviews(L.LightningModule):
         super().__init__()
         self.fused = fused
         self.words = nn.Embedding(WORDS, WIDTH)
-        layer = nn.TransformerEncoderLayer(WIDTH, 4, 96, 0.0, batch_first=True, norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+        layer = nn.TransformerEncoderLayer(WIDTH, 4, 512, 0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, 1)
 
     def training_step(self, batch, batch_idx):

@@ -88,8 +88,8 @@ class Post(L.LightningModule):
 def main(run: Run) -> None:
     post = TensorDataset(torch.randint(WORDS, (3200, 60)), torch.randint(DESKS, (3200,)))
     data = DataLoader(post, batch_size=64, shuffle=True)
-    logger = Database(run.root / "database", at_once=500 if run.fixed else 1)  # cause
-    trainer = L.Trainer(callbacks=run.callbacks, logger=logger, log_every_n_steps=10, **run.trainer)
+    logger = Database(run.root / "database", at_once=200 if run.fixed else 1)  # cause
+    trainer = L.Trainer(callbacks=run.callbacks, logger=logger, log_every_n_steps=1, **run.trainer)
     trainer.fit(Post(), data)
 
 
