@@ -13,9 +13,9 @@ and which finding would help before it ran under the profiler. What the report s
 when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
 --again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
 seconds end them in time). The second set was written when the rules had been mended with the
-first at hand, the third when with the second; its causes are those of users' threads, which the
-docstrings name. Chance drew their halves: A may mend the rules again, B is looked at once, at the
-end.
+first at hand, the third when with the second, the fourth when with the third; the causes of the
+last two are those of users' threads, which the docstrings name. Chance drew their halves: A may
+mend the rules again, B is looked at once, at the end.
 """
 
 import argparse
@@ -46,6 +46,7 @@ SETS = {  # each set's folder, and its results
     "first": (HERE / "first", "unseen-2026-11-21.json"),
     "second": (HERE / "second", "unseen-second-2026-11-21.json"),
     "third": (HERE / "third", "unseen-third-2026-11-22.json"),
+    "fourth": (HERE / "fourth", "unseen-fourth-2026-11-22.json"),
 }
 
 

@@ -1,0 +1,62 @@
+"""A heater is steered by double Q-learning from a memory of tensors, with a slow second net.
+
+accept: none
+"""
+
+import lightning as L
+import torch
+from case import Run, arguments
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+STEPS = 220
+STATE, MOVES, KEPT, DRAWN = 32, 5, 100_000, 256
+
+
+class Memory(IterableDataset):
+    def __init__(self) -> None:
+        self.before, self.after = torch.rand(KEPT, STATE), torch.rand(KEPT, STATE)
+        self.moves, self.rewards = torch.randint(MOVES, (KEPT,)), torch.rand(KEPT)
+
+    def __iter__(self):
+        while True:
+            rows = torch.randint(KEPT, (DRAWN,))
+            yield self.before[rows], self.moves[rows], self.rewards[rows], self.after[rows]
+
+
+class Heater(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values, self.slow = self.net(), self.net().requires_grad_(False)
+        self.slow.load_state_dict(self.values.state_dict())
+
+    def net(self):
+        return nn.Sequential(
+            nn.Linear(STATE, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, MOVES)
+        )
+
+    def training_step(self, batch, batch_idx):
+        before, moves, rewards, after = batch
+        with torch.no_grad():
+            best = self.values(after).argmax(1, keepdim=True)
+            wanted = rewards + 0.98 * self.slow(after).gather(1, best).squeeze(1)
+        told = self.values(before).gather(1, moves.unsqueeze(1)).squeeze(1)
+        loss = nn.functional.smooth_l1_loss(told, wanted)
+        self.log("td_loss", loss)
+        return loss
+
+    def on_train_batch_end(self, *_):
+        if self.global_step % 50 == 0:
+            self.slow.load_state_dict(self.values.state_dict())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.values.parameters(), lr=5e-4, fused=True)
+
+
+def main(run: Run) -> None:
+    data = DataLoader(Memory(), batch_size=None)
+    L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Heater(), data)
+
+
+if __name__ == "__main__":
+    main(arguments(STEPS))
