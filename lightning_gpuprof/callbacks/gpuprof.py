@@ -116,7 +116,9 @@ class GpuProfCallback(Callback):
     @override
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for part in self.parts[::-1]:
+        # Last whoever waits for a trace's analysis: that is no part of the run, whose end the
+        # timer notes.
+        for part in sorted(self.parts[::-1], key=lambda one: isinstance(one, ProfilerSchedule)):
             part.on_fit_end(trainer, pl_module)
         if self.config is None or self._output is None:
             return

@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
+from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.errors import ConfigError
@@ -56,6 +57,17 @@ def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
     said = [record.getMessage() for record in caplog.records if record.name == "lightning_gpuprof"]
     assert sum(line.startswith("[PROFILE] data:") for line in said) == 3
     assert "WHERE A STEP GOES" in said[-1]
+
+
+def test_waiting_for_a_traces_analysis_is_no_part_of_the_run(fit, monkeypatch):
+    ended = []
+
+    def wait(files, timeout_s):
+        ended.append(files._output.ended)
+
+    monkeypatch.setattr(TraceFiles, "wait", wait)
+    fit(GpuProfCallback(report=False))
+    assert ended == [True]
 
 
 def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypatch):
