@@ -1,10 +1,12 @@
 import copy
 import pickle
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from lightning.fabric import Fabric
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -68,6 +70,19 @@ def test_waiting_for_a_traces_analysis_is_no_part_of_the_run(fit, monkeypatch):
     monkeypatch.setattr(TraceFiles, "wait", wait)
     fit(GpuProfCallback(report=False))
     assert ended == [True]
+
+
+def test_in_a_loop_of_fabric_it_says_that_it_measures_nothing_and_stays_silent(fit):
+    callback = GpuProfCallback(trace=False, report=False)
+    fabric = Fabric(accelerator="cpu", devices=1, callbacks=[callback])
+    with pytest.warns(UserWarning, match="measures nothing in a loop of Fabric"):
+        fabric.setup(torch.nn.Linear(2, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fabric.call("on_train_end")
+        fabric.call("on_train_batch_end", loss=1.0)
+
+    assert read_run(fit(callback).log_dir)[0].sessions[0].steps == 12  # a Trainer takes it still
 
 
 def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypatch):
