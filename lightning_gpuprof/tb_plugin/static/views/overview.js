@@ -73,7 +73,7 @@ function hero(report) {
     h(
       "div.hero-cause",
       null,
-      h("span.label", null, gain ? "Held back by" : first ? "Worth a look" : "Held back by"),
+      h("span.label", null, first && !(gain && first.severity !== "info") ? "Worth a look" : "Held back by"),
       h("strong.title", null, first ? shorten(first.title, 300) : "Nothing that the rules know of"),
       h("p", null, first ? shorten(first.advice, 600) : "No finding fired on what was measured."),
     ),
