@@ -162,6 +162,11 @@ class Browser:
         element = self.find(css)
         self._call("POST", f"{self._session}/element/{element[ELEMENT]}/value", {"text": text})
 
+    def emulate_media(self, media: str) -> None:
+        """Show the page as on another medium, such as "print"; "" is the screen again."""
+        body = {"cmd": "Emulation.setEmulatedMedia", "params": {"media": media}}
+        self._call("POST", f"{self._session}/goog/cdp/execute", body)
+
     def screenshot(self, path: str | Path) -> None:
         """Write a picture of the window."""
         Path(path).write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))

@@ -3,6 +3,7 @@
 import os
 import shlex
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
-from lightning_gpuprof.callbacks.dispatch import forward
+from lightning_gpuprof.callbacks.dispatch import HOOKS, forward
 from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
@@ -36,6 +37,7 @@ from lightning_gpuprof.errors import ConfigError
 
 _SYNC_STEPS = 2
 """Steps in which syncs are traced, where nothing else is asked for."""
+_OWN_HOOKS = ("setup", "on_fit_end", "on_exception")
 LOOK_AT_GRAPH_EVERY = 500
 """Batches per look at the autograd graph, which takes up to a millisecond."""
 
@@ -100,7 +102,19 @@ class GpuProfCallback(Callback):
         self._forward()
 
     def _forward(self) -> None:
-        forward(self, self.parts, but=("setup", "on_fit_end", "on_exception"))
+        forward(self, self.parts, but=_OWN_HOOKS)
+
+    def on_after_setup(self, fabric: object = None, module: object = None) -> None:
+        """Say that nothing is measured: this hook is called by Fabric, and by no Trainer."""
+        # Fabric calls hooks with whatever a program passes, which the parts could not read.
+        self.__dict__.update((hook, None) for hook in HOOKS if hook not in _OWN_HOOKS)
+        warnings.warn(
+            "GpuProfCallback works inside Lightning's Trainer: it measures nothing in a loop of "
+            "Fabric. Record that loop with torch.profiler, export_chrome_trace(), and read the "
+            "file with `lightning-gpuprof analyze FILE`.",
+            UserWarning,
+            stacklevel=2,
+        )
 
     @override
     @guarded
@@ -116,7 +130,9 @@ class GpuProfCallback(Callback):
     @override
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for part in self.parts[::-1]:
+        # Last whoever waits for a trace's analysis: that is no part of the run, whose end the
+        # timer notes.
+        for part in sorted(self.parts[::-1], key=lambda one: isinstance(one, ProfilerSchedule)):
             part.on_fit_end(trainer, pl_module)
         if self.config is None or self._output is None:
             return

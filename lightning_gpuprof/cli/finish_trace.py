@@ -54,15 +54,18 @@ def compress(plain: str) -> str:
     """Replace a plain trace by `<plain>.gz` and return that name.
 
     The new file takes its name only when it is whole, so that no reader ever sees half of it.
+    Where who did this before was stopped after it, there is nothing left to do.
 
     Raises:
         TraceError: There is no such file, or it is compressed already.
     """
+    packed = plain + ".gz"
+    if plain.endswith(_PLAIN_SUFFIX) and not os.path.exists(plain) and os.path.isfile(packed):
+        return packed
     if not plain.endswith(_PLAIN_SUFFIX) or not os.path.isfile(plain):
         raise TraceError(
             f"{plain} is no plain trace file. Pass a .json file that a run has left behind."
         )
-    packed = plain + ".gz"
     part = packed + ".part"
     with open(plain, "rb") as source, open(part, "wb") as target:
         # No name and no time inside: the same trace gives the same bytes.

@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--session", type=int, metavar="N", help="which session (default: the last fit)"
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="also slowest steps, all parts, rules that abstained"
+        "--verbose",
+        action="store_true",
+        help="also all changes, evidence, phases, operators, slowest steps, rules that abstained",
     )
 
 

@@ -1,5 +1,7 @@
 """What a person sees in an HTML report opened from disk."""
 
+import re
+
 import pytest
 
 from lightning_gpuprof.views.html.html import render_html
@@ -35,6 +37,26 @@ def test_a_range_of_steps_is_cut_out_of_what_the_file_holds(report):
     page.wait_for("p.muted", "Steps 0 to 599 of 600, one by one.")
     page.browser.run("location.hash = '#p.gpuprof.view=steps&p.gpuprof.from=100&p.gpuprof.to=200'")
     page.wait_for("p.muted", "Steps 100 to 199 of 600, one by one.")
+
+
+def test_a_saving_between_steps_is_no_share_of_a_step(reports, file_page):
+    html = (reports / "demo.html").read_text(encoding="utf-8")
+    saving = '"saving_ns":{"low":0,"high":90000000}'
+    longer = reports / "longer.html"
+    longer.write_text(re.sub(r'"saving_ns":\{[^}]*\}', saving, html), encoding="utf-8")
+    hero = file_page(longer).wait_for(".hero", "Fixing it saves")
+    assert "up to 90.0 ms" in hero
+    assert "per step, time between steps included" in hero
+
+
+def test_on_paper_a_dark_report_is_light(report):
+    page = report("demo")
+    page.browser.run("document.documentElement.dataset.theme = 'dark'")
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    assert page.browser.run(ground) == "rgb(22, 24, 28)"
+    page.browser.emulate_media("print")
+    assert page.browser.run(ground) == "rgb(246, 247, 249)"
+    page.browser.emulate_media("")
 
 
 def test_hostile_names_stay_text_in_a_file_too(report):

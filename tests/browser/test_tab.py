@@ -227,9 +227,14 @@ def test_a_live_run_is_followed(page, logs, made_runs):
     page.open("live", view="steps")
     page.wait_for(".pill", "live")
     page.wait_for("p.muted", "of 150")
+    page.browser.run("document.querySelector('details').open = true")
     more = list(made_runs.windows(200, made_runs.DEMO_PHASES_MS))[3:]
     made_runs.write_run(logs / "live", more)
     page.wait_for("p.muted", "of 200")
+    assert page.browser.run("return document.querySelector('details').open")
+    page.click(".tab", "Overview")
+    page.wait_for(".hero")
+    assert not page.browser.run("return document.querySelector('main details[open]')")
 
 
 def test_dark_mode_follows_tensorboard(page):

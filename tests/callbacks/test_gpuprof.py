@@ -1,10 +1,12 @@
 import copy
 import pickle
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from lightning.fabric import Fabric
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -12,6 +14,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, GpuProfConfig, PhaseTimer
+from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.errors import ConfigError
@@ -56,6 +59,30 @@ def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
     said = [record.getMessage() for record in caplog.records if record.name == "lightning_gpuprof"]
     assert sum(line.startswith("[PROFILE] data:") for line in said) == 3
     assert "WHERE A STEP GOES" in said[-1]
+
+
+def test_waiting_for_a_traces_analysis_is_no_part_of_the_run(fit, monkeypatch):
+    ended = []
+
+    def wait(files, timeout_s):
+        ended.append(files._output.ended)
+
+    monkeypatch.setattr(TraceFiles, "wait", wait)
+    fit(GpuProfCallback(report=False))
+    assert ended == [True]
+
+
+def test_in_a_loop_of_fabric_it_says_that_it_measures_nothing_and_stays_silent(fit):
+    callback = GpuProfCallback(trace=False, report=False)
+    fabric = Fabric(accelerator="cpu", devices=1, callbacks=[callback])
+    with pytest.warns(UserWarning, match="measures nothing in a loop of Fabric"):
+        fabric.setup(torch.nn.Linear(2, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fabric.call("on_train_end")
+        fabric.call("on_train_batch_end", loss=1.0)
+
+    assert read_run(fit(callback).log_dir)[0].sessions[0].steps == 12  # a Trainer takes it still
 
 
 def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypatch):

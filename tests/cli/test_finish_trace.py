@@ -5,6 +5,7 @@ import zlib
 import pytest
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.cli.finish_trace import compress
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX
 
 
@@ -33,6 +34,12 @@ def test_the_plain_file_becomes_a_compressed_one_with_its_analysis_and_drawing(p
     assert len(analysis["operators"]) == 500
     names = [packed.name, packed.name + ANALYSIS_SUFFIX, packed.name + DRAWING_SUFFIX]
     assert sorted(p.name for p in plain.parent.iterdir()) == sorted(names)
+
+
+def test_who_begins_anew_after_the_compression_goes_on_from_there(plain):
+    assert compress(str(plain)) == f"{plain}.gz"
+    assert finish(plain) == 0
+    assert plain.with_name(f"{plain.name}.gz{ANALYSIS_SUFFIX}").is_file()
 
 
 def test_a_trace_that_cannot_be_analysed_is_kept_compressed(plain, capsys):

@@ -15,8 +15,10 @@ from lightning_gpuprof.records.phases import Phase
 
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """97.5 % quantiles of Student's t with one degree of freedom and more."""
-BATCH_TOLERANCE = 0.001
-"""Mean batch sizes further apart are other batch sizes, not another last batch of an epoch."""
+BATCH_TOLERANCE = 0.02
+"""Mean batch sizes further apart are other batch sizes, not another last batch of an epoch, nor
+one such batch more or less among the steps that were marked: of 79 batches, the last with 8
+samples and the others with 64, the mean is 63.3, and 64 without it."""
 
 
 class Verdict(str, Enum):

@@ -3,7 +3,7 @@
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lightning_gpuprof.callbacks.capture.cycles import Recorded
 from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
@@ -87,13 +87,15 @@ class TraceFiles:
         self._drop_old()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the finishing processes, at most so long; say what is not done."""
-        begun = self._now()
-        unfinished = self._finisher.wait(min(_SILENT_WAIT_S, timeout_s))
-        left_s = timeout_s - (self._now() - begun) / 1e9
-        if unfinished and timeout_s > _SILENT_WAIT_S:
-            say(f"[PROFILE] waiting for the trace's analysis, {left_s:.0f} s at most ...")
-            unfinished = self._finisher.wait(left_s)
+        """Wait for the finishing processes, at most so long or until Ctrl-C; say what is not done.
+
+        Ctrl-C ends the wait alone: training has ended, and what follows it in the user's program
+        is none of ours to stop.
+        """
+        try:
+            unfinished = self._wait(timeout_s)
+        except KeyboardInterrupt:
+            unfinished = self._finisher.wait(0)
         if unfinished:
             self._finisher.start_all()
             names = ", ".join(os.path.basename(path) for path in unfinished)
@@ -103,6 +105,19 @@ class TraceFiles:
             self._note("trace-failed", message)
             warnings.warn(f"lightning_gpuprof: {message}", RuntimeWarning, stacklevel=2)
         self._output.flush()
+
+    def _wait(self, timeout_s: float) -> Sequence[str]:
+        begun = self._now()
+        unfinished = self._finisher.wait(min(_SILENT_WAIT_S, timeout_s))
+        if not unfinished or timeout_s <= _SILENT_WAIT_S:
+            return unfinished
+        left_s = timeout_s - (self._now() - begun) / 1e9
+        say(
+            "[PROFILE] training is done; waiting for its trace's analysis, "
+            f"{left_s:.0f} s at most (Ctrl-C: the report without it)"
+        )
+        self._finisher.hurry()
+        return self._finisher.wait(left_s)
 
     def _warn_if_large(self, recorded: Recorded, plain_bytes: int) -> None:
         if plain_bytes < LARGE_TRACE_BYTES:

@@ -27,24 +27,35 @@ class Process(Protocol):
         """Wait for the end."""
         ...
 
+    def kill(self) -> None:
+        """End it at once."""
+        ...
 
-def spawn(path: str) -> Process:
+
+def spawn(path: str, *, keep_priority: bool = False) -> Process:
     """Start `finish-trace` for one plain trace file.
 
     A session of its own keeps Ctrl-C in the terminal from ending it, and it outlives a training
     process that is killed. It computes on one thread, and steps back behind everything else from
-    its first moment.
+    its first moment, unless `keep_priority` says otherwise.
     """
+    options = ["--keep-priority"] if keep_priority else []
     process = subprocess.Popen(
-        [sys.executable, "-m", "lightning_gpuprof.cli", "finish-trace", path],
+        [sys.executable, "-m", "lightning_gpuprof.cli", "finish-trace", *options, path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment(dict.fromkeys(_THREADS, "1")),
         start_new_session=True,
     )
-    step_back(process.pid)
+    if not keep_priority:
+        step_back(process.pid)
     return process
+
+
+def spawn_now(path: str) -> Process:
+    """Start `finish-trace` at this process's own priority."""
+    return spawn(path, keep_priority=True)
 
 
 class TraceFinisher:
@@ -53,6 +64,7 @@ class TraceFinisher:
     Args:
         max_running: Processes at once.
         start: Starts one for a plain trace file; tests pass a fake.
+        start_now: Starts one that does not step back.
         now: Returns seconds.
     """
 
@@ -61,10 +73,12 @@ class TraceFinisher:
         *,
         max_running: int = 1,
         start: Callable[[str], Process] = spawn,
+        start_now: Callable[[str], Process] = spawn_now,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_running = max_running
         self._start = start
+        self._start_now = start_now
         self._now = now
         self._waiting: deque[str] = deque()
         self._running: dict[str, Process] = {}
@@ -97,6 +111,21 @@ class TraceFinisher:
             self._ended(path, process)
             self.poll()
         return [*self._running, *self._waiting]
+
+    def hurry(self) -> None:
+        """Begin anew what is not done, without stepping back: training is over.
+
+        On a busy machine who has stepped back gets no time at all, and who may not raise its own
+        priority (all but root) cannot raise theirs either.
+        """
+        self.poll()
+        self._start = self._start_now
+        for path, process in self._running.items():
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+            self._running[path] = self._start(path)
 
     def start_all(self) -> None:
         """Start what still waits, whatever the cap: this process is about to end."""

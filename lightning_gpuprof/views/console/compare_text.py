@@ -11,6 +11,8 @@ from lightning_gpuprof.views.documents.report import Report
 TOP = 8
 MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are left out."""
+MEDIAN_SHARE = 0.05
+"""A median that changed by less than this share is left to the table."""
 DISTORTS = ("machine", "versions", "model")
 
 
@@ -27,6 +29,7 @@ def _lines(found: RunComparison) -> Iterator[str]:
     sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER)
     yield f"The new run is {found.sentence}." if sure else f"Result: {found.sentence}."
     yield from _warnings(found)
+    yield from _median(found)
     unit = "per sample" if result.per_sample else "per step"
     step = result.steps[0].base or 0.0
     yield from _table(f"STEP ({unit})", result.steps, 0.0)
@@ -60,6 +63,23 @@ def _warnings(found: RunComparison) -> Iterator[str]:
     if settings:
         changed = ", ".join(f"{one.name} {one.base} -> {one.new}" for one in settings)
         yield f"  changed: {changed}"
+
+
+def _median(found: RunComparison) -> Iterator[str]:
+    """Say so where the mean shows nothing though the ordinary step changed."""
+    result = found.result
+    median = next((one for one in result.steps if one.name == "p50_ns"), None)
+    if result.verdict is not Verdict.NO_DIFFERENCE or result.change is None or median is None:
+        return
+    if median.diff is None or not median.base:
+        return
+    share, change = median.diff / median.base, result.change
+    # Steps that vary alike leave the mean no such doubt: a few that are far slower do.
+    if abs(share) >= MEDIAN_SHARE and change.high - change.low > abs(share):
+        yield (
+            f"! the median step changed by {share * 100:+.1f}%, but a few very slow steps make the "
+            "mean unsure: compare longer runs, on a quiet machine"
+        )
 
 
 def _table(title: str, rows: Sequence[Change], least: float, *, unit: str = "") -> Iterator[str]:

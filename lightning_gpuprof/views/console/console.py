@@ -32,7 +32,8 @@ def render(
 
     Args:
         report: From `load_report`.
-        verbose: Also the slowest steps, every named part, and why rules had nothing to say.
+        verbose: Also every finding's change and evidence, the slowest steps, every named part,
+            and why rules had nothing to say.
         color: Use ANSI colours.
         unicode: Draw with characters beyond ASCII.
     """
@@ -72,16 +73,17 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _heading("STEP TIME")
         yield _indented(console_tables.step_lines(results))
         yield _heading("WHERE A STEP GOES (mean per steady step, host clock)")
-        yield _indented(console_tables.phase_table(results, bar="█" if unicode else "#"))
+        bar = "█" if unicode else "#"
+        yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on)")
         yield from _findings(report, verbose)
         yield from _unexplained(report)
-        if (first := focus(run_checks(results))) is not None:
+        if verbose and (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
     if (lines := console_tables.line_table(results)) is not None:
         yield _heading("AT WHICH LINES (the host's, by samples of the first seconds)")
         yield _indented(lines)
-    yield from console_tables.operator_tables(results)
+    yield from console_tables.operator_tables(results, verbose=verbose)
     yield _heading("THE REST")
     yield _indented(console_tables.rest_table(results))
     if verbose:
@@ -108,13 +110,16 @@ def _headline(report: Report) -> str:
 def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if not report.findings:
         yield _indented(Text("Nothing that these rules know. See --verbose for what they lacked."))
+    the_one, shortened = _the_one(report), False
     for number, finding in enumerate(report.findings, start=1):
         yield _indented(_finding_head(number, finding), 1)
         if number > MOST_IN_FULL and not verbose:
+            shortened = True
             continue
-        brief = finding.severity is Severity.INFO and not verbose
-        yield _indented(_finding_body(finding, report.results.step_ns, brief=brief), 4)
-    if len(report.findings) > MOST_IN_FULL and not verbose:
+        body = _finding_body(report, finding, at_the_end=finding is the_one, verbose=verbose)
+        yield _indented(body, 4)
+        shortened |= finding.severity is Severity.INFO and not verbose
+    if shortened:
         yield _indented(Text("--verbose has the changes of all of them."))
 
 
@@ -133,6 +138,15 @@ def _unexplained(report: Report) -> Iterator[RenderableType]:
     )
 
 
+def _the_one(report: Report) -> Finding | None:
+    """Return the finding whose change is proposed at the end, where there is one."""
+    steps, first = report.results.steps, next(iter(report.findings), None)
+    warm_up = steps is not None and steps.basis == "all"
+    if first is None or warm_up or not report.results.step_ns or not first.worth_a_change:
+        return None
+    return first
+
+
 def _finding_head(number: int, finding: Finding) -> Table:
     head = Text(f"[{finding.severity.value}]", style=_STYLE[finding.severity.value])
     table = Table.grid(padding=(0, 1))
@@ -140,21 +154,34 @@ def _finding_head(number: int, finding: Finding) -> Table:
     return table
 
 
-def _finding_body(finding: Finding, step_ns: int | None, *, brief: bool) -> Table:
+def _finding_body(report: Report, finding: Finding, *, at_the_end: bool, verbose: bool) -> Table:
     table = _grid()
-    table.add_row(finding.id, _saving(finding, step_ns))
-    # As Text: source lines and paths hold brackets, which a str would lose as markup.
-    table.add_row("change", Text(finding.advice))
-    if brief:
+    if finding.severity is Severity.INFO and not finding.saving_ns.high and not verbose:
+        table.add_row(finding.id, Text(finding.advice))
         return table
-    if finding.change:
-        table.add_row("", Text(finding.change, style="green"))
-    shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in finding.evidence.items()]
-    table.add_row("evidence", ", ".join(shown))
+    table.add_row(finding.id, _saving(finding, report.results.step_ns))
+    if finding.severity is Severity.INFO and not verbose:
+        return table
+    if at_the_end and not verbose:
+        table.add_row("change", "the one to make now: see the end")
+        return table
+    _add_change(table, finding)
+    if verbose:
+        evidence = finding.evidence.items()
+        shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in evidence]
+        table.add_row("evidence", ", ".join(shown))
     places = [place for where in finding.where if (place := console_tables.place(where))]
     if places:
         table.add_row("where", Text(", ".join(places)))
     return table
+
+
+def _add_change(table: Table, finding: Finding) -> None:
+    """Add what to do, and that as code: a line of code alone may say little."""
+    # As Text: source lines and paths hold brackets, which a str would lose as markup.
+    table.add_row("change", Text(finding.advice))
+    if finding.change:
+        table.add_row("", Text(finding.change, style="green"))
 
 
 def _saving(finding: Finding, step_ns: int | None) -> str:
@@ -185,13 +212,14 @@ def _next(report: Report) -> Iterator[RenderableType]:
         yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
         yield _indented(Text("Only warm-up steps were recorded: train longer and look again."))
         return
-    first = report.findings[0] if report.findings else None
-    if first is None or not first.worth_a_change:
+    first = _the_one(report)
+    if first is None:
         yield _heading("NOTHING HERE HOLDS TRAINING BACK MUCH")
         yield _indented(Text(_instead(report, step_ns)))
         return
     table = _grid()
-    table.add_row("change", Text(first.change or first.advice, style="green"))
+    table.add_row("why", Text(first.title))
+    _add_change(table, first)
     line = next((where for where in first.where if where.file), None)
     if line is not None and (place := console_tables.place(line)):
         table.add_row("where", Text(place))
@@ -199,7 +227,9 @@ def _next(report: Report) -> Iterator[RenderableType]:
         table.add_row("expect", _expected(first.saving_ns, step_ns))
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
-    yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+    run = shlex.quote(report.run)
+    yield Text(f"  check   lightning-gpuprof compare {run} NEW_RUN")
+    yield Text(f"  look    tensorboard --logdir {run}   (PROFILE tab)")
 
 
 def _no_steps(report: Report) -> str:

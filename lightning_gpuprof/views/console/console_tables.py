@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.analysis.run.line_times import line_times
+from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
@@ -19,11 +20,15 @@ from lightning_gpuprof.views.documents.report_payload import top_operators
 BAR_WIDTH = 40
 MOST_RANKS = 8
 MOST_LINES = 5
+BRIEF_OPERATORS = 8
+"""Operators in a report that is not verbose."""
 MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
 _NAME_WIDTH = 52
+_LINE_WIDTH, _LEAST_SOURCE = 52, 20
+"""Of a place in the program and its source, so that they mostly fit into one line of the table."""
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
 """Notes that say why there is no trace; `static/views/cycles.js` has the same."""
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
@@ -75,18 +80,25 @@ def _lone_step(results: RunResults) -> str | None:
     return f"{alone}; the means below include it"
 
 
-def phase_table(results: RunResults, *, bar: str) -> Table:
-    """Return the phases of a step with bars, and under each its named parts."""
+def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Table:
+    """Return the phases of a step with bars, and under each its named parts.
+
+    Unless verbose, the short phases are one row, so that all still add up to the step.
+    """
     marks = results.device_time.phases if results.device_time else {}
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     for _ in range(3 if marks else 2):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
+    short: list[PerStep] = []
     for phase, stats in results.phases.items():
         if stats.per_step is None or not stats.per_step.mean_ns:
             continue
         frac = stats.per_step.frac
+        if frac < MIN_PART_FRAC and not verbose:
+            short.append(stats.per_step)
+            continue
         device = [duration(marks[phase].mean_ns) + " device" if phase in marks else ""]
         table.add_row(
             phase.value,
@@ -102,6 +114,10 @@ def phase_table(results: RunResults, *, bar: str) -> Table:
                     Text(duration(part.per_step.mean_ns), style="dim"),
                     Text(percent(part.per_step.frac), style="dim"),
                 )
+    if short:
+        name = Text(f"{len(short)} below {percent(MIN_PART_FRAC)}", style="dim")
+        mean_ns, frac = sum(one.mean_ns for one in short), sum(one.frac for one in short)
+        table.add_row(name, duration(mean_ns), percent(frac))
     return table
 
 
@@ -117,7 +133,9 @@ def line_table(results: RunResults) -> Table | None:
     table.add_column(overflow="fold")
     table.add_row("of a step", "", "in", "line", style="dim")
     for one in lines:
-        place = Text(f"{one.file}:{one.line}").append(f" `{one.source}`", style="dim")
+        name = f"{one.file}:{one.line}"
+        source = _shortened(one.source or "", max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
+        place = Text(name).append(f" `{source}`", style="dim")
         table.add_row(
             f"{duration(one.low_ns)} to {duration(one.high_ns)}",
             percent(one.frac),
@@ -127,16 +145,18 @@ def line_table(results: RunResults) -> Table | None:
     return table
 
 
-def operator_tables(results: RunResults) -> Iterator[RenderableType]:
+def operator_tables(results: RunResults, *, verbose: bool) -> Iterator[RenderableType]:
     """Yield a table of the top operators for each analysed trace of the report's rank."""
     for trace in results.traces:
         operators = top_operators(trace)
+        more = "" if verbose or len(operators) <= BRIEF_OPERATORS else "; --verbose has more"
+        operators = operators if verbose else operators[:BRIEF_OPERATORS]
         if trace.rank != results.start.rank or not operators:
             continue
         cycle = trace.cycle
         yield Text(
-            f"\nTOP OPERATORS, CYCLE {cycle.cycle} (steps {cycle.first_step} to "
-            f"{cycle.last_step}, by self time)",
+            f"\nTOP OPERATORS, CYCLE {cycle.cycle} (sums over steps {cycle.first_step} to "
+            f"{cycle.last_step}, by self time{more})",
             style="bold",
         )
         table = Table.grid(padding=(0, 2))
@@ -292,5 +312,5 @@ def _own_cost(results: RunResults) -> str:
     return f"{duration(cost)} per step{share}, by its own clock"
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."
+def _shortened(name: str, width: int = _NAME_WIDTH) -> str:
+    return name if len(name) <= width else name[: width - 3] + "..."

@@ -67,6 +67,12 @@ class TestVerdict:
         assert result.change.middle == pytest.approx(-0.25, abs=0.03)
         assert result.steps[0].base == pytest.approx(10 * MS / 32, rel=0.05)
 
+    def test_a_short_last_batch_among_the_steps_is_no_other_batch_size(self, analyze):
+        short = np.where(np.arange(100) % 80 == 79, 8, 64)
+        base = {"phases": {"forward": noisy(10)}, "samples": short}
+        new = {"phases": {"forward": noisy(5)}, "samples": 64}
+        assert not both(analyze, base, new).per_sample
+
     def test_too_few_steps_are_no_verdict(self, analyze):
         one = {"phases": {"forward": 10 * MS}, "steps": 5}
         assert both(analyze, one, one).verdict is Verdict.UNKNOWN

@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +14,7 @@ class Finisher:
         self.seconds = seconds
         self.now_ns = 0
         self.waits = []
+        self.hurried = False
 
     def submit(self, path):
         for suffix in (".gz", ".gz.analysis.json", ".gz.drawing"):
@@ -24,6 +26,9 @@ class Finisher:
         self.seconds -= spent
         self.now_ns += int(spent * 1e9)
         return ["rank0-cycle0.pt.trace.json"] if self.seconds else []
+
+    def hurry(self):
+        self.hurried = True
 
     def start_all(self):
         pass
@@ -59,6 +64,14 @@ def test_a_long_wait_at_the_end_is_said(make, caplog, seconds, timeout_s, waits,
         make(finisher).wait(timeout_s)
     assert finisher.waits == waits
     assert ("27 s at most" in caplog.text) is said
+    assert finisher.hurried is said
+
+
+def test_ctrl_c_ends_the_wait_for_an_analysis_and_nothing_else(make, monkeypatch):
+    finisher = Finisher(10)
+    monkeypatch.setattr(finisher, "hurry", Mock(side_effect=KeyboardInterrupt))
+    make(finisher).wait(30)
+    assert finisher.waits == [3, 0]
 
 
 def test_a_trace_goes_with_all_that_was_made_of_it(make, tmp_path):

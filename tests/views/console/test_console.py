@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Range
+from lightning_gpuprof.findings.model import Range, Severity
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
@@ -43,10 +43,10 @@ def test_the_first_screen_holds_the_step_the_phases_and_the_findings_in_order(re
             "data_wait",
             "GradNorm",
             "1. [critical] 60.0% of each step (6.00 ms) is spent waiting for data",
-            "DataLoader(..., num_workers=2, persistent_workers=True)",
             "2. [warning] GradNorm takes 1.00 ms of each step (10.0%)",
             "no GPU: not measured",
             "THE ONE CHANGE TO MAKE NOW",
+            "DataLoader(..., num_workers=2, persistent_workers=True)",
         )
     ]
     assert places == sorted(places)
@@ -67,10 +67,50 @@ def test_what_no_finding_explains_is_said_with_where_to_look(report):
 def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     loaded = report(loader=Loader(num_workers=0))
     lines = render(loaded).splitlines()
-    words = [line.split(maxsplit=1)[0] for line in lines[-4:]]
-    assert words == ["THE", "change", "expect", "check"]
-    assert lines[-2].endswith("a step of 4.10 ms to 6.50 ms instead of 10.0 ms")
-    assert f"lightning-gpuprof compare {loaded.run} NEW_RUN" in lines[-1]
+    end = lines[lines.index("THE ONE CHANGE TO MAKE NOW") + 1 :]
+    words = [word for line in end if (word := line[2:10].strip())]
+    assert words == ["why", "change", "expect", "check", "look"]
+    assert end[0].endswith("60.0% of each step (6.00 ms) is spent waiting for data")
+    assert end[-3].endswith("a step of 4.10 ms to 6.50 ms instead of 10.0 ms")
+    assert end[-2].endswith(f"lightning-gpuprof compare {loaded.run} NEW_RUN")
+    assert f"tensorboard --logdir {loaded.run} " in end[-1]
+
+
+def test_the_change_is_said_in_words_and_as_code(report):
+    loaded = report(loader=Loader(num_workers=0))
+    first = replace(loaded.findings[0], advice="Pad less.", change="width = 3")
+    end = render(replace(loaded, findings=[first])).split("THE ONE CHANGE TO MAKE NOW")[1]
+    assert "change  Pad less.\n          width = 3\n" in end
+
+
+def test_what_is_said_at_the_end_is_not_said_twice(report):
+    loaded = report(loader=Loader(num_workers=0))
+    advice = "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert render(loaded).count(advice) == 1
+    assert render(loaded, verbose=True).count(advice) == 2
+
+
+def test_evidence_is_for_verbose(report):
+    loaded = report(loader=Loader(num_workers=0))
+    assert "data wait share" not in render(loaded)
+    assert "data wait share: 60.0%" in render(loaded, verbose=True)
+
+
+def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(report):
+    loaded = report(loader=Loader(num_workers=0))
+    small = replace(loaded.findings[0], id="small", severity=Severity.INFO, advice="Do less.")
+    none = replace(small, id="none", saving_ns=Range(low=0, high=0), advice="Look elsewhere.")
+    text = render(replace(loaded, findings=[small, none]))
+    assert "Do less." not in text.split("NOTHING HERE")[0]
+    assert "none  Look elsewhere." in text
+    assert "--verbose has the changes" in text
+
+
+def test_short_phases_are_one_row_unless_verbose(report):
+    loaded = report(PHASES | {"zero_grad": MS // 100, "checkpoint": MS // 50})
+    assert "2 below 0.5%  30.0 µs   0.3%" in render(loaded)
+    assert "zero_grad" not in render(loaded)
+    assert "zero_grad" in render(loaded, verbose=True)
 
 
 def test_a_saving_between_steps_is_not_taken_from_the_step(report):
@@ -193,7 +233,7 @@ def test_of_many_findings_the_last_are_titles_alone(report):
     loaded = report(loader=Loader(num_workers=0))
     loaded = replace(loaded, findings=loaded.findings[:1] * 8)
     text = render(loaded)
-    assert text.count("\n    data-wait  saves") == 6
+    assert text.count("\n    data-wait  saves") == 6  # all that are told in more than a title
     assert " 8. [critical] 60.0% of each step" in text
     assert "--verbose has the changes of all of them." in text
     assert render(loaded, verbose=True).count("\n    data-wait  saves") == 8
@@ -223,6 +263,15 @@ def test_the_lines_of_the_program_are_told_whatever_the_rules_know(report):
     # 80 of 100 samples of 3 ms, give or take two standard errors of 4 %.
     assert "2.16 ms to 2.64 ms  24.0%  forward  mine.py:7 `x = slow(x)`" in table
     assert "mine.py:9" not in table  # four samples say nothing
+
+
+def test_a_long_line_of_the_program_is_cut_to_one_row(report):
+    line = LineCount("forward", "mine.py", 7, "forward", "x = " + "y + " * 40, None, None, 80)
+    seen = Note(step=9, name=NOTE, value=HostLines(200, (line,), {"forward": 100}))
+    text = render(report(records=[seen]))
+    table = text[text.index("AT WHICH LINES") : text.index("THE REST")]
+    assert len(table.strip().splitlines()) == 3
+    assert "mine.py:7 `x = y +" in table
 
 
 def test_without_samples_no_lines_are_told(report):

@@ -73,7 +73,7 @@ function hero(report) {
     h(
       "div.hero-cause",
       null,
-      h("span.label", null, gain ? "Held back by" : first ? "Worth a look" : "Held back by"),
+      h("span.label", null, first && !(gain && first.severity !== "info") ? "Worth a look" : "Held back by"),
       h("strong.title", null, first ? shorten(first.title, 300) : "Nothing that the rules know of"),
       h("p", null, first ? shorten(first.advice, 600) : "No finding fired on what was measured."),
     ),
@@ -122,12 +122,17 @@ function stepsNote(steps) {
 function heroGain(finding, mean) {
   const { low, high } = finding.saving_ns;
   if (!high) return null;
+  const upTo = (/** @type {string} */ text) => (low ? text : `up to ${text}`);
+  const time = low ? durationRange(low, high) : duration(high);
+  // What is done once per epoch is none of a step's time, and no share of it.
+  const between = high > mean;
+  const share = percentRange((low || high) / mean, high / mean);
   return h(
     "div.hero-gain",
     null,
     h("span.label", null, "Fixing it saves"),
-    h("strong.big.accent", null, low ? percentRange(low / mean, high / mean) : `up to ${percentRange(high / mean, high / mean)}`),
-    h("span.note", null, `${low ? durationRange(low, high) : duration(high)} of the mean step`),
+    h("strong.big.accent", null, upTo(between ? time : share)),
+    h("span.note", null, between ? "per step, time between steps included" : `${time} of the mean step`),
   );
 }
 
