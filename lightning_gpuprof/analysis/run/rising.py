@@ -64,23 +64,22 @@ class Rising:
 class _Times(NamedTuple):
     at_ns: Int64
     taken_ns: Int64
+    """Of several in steps without marks the mean."""
+    count: Int64
+    """How many there were."""
+    steps: int
+    """Those in which they would have been seen."""
 
 
 def rising(session: Session, steady: Mask) -> tuple[Rising, ...]:
     """Return what rises, by phase and by part of a phase, that of the greatest cost first."""
     if not session.steps or not steady.any():
         return ()
-    steps = int(steady.sum()) + sum(span.steps for span in unmarked_spans(session))
-    found = []
-    for key, times in _series(session, steady):
-        name = key.partition("/")[2] or None
-        risen = _risen(times, _pace(session, steady, times.at_ns))
-        if risen is not None:
-            first, last, more, above = risen
-            cost = round(above / steps)
-            found.append(
-                Rising(_phase(key), name, len(times.at_ns), steps, first, last, more, cost)
-            )
+    found = [
+        risen
+        for key, times in (*_in_steps(session, steady), *_between(session))
+        if (risen := _risen(key, times, _pace(session, steady, times.at_ns))) is not None
+    ]
     found += _in_each_step(session, steady)
     return tuple(sorted(found, key=lambda one: -one.cost_ns))
 
@@ -107,26 +106,34 @@ def _in_each_step(session: Session, steady: Mask) -> Iterator[Rising]:
         )
 
 
-def _series(session: Session, steady: Mask) -> Iterator[tuple[str, _Times]]:
-    """Return the times at which each phase and part was at work, in steps and between epochs."""
-    starts = session.columns["start_ns"]
+def _in_steps(session: Session, steady: Mask) -> Iterator[tuple[str, _Times]]:
+    """Return the times at which each phase and part was at work, in steps."""
+    starts, marked = session.columns["start_ns"], int(steady.sum())
     columns = {phase.value: column for phase, column in session.phases_ns(RARE).items()}
     for key, column in (columns | _parts(session)).items():
         least = max(ABOVE_MEDIAN * np.median(column[steady]), OF_LONGEST * column.max())
         chosen = steady & (column > least)
-        yield key, _with_unmarked(session, key, _Times(starts[chosen], column[chosen]))
+        ones = np.ones(int(chosen.sum()), dtype=np.int64)
+        yield (
+            key,
+            _with_unmarked(session, key, _Times(starts[chosen], column[chosen], ones, marked)),
+        )
+
+
+def _between(session: Session) -> Iterator[tuple[str, _Times]]:
+    """Return them for what is between epochs: before one and after one are two things."""
     spans = between_epochs(session)
+    steps = session.steps + sum(span.steps for span in unmarked_spans(session))
     for where in dict.fromkeys(span.where for span in spans):
-        taken: dict[str, list[tuple[int, int]]] = {}
+        taken: dict[str, list[tuple[int, int, int]]] = {}
         for span in spans:
             if span.where == where:
                 for key, ns in (span.phase_ns | span.part_ns).items():
-                    taken.setdefault(key, []).append((span.start_ns, ns))
-        for key, pairs in taken.items():
-            longest = max(ns for _, ns in pairs)
-            pairs = [(at, ns) for at, ns in pairs if ns > OF_LONGEST * longest]
+                    taken.setdefault(key, []).append((span.start_ns, ns, 1))
+        for key, rows in taken.items():
             if _phase(key) in RARE:
-                yield key, _Times(*np.array(pairs, dtype=np.int64).T)
+                least = OF_LONGEST * max(ns for _, ns, _ in rows)
+                yield key, _times([row for row in rows if row[1] > least], steps)
 
 
 def _phase(key: str) -> Phase:
@@ -140,40 +147,51 @@ def _parts(session: Session) -> dict[str, Int64]:
 
 
 def _with_unmarked(session: Session, key: str, times: _Times) -> _Times:
-    """Add the mean of those in steps that were not marked, one for each window."""
+    """Add those in steps that were not marked, where they were counted: a mean for each window."""
     flag = _FLAGGED.get(_phase(key))
-    more = [
-        (span.start_ns, (span.phase_ns | span.part_ns).get(key, 0) // span.flagged[flag])
-        for span in unmarked_spans(session)
-        if flag is not None and span.flagged.get(flag)
-    ]
-    if not more:
+    spans = unmarked_spans(session)
+    if flag is None or not spans:
         return times
-    at_ns, taken_ns = np.array(more, dtype=np.int64).T
-    every = _Times(*(np.concatenate(both) for both in zip(times, (at_ns, taken_ns), strict=True)))
-    order = np.argsort(every.at_ns, kind="stable")
-    return _Times(every.at_ns[order], every.taken_ns[order])
+    rows = list(zip(*(column.tolist() for column in times[:3]), strict=True))
+    for span in spans:
+        count, taken_ns = span.flagged.get(flag, 0), (span.phase_ns | span.part_ns).get(key, 0)
+        if count and taken_ns:
+            rows.append((span.start_ns, taken_ns // count, count))
+    return _times(sorted(rows), times.steps + sum(span.steps for span in spans))
 
 
-def _risen(times: _Times, pace: Floats) -> tuple[int, int, int, int] | None:
-    """Return first, last and the rise from time to time, and what all took above the first."""
-    count = len(times.taken_ns)
-    if count < MIN_TIMES:
+def _times(rows: list[tuple[int, int, int]], steps: int) -> _Times:
+    at_ns, taken_ns, count = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return _Times(at_ns, taken_ns, count, steps)
+
+
+def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
+    """Return how they rise, by themselves and by the pace of the steps, or None."""
+    seen = len(times.taken_ns)
+    if seen < MIN_TIMES:
         return None
     taken = times.taken_ns.astype(np.float64)
     usual = taken / pace
     floors = [part.min() for part in np.array_split(usual, 3)]
     if not (rises(taken) and rises(usual) and floors[0] < floors[1] < floors[2]):
         return None
-    each = np.arange(count, dtype=np.float64)
+    each = np.cumsum(times.count).astype(np.float64)
     slope, low, _ = theil_sen(each.tolist(), usual.tolist())
-    half = count // 2
+    half = seen // 2
     late, _, _ = theil_sen(each[half:].tolist(), usual[half:].tolist())
     first, last = float(np.median(usual[:FIRST])), float(np.median(usual[-FIRST:]))
-    if low <= 0 or late < LATE_FRAC * slope or last - first < MIN_RISE * first:
+    if low <= 0 or late < LATE_FRAC * slope or last < (1 + MIN_RISE) * first:
         return None
-    above = max(0.0, float((usual - first).sum()))
-    return round(first), round(last), round(slope), round(above)
+    return Rising(
+        phase=_phase(key),
+        name=key.partition("/")[2] or None,
+        times=int(times.count.sum()),
+        steps=times.steps,
+        first_ns=round(first),
+        last_ns=round(last),
+        more_ns=round(slope),
+        cost_ns=max(0, round(float(((usual - first) * times.count).sum()) / times.steps)),
+    )
 
 
 def _work(session: Session, steady: Mask) -> Floats:

@@ -20,10 +20,10 @@ the rows that are new, and give what must stay a bound.
 ## Thresholds
 A rise must be one that equal times show in one case of a thousand, both by itself and by the pace
 of the steps since the time before (backward pass and optimizer), by `MIN_RISE` at least, go on in
-the second half, and leave each third of the times above the one before (`run/rising.py`). `MIN_FRAC`:
-dispatch and own measuring change by less. In 1,350 recorded runs of other programs it spoke in
-none where nothing grew. The saving is what growing has cost in this run, a fifth more or less
-(docs/adr/0031); in a longer one it is more. Where memory grows with it, `memory-growth` tells it.
+the second half, and leave each third of the times above the one before (`run/rising.py`).
+`MIN_FRAC`: dispatch and measuring change by less. The saving is what growing has cost in this run,
+a fifth more or less (docs/adr/0031); in a longer one it is more. Where memory grows with it,
+`memory-growth` tells it, once, for the same phase.
 Severity: the common scale (`findings/grade.py`), by what it costs from now on.
 """
 
@@ -88,7 +88,7 @@ def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:
 
 
 def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
-    low, high = around(one.cost_ns, step_ns)
+    low, high = around(one.cost_ns)
     if run.on_gpu and one.phase not in (Phase.VALIDATION, Phase.CHECKPOINT):
         lost = exposed(run, one.phase, one.cost_ns)
         low, high = lost.low_ns, lost.high_ns

@@ -68,7 +68,10 @@ def test_of_steps_without_marks_the_mean_of_each_window_counts(said):
         for i in range(1, 13)
     ]  # fmt: skip
     (finding,) = said({"validation": 0}, records=spans)
-    assert finding.evidence["times_count"] == 12
+    assert finding.evidence["times_count"] == 24
+    # 45 ms above the second mean on average (55 ms in all 12, with 0 to 100), in each five steps,
+    # of 120 that were not marked and 320 that were.
+    assert finding.evidence["grown_ns"] == 24 * 45 * MS // 440
     assert finding.evidence["last_ns"] == 110 * MS
 
 
