@@ -33,9 +33,9 @@ class GradientWatch(RecordingCallback):
     """Looks in the first batches whether every gradient is stepped on, and then never again.
 
     Where some are not (a teacher without `no_grad`, a generator that is not detached, a body that
-    is left out of the optimizer, or in it with a learning rate of 0), the next batches tell by the host's clock what they take of the
-    backward pass; the run's records get one note. Under a gradient scaler steps may be skipped, so
-    nothing is looked at.
+    is left out of the optimizer, or in it with a learning rate of 0), the next batches tell by the
+    host's clock what they take of the backward pass; the run's records get one note. Under a
+    gradient scaler steps may be skipped, so nothing is looked at.
     """
 
     def __init__(self) -> None:
