@@ -12,8 +12,8 @@ goes through all of it, and for the backward pass it is kept. A product of matri
 sums without ever writing it out.
 
 ## What to do
-`torch.cdist` for distances, a product of matrices (`a @ b.mT`, `torch.einsum`) for sums of products,
-and both for squared distances: |a|^2 + |b|^2 - 2ab.
+`torch.cdist` for distances, a product of matrices (`a @ b.mT`, `torch.einsum`) for sums of
+products, and with it |a|^2 + |b|^2 - 2ab for squared distances.
 
 ## Thresholds
 Nothing is said where more is done with what is written out (a direction, a network by pair), for
