@@ -18,9 +18,10 @@ products, and with it |a|^2 + |b|^2 - 2ab for squared distances.
 ## Thresholds
 Nothing is said where more is done with what is written out (a direction, a network by pair), for
 then it is needed. `MIN_FRAC`: below it nobody would change a model. The saving is `TRAINED` times
-what was timed where gradients go back through it, `ALONE` else, with `ABSOLUTE` of them for
-absolute differences: from times of both forms, with 3 to 64 numbers per row (docs/adr/0031). On a
-GPU the low bound is 0. Severity: the common scale (`findings/grade.py`).
+what was timed where gradients go back through it (`PRODUCTS` of products, whose way back is longer
+than the two functions forward), `ALONE` else, for absolute differences from `ABSOLUTE` of that on:
+from times of both forms, with 3 to 64 numbers per row (docs/adr/0031). More goes than was timed,
+for what is written out drives all else from the caches. On a GPU the low bound is 0. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -33,8 +34,9 @@ from lightning_gpuprof.units import duration, percent, size
 ID = "broadcast-pairs"
 EFFORT = Effort(Horizon.QUICK, "one line", "last digits differ, more of them for close points")
 MIN_FRAC = 0.01
-TRAINED = (1.6, 4.5)
-ALONE = (0.7, 1.0)
+TRAINED = (1.6, 5.0)
+PRODUCTS = (1.8, 7.0)
+ALONE = (0.7, 2.2)
 ABSOLUTE = 0.5
 _WHAT = {
     "squares": "Squared distances",
@@ -68,6 +70,8 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
 
 def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
     low, high = TRAINED if one.trained else ALONE
+    if one.kind == "product" and one.trained:
+        low, high = PRODUCTS
     if one.kind == "absolute":
         low *= ABSOLUTE
     saving = by_host(
