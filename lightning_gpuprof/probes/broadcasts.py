@@ -114,7 +114,7 @@ class Broadcasts:
     ) -> None:
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
             return
-        whole = torch.broadcast_shapes(*(one.shape for one in given))
+        whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
         numbers, shared = prod(whole), _shared(given, whole)
         least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))
         place = own_line(frame)

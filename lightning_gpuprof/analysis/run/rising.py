@@ -65,7 +65,7 @@ class _Times(NamedTuple):
     at_ns: Int64
     taken_ns: Int64
     """Of several in steps without marks the mean."""
-    count: Int64
+    many: Int64
     """How many there were."""
     steps: int
     """Those in which they would have been seen."""
@@ -175,7 +175,7 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
     floors = [part.min() for part in np.array_split(usual, 3)]
     if not (rises(taken) and rises(usual) and floors[0] < floors[1] < floors[2]):
         return None
-    each = np.cumsum(times.count).astype(np.float64)
+    each = np.cumsum(times.many).astype(np.float64)
     slope, low, _ = theil_sen(each.tolist(), usual.tolist())
     half = seen // 2
     late, _, _ = theil_sen(each[half:].tolist(), usual[half:].tolist())
@@ -185,12 +185,12 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
     return Rising(
         phase=_phase(key),
         name=key.partition("/")[2] or None,
-        times=int(times.count.sum()),
+        times=int(times.many.sum()),
         steps=times.steps,
         first_ns=round(first),
         last_ns=round(last),
         more_ns=round(slope),
-        cost_ns=max(0, round(float(((usual - first) * times.count).sum()) / times.steps)),
+        cost_ns=max(0, round(float(((usual - first) * times.many).sum()) / times.steps)),
     )
 
 
@@ -199,7 +199,8 @@ def _work(session: Session, steady: Mask) -> Floats:
     columns = list(session.phases_ns(PACE).values())
     if not columns:
         return np.ones(int(steady.sum()))
-    return np.sum(columns, axis=0)[steady].astype(np.float64)
+    work: Floats = np.sum(columns, axis=0)[steady].astype(np.float64)
+    return work
 
 
 def _pace(session: Session, steady: Mask, at_ns: Int64) -> Floats:
@@ -208,4 +209,5 @@ def _pace(session: Session, steady: Mask, at_ns: Int64) -> Floats:
     usual = float(np.median(work)) or 1.0
     cuts = np.searchsorted(session.columns["start_ns"][steady], at_ns)
     since = [float(np.median(part)) if len(part) else usual for part in np.split(work, cuts)[:-1]]
-    return np.maximum(since, 1.0) / usual
+    pace: Floats = np.maximum(since, 1.0) / usual
+    return pace

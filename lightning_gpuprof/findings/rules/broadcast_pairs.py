@@ -21,7 +21,8 @@ then it is needed. `MIN_FRAC`: below it nobody would change a model. The saving 
 what was timed where gradients go back through it (`PRODUCTS` of products, whose way back is longer
 than the two functions forward), `ALONE` else, for absolute differences from `ABSOLUTE` of that on:
 from times of both forms, with 3 to 64 numbers per row (docs/adr/0031). More goes than was timed,
-for what is written out drives all else from the caches. On a GPU the low bound is 0. Severity: the common scale (`findings/grade.py`).
+for what is written out drives all else from the caches. On a GPU the low bound is 0.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

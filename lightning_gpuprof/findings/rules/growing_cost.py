@@ -137,7 +137,7 @@ def _at_end(run: RunResults, one: Rising) -> int | None:
     trainer, steps = run.start.trainer, run.steps
     if steps is None or run.status == "finished":
         return None
-    done = []
+    done: list[float] = []
     if (most := trainer.get("max_steps") or 0) > 0:
         done.append(steps.ran / (most * trainer.get("accumulate_grad_batches", 1)))
     if (most := trainer.get("max_epochs") or 0) > 0 and steps.epochs:
