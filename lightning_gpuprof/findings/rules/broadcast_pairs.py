@@ -39,21 +39,19 @@ TRAINED = (1.6, 5.0)
 PRODUCTS = (1.8, 7.0)
 ALONE = (0.7, 2.2)
 ABSOLUTE = 0.5
-_WHAT = {
-    "squares": "Squared distances",
-    "distance": "Distances",
-    "absolute": "Absolute differences",
-    "product": "Products",
-    "cosine": "Cosines",
-}
-_CHANGES = {
-    "squares": "squares = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)\n"
-    "squares = (squares - 2 * a @ b.mT).clamp_min(0)",
-    "distance": "torch.cdist(a, b)",
-    "absolute": "torch.cdist(a, b, p=1)",
-    "product": 'torch.einsum("...nd,...md->...nm", a, b)  # or a @ b.mT',
-    "cosine": "F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT",
-}
+_FORMS = (
+    (
+        "squares",
+        "Squared distances",
+        "squares = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)\n"
+        "squares = (squares - 2 * a @ b.mT).clamp_min(0)",
+    ),
+    ("distance", "Distances", "torch.cdist(a, b)"),
+    ("absolute", "Absolute differences", "torch.cdist(a, b, p=1)"),
+    ("product", "Products", 'torch.einsum("...nd,...md->...nm", a, b)  # or a @ b.mT'),
+    ("cosine", "Cosines", "F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT"),
+)
+CHANGES = {kind: (what, change) for kind, what, change in _FORMS}
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
@@ -65,11 +63,12 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
     return tuple(
         _finding(run, run.step_ns, one)
         for one in seen.broadcast
-        if one.taken_ns >= least_ns and one.kind in _WHAT
+        if one.taken_ns >= least_ns and one.kind in CHANGES
     )
 
 
 def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
+    what, change = CHANGES[one.kind]
     low, high = TRAINED if one.trained else ALONE
     if one.kind == "product" and one.trained:
         low, high = PRODUCTS
@@ -81,7 +80,7 @@ def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{_WHAT[one.kind]} of all pairs are written out number by number: "
+        title=f"{what} of all pairs are written out number by number: "
         f"{size(one.wide_bytes)} of {size(one.given_bytes)}, "
         f"{duration(one.taken_ns)} of the forward pass ({percent(one.taken_ns / step_ns)} of the "
         "step)",
@@ -98,5 +97,5 @@ def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
         where=in_forward(one.places),
-        change=_CHANGES[one.kind],
+        change=change,
     )

@@ -38,7 +38,7 @@ CHANGE = """groups = collections.defaultdict(list)
 for name, parameter in self.named_parameters():
     groups[learning_rate, weight_decay].append(parameter)  # of this parameter
 torch.optim.{name}([
-    {{"params": same, "lr": rate, "weight_decay": decay}}
+    dict(params=same, lr=rate, weight_decay=decay)
     for (rate, decay), same in groups.items()
 ], ...)"""
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.findings.rules.broadcast_pairs import _CHANGES
+from lightning_gpuprof.findings.rules.broadcast_pairs import CHANGES
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, Broadcast, FunctionNotes
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Device, Note
@@ -78,12 +78,12 @@ WIDE = {
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 5)])
-@pytest.mark.parametrize("kind", list(_CHANGES))
+@pytest.mark.parametrize("kind", list(CHANGES))
 def test_the_change_that_is_pasted_gives_the_same_numbers(kind, shape):
     torch.manual_seed(0)
     a, b = torch.rand(*shape, 4, dtype=torch.double), torch.rand(*shape[:-1], 7, 4).double()
     names = {"a": a, "b": b, "torch": torch, "F": F}
-    *first, last = _CHANGES[kind].split("\n")
+    *first, last = CHANGES[kind][1].split("\n")
     exec("\n".join(first), names)
     pasted = eval(last.removeprefix("squares = "), names)
     assert torch.allclose(pasted, WIDE[kind](a, b))
