@@ -1,7 +1,9 @@
 """Which change to propose for a wait for data, and what it saves."""
 
+import re
 from dataclasses import dataclass, replace
 
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.cheaper_batches import cheaper_batches, own_code
 from lightning_gpuprof.analysis.savings.hidden import Exposed
@@ -16,6 +18,7 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
     plan_workers,
 )
 from lightning_gpuprof.findings.model import Range
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.units import duration, percent, spread
 
@@ -24,6 +27,7 @@ CROWDED = 4
 """More workers than cores cost training up to a quarter more than the wait."""
 SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
+_RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?)\b")
 SHARDING = """
 # in the dataset's __iter__, before anything is read, or each worker yields every sample:
 info = torch.utils.data.get_worker_info()
@@ -110,12 +114,24 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
         "Make __getitem__ and the collate function cheaper: decode or encode once, before "
         "training, and keep tensors; index whole batches instead of samples."
     )
+    if _draws(run):
+        advice += (
+            " What is drawn at random is another in each epoch: not done once, but for a whole "
+            "batch in one operation on tensors."
+        )
     if own is not None:
         advice = f"Most of the wait is your own code, above all {own.function}. {advice}"
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
     return Cure(advice, None, Range(low=round(waited * low_ns), high=round(waited * high_ns)))
+
+
+def _draws(run: RunResults) -> bool:
+    """Tell whether the program was seen to draw random numbers while it made batches."""
+    lines = host_lines(run.notes)
+    seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
+    return any(_RANDOM.search(one.source) or _RANDOM.match(one.callee or "") for one in seen)
 
 
 def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:

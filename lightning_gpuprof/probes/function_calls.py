@@ -14,6 +14,7 @@ from torch.nn import Module
 from torch.utils import checkpoint as checkpoint_file
 from torch.utils.weak import WeakIdKeyDictionary
 
+from lightning_gpuprof.probes.broadcasts import Broadcasts
 from lightning_gpuprof.probes.latency import tensors_in
 from lightning_gpuprof.probes.stack_lines import outwards, own_line, package_of
 
@@ -117,6 +118,7 @@ class FunctionCalls:
     """How many functions each line called, those of the modules that it called included."""
     reads: Counter[Place] = field(default_factory=Counter)
     """How many values each line read, which on a GPU it would wait for."""
+    broadcasts: Broadcasts = field(default_factory=Broadcasts)
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -148,6 +150,7 @@ class FunctionCalls:
         if origin is Origin.DATA:
             through = self._layer(name, args, kwargs, given, known, taken_ns, frame, through)
             self._joins(given, known, results)
+            self.broadcasts.seen(name, args, kwargs, given, results[0], taken_ns, frame)
         elif name not in _FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, frame)
         for one in results:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from lightning_gpuprof.probes.broadcasts import broadcasts
 from lightning_gpuprof.probes.function_calls import (
     PRODUCTS,
     Call,
@@ -62,6 +63,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         checkpointed=_checkpointed(batches),
         busy=_busy(last.lines),
         reading=_busy(last.reads),
+        broadcast=broadcasts([one.broadcasts for one in batches], _shown),
     )
 
 

@@ -210,6 +210,26 @@ class ValueChanges:
         }
 
 
+def resting(optimizers: Iterable[Optimizer]) -> set[int]:
+    """Return the `id` of each parameter that is in groups with a learning rate of 0 alone.
+
+    A rate that is to rise is not meant: a warm-up from 0 begins at another one (`initial_lr`).
+
+    >>> still, moved = Parameter(torch.zeros(1)), Parameter(torch.zeros(1))
+    >>> groups = [{"params": [still], "lr": 0.0}, {"params": [moved]}]
+    >>> resting([torch.optim.SGD(groups, lr=0.1)]) == {id(still)}
+    True
+    """
+    at_rest: set[int] = set()
+    moved: set[int] = set()
+    for group in (group for one in optimizers for group in one.param_groups):
+        rates = (group.get("lr"), group.get("initial_lr", 0.0))
+        # A rate on a device is not read: that would make the host wait.
+        still = all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
+        (at_rest if still else moved).update(map(id, group["params"]))
+    return at_rest - moved
+
+
 def _first_value(parameter: Parameter) -> Tensor:
     value = parameter.detach()
     own: Tensor = getattr(value, "_local_tensor", value)  # of a sharded one (FSDP)

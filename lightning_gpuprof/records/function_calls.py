@@ -145,6 +145,31 @@ class BusyFunction(Struct, frozen=True):
     place: CallPlace
 
 
+class Broadcast(Struct, frozen=True):
+    """Every pair of two tensors' rows is written out, and then summed up over what they share.
+
+    Args:
+        kind: What it is then: "squares" or "absolute" (of differences), "distance" (the root), or
+            "product".
+        taken_ns: Host time per batch of the functions on what was written out, forward.
+        calls: How often this is done.
+        wide_bytes: What is written out at once, at most.
+        given_bytes: The two tensors together.
+        summed: How many numbers are summed up for each result.
+        trained: Gradients go back through it.
+        places: The lines.
+    """
+
+    kind: str
+    taken_ns: int
+    calls: int
+    wide_bytes: int
+    given_bytes: int
+    summed: int
+    trained: bool
+    places: tuple[CallPlace, ...]
+
+
 class FunctionNotes(Struct, frozen=True):
     """What was seen; None and empty where nothing was."""
 
@@ -163,6 +188,7 @@ class FunctionNotes(Struct, frozen=True):
     """Those that call most, the first of all first."""
     reading: tuple[BusyFunction, ...] = ()
     """The same of calls that read a value (`item`, `tolist`, `float(x)`)."""
+    broadcast: tuple[Broadcast, ...] = ()
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

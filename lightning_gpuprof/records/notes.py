@@ -62,6 +62,7 @@ class UnusedGradients(Struct, frozen=True):
         sure_frac: Their share of the backward passes' time that nothing else needs; None where
             it was not timed.
         maybe_frac: The share spent at them on the way to gradients that are used.
+        rate_zero: How many of the tensors an optimizer updates with a learning rate of 0.
     """
 
     tensors: int
@@ -71,6 +72,7 @@ class UnusedGradients(Struct, frozen=True):
     modules: tuple[str, ...]
     sure_frac: float | None
     maybe_frac: float | None
+    rate_zero: int = 0
 
 
 class CheckpointContent(Struct, frozen=True):

@@ -18,6 +18,7 @@ from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.rank_view import rank_views
 from lightning_gpuprof.analysis.run.rank_waits import rank_waits
+from lightning_gpuprof.analysis.run.rising import rising
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
@@ -91,6 +92,7 @@ def analyze_run(
         device_use=device_use(chosen),
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
+        rising=rising(chosen, steady),
         memory_growth=memory_grown,
         memory_watched=memory_watched,
         step_noise_ns=step_noise_ns(chosen, steady),

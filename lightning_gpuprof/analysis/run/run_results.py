@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
     from lightning_gpuprof.analysis.run.rank_view import RankView
     from lightning_gpuprof.analysis.run.rank_waits import RankWaits
+    from lightning_gpuprof.analysis.run.rising import Rising
     from lightning_gpuprof.analysis.run.sessions import SessionView
     from lightning_gpuprof.analysis.run.slowest import SlowStep
     from lightning_gpuprof.analysis.run.special_steps import Compiling
@@ -77,6 +78,8 @@ class RunResults:
     memory: MemoryUse | None = None
     growing: dict[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
+    rising: tuple[Rising, ...] = ()
+    """What takes longer each time: callbacks, loggers, validations, and phases of each step."""
     memory_growth: MemoryGrowth | None = None
     memory_watched: bool = False
     """Memory was recorded often enough to say whether it grows."""

@@ -147,7 +147,20 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
         for key in ("fused", "foreach", "capturable", "momentum", "weight_decay")
         if optimizer.defaults.get(key) is not None
     }
-    return facts
+    settings = attempt(lambda: len({_settings(group) for group in optimizer.param_groups}), None)
+    return facts | ({} if settings is None else {"settings": settings})
+
+
+def _settings(group: dict[str, Any]) -> str:
+    """Return what tells groups apart that one could not stand for.
+
+    Raises:
+        TypeError: A setting is a tensor, whose value may be on a device.
+    """
+    found = {key: value for key, value in sorted(group.items()) if not key.startswith("param")}
+    if any(isinstance(value, torch.Tensor) for value in found.values()):
+        raise TypeError("a setting is a tensor")
+    return repr(found)
 
 
 def _is_compiled(module: Any) -> bool:

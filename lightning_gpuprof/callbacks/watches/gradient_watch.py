@@ -15,6 +15,7 @@ from lightning_gpuprof.probes.gradient_use import (
     GradientTimes,
     GradientUse,
     ValueChanges,
+    resting,
     shares,
 )
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
@@ -32,9 +33,9 @@ class GradientWatch(RecordingCallback):
     """Looks in the first batches whether every gradient is stepped on, and then never again.
 
     Where some are not (a teacher without `no_grad`, a generator that is not detached, a body that
-    is left out of the optimizer), the next batches tell by the host's clock what they take of the
-    backward pass; the run's records get one note. Under a gradient scaler steps may be skipped, so
-    nothing is looked at.
+    is left out of the optimizer, or in it with a learning rate of 0), the next batches tell by the
+    host's clock what they take of the backward pass; the run's records get one note. Under a
+    gradient scaler steps may be skipped, so nothing is looked at.
     """
 
     def __init__(self) -> None:
@@ -130,7 +131,7 @@ class GradientWatch(RecordingCallback):
         used, unheld = self._found
         found = used | (unheld - values.changed())
         if found:
-            self._note(found, use)
+            self._note(found, found - used, use)
         self._release()
 
     def _unused(self, trainer: Trainer, use: GradientUse) -> tuple[set[int], set[int]]:
@@ -141,11 +142,15 @@ class GradientWatch(RecordingCallback):
         optimizers: list[Any] = trainer.optimizers
         held = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
         never = use.unreached() | (dropped - use.stepped)
-        return dropped & use.stepped, {i for i in never if id(self._parameters[i]) not in held}
+        unheld = {i for i in never if id(self._parameters[i]) not in held}
+        still = resting(optimizers)
+        at_rest = {i for i in use.stepped if id(self._parameters[i]) in still}
+        # Where nothing moves at all, somebody looks at something else than training.
+        return dropped & use.stepped, unheld if at_rest == use.stepped else unheld | at_rest
 
-    def _note(self, found: set[int], use: GradientUse) -> None:
+    def _note(self, found: set[int], never: set[int], use: GradientUse) -> None:
         def is_dropped(at: int, i: int) -> bool:
-            return i in found and (i not in use.stepped or at in use.dropped.get(i, ()))
+            return i in found and (i in never or at in use.dropped.get(i, ()))
 
         taken = None
         if self._times is not None:
@@ -155,7 +160,8 @@ class GradientWatch(RecordingCallback):
             tensors=len(found),
             parameters=sum(sizes[i] for i in found),
             all_parameters=sum(sizes),
-            stepped=bool(found & use.stepped),
+            stepped=found != never,
+            rate_zero=len(never & use.stepped),
             modules=self._modules(found, {} if taken is None else taken.of),
             sure_frac=None if taken is None else taken.sure,
             maybe_frac=None if taken is None else taken.maybe,

@@ -11,7 +11,8 @@ The host queues no work while it waits, so a device that has caught up stands id
 
 ## What to do
 Move slow work out of `__getitem__` and the collate function: decode or encode once, before
-training; keep tensors, index whole batches. Or let worker processes make the batches
+training; keep tensors, index whole batches. What is drawn at random (augmentation) cannot be done
+once, but for a whole batch in one operation. Or let worker processes make the batches
 (`num_workers`, with `persistent_workers=True`), but fewer than there are cores, with fewer threads
 for torch where it computes on all of them. The saving is that of the change named first; where both
 are open, the other is told with its own. Workers cannot help where every core fetches already,

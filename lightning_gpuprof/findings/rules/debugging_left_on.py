@@ -78,9 +78,13 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
     step_ns = run.step_ns
-    return tuple(
-        _finding(run, step_ns, one) for one in debugging(run.notes) if _counts(run, one.tool)
-    )
+    found = debugging(run.notes)
+    # It follows calls inside of actions alone, so the look may fall between two of them.
+    if run.start.trainer.get("profiler") == _ADVANCED and all(
+        one.tool is not Tool.PROFILE for one in found
+    ):
+        found += (Debugging(Tool.PROFILE, _ADVANCED),)
+    return tuple(_finding(run, step_ns, one) for one in found if _counts(run, one.tool))
 
 
 def _counts(run: RunResults, tool: Tool) -> bool:

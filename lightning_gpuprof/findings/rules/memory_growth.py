@@ -22,13 +22,14 @@ is from what growing has cost a step so far, on average, to what it costs one by
 the run's first step, to which the pace leads back; severity is at least a warning where memory
 grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps, or where graphs are kept, which has no
 end. A phase that gets
-slower while memory does not grow is no finding: other programs on the machine do that too. Where
+slower while memory does not grow is no finding here (`growing-cost`). Where
 memory was not measured for long enough, it is told as `info` if the other phases kept their pace
 (`LIKE_OTHERS`). A line is named where samples saw the program, in a phase that gets slower, at one
 that adds to what an attribute or container holds (`_KEEPS`).
 """
 
 import re
+from collections.abc import Iterable
 
 from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.run.growth import Growth
@@ -76,12 +77,13 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if memory is None and run.memory_watched and not kept:
         return None
     if memory is None:
-        slower = _by_themselves(slower, run.growing)
+        told = {one.phase for one in run.rising}
+        slower = {p: g for p, g in _by_themselves(slower, run.growing).items() if p not in told}
     if memory is None and not slower and not kept:
         return Abstained(
             ID, "memory was recorded in too few windows, and no phase gets slower by itself"
         )
-    return _finding(run.step_ns, memory, slower, _keeping(run, slower), kept=kept)
+    return _finding(run.step_ns, memory, slower, keeping(run, slower), kept=kept)
 
 
 _KEEPS = re.compile(
@@ -91,8 +93,8 @@ _KEEPS = re.compile(
 _COPIES = re.compile(r"\b(cat|concat|concatenate|vstack|hstack)\(|np\.append\(")
 
 
-def _keeping(run: RunResults, slower: dict[Phase, Growth]) -> LineCount | None:
-    """Return the line seen most often that adds to what is kept."""
+def keeping(run: RunResults, slower: Iterable[Phase]) -> LineCount | None:
+    """Return the line seen most often, in phases that get slower, that adds to what is kept."""
     lines = host_lines(run.notes)
     if lines is None:
         return None
@@ -181,7 +183,7 @@ def _finding(
         evidence=evidence,
         saving_ns=saving,
         confidence=0.8 if sure else 0.3,
-        where=(*_place(line), *(Where(phase=phase.value) for phase in slower)),
+        where=(*place(line), *(Where(phase=phase.value) for phase in slower)),
         change=change,
     )
 
@@ -192,7 +194,8 @@ def _change(*, kept: bool | None) -> str:
     return "self.items = collections.deque(maxlen=1000)  # instead of a list without a bound"
 
 
-def _place(line: LineCount | None) -> tuple[Where, ...]:
+def place(line: LineCount | None) -> tuple[Where, ...]:
+    """Return a line as a place, where there is one."""
     if line is None:
         return ()
     return (Where(file=line.file, line=line.line, source=line.source, phase=line.phase),)

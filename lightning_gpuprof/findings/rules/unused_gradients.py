@@ -2,7 +2,8 @@
 
 ## What it measures
 Which parameters get a gradient from a backward pass that is cleared, or kept for ever, without any
-optimizer's step on it, in the run's first batches; and `unused_frac`: what those gradients take of
+optimizer's step on it, or is stepped on with a learning rate of 0 that no scheduler raises, in the
+run's first batches; and `unused_frac`: what those gradients take of
 the backward passes, by when each one was ready on the host's clock.
 
 ## Why it matters
@@ -13,19 +14,23 @@ keeps its activations until then, and a gradient as large as itself.
 ## What to do
 Compute what is not trained under `torch.no_grad()`, detach what is handed from one model to the
 other (`fake.detach()`), and freeze what stays as it is (`requires_grad_(False)`). Where it should
-have been trained, give it to the optimizer: that is a mistake in the training, and no cost.
+have been trained, give it to the optimizer, or another rate: that is a mistake in the training, and
+no cost.
 
 ## Thresholds
 `SURE_LOW`: time between gradients after which no used one comes is theirs alone, up to what goes
 with a cost beside its own time (docs/adr/0031: a fifth, either way). `MAYBE_LOW`: a layer whose
 gradients are unused, but that hands the gradient on to others, saves about one of its two products
 in the backward pass. `HIGH`: that fifth; without a graph the forward pass is a little cheaper too.
+An update with a rate of 0 goes as well: these tensors' share of the optimizer's step, from
+`UPDATE_LOW` of it, as a step has its own cost and fused ones go by size.
 On a GPU the host's clock shows what was launched, not what it took: the low bound is 0. Without
 times (a compiled model) the high bound is the parameters' share. Severity: the common scale
 (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.notes import UnusedGradients, unused_gradients
@@ -35,6 +40,7 @@ from lightning_gpuprof.units import percent
 ID = "unused-gradients"
 EFFORT = Effort(Horizon.QUICK, "one line", "none, where these parameters are not meant to train")
 SURE_LOW, MAYBE_LOW, HIGH = 0.8, 0.4, 1.2
+UPDATE_LOW = 0.5
 MOST_NAMES = 3
 
 
@@ -46,6 +52,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if unused is None:
         return None
     saving = _saving(unused, backward.mean_ns, on_gpu=run.on_gpu)
+    update_ns = _update_ns(run, unused)
+    least_ns = 0 if run.on_gpu else round(UPDATE_LOW * update_ns)
+    saving = Range(low=saving.low + least_ns, high=saving.high + update_ns)
     evidence: dict[str, int | float] = {
         "unused_tensors_count": unused.tensors,
         "unused_parameters_count": unused.parameters,
@@ -59,12 +68,16 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     names = ", ".join(f"self.{name}" for name in unused.modules[:MOST_NAMES])
     if len(unused.modules) > MOST_NAMES:
         names += f" and {len(unused.modules) - MOST_NAMES} more"
+    fate = "no optimizer steps on them"
+    if unused.rate_zero:
+        fate = "the optimizer steps on them with a learning rate of 0"
+        evidence["update_ns"] = update_ns
     advice, change = _cure(unused)
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
         title=f"Gradients of {unused.tensors} parameters in {names} are computed and "
-        + ("cleared before any step" if unused.stepped else "no optimizer steps on them")
+        + ("cleared before any step" if unused.stepped else fate)
         + took,
         advice=advice,
         evidence=evidence,
@@ -81,6 +94,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def _cure(unused: UnusedGradients) -> tuple[str, str]:
     """Return the advice, and the change as code."""
     first = f"self.{unused.modules[0]}"
+    if unused.rate_zero and not unused.stepped:
+        return (
+            "Freeze what is not to change, and leave it out of the optimizer. Where its rate is to "
+            "rise later, freeze it until then.",
+            f"{first}.requires_grad_(False)  # in place of a group with lr=0",
+        )
     if not unused.stepped:
         return (
             "Compute what is not trained under torch.no_grad(), or freeze it. If it should be "
@@ -98,6 +117,14 @@ def _cure(unused: UnusedGradients) -> tuple[str, str]:
         "its own pass alone.",
         f"{first}(...).detach()  # where the other model's loss takes it",
     )
+
+
+def _update_ns(run: RunResults, unused: UnusedGradients) -> int:
+    """Return the share of the optimizer's step that goes to updates which change nothing."""
+    step, tensors = run.per_step(Phase.OPTIMIZER_STEP), parameter_tensors(run)
+    if step is None or not tensors:
+        return 0
+    return round(step.mean_ns * min(1.0, unused.rate_zero / tensors))
 
 
 def _saving(unused: UnusedGradients, backward_ns: int, *, on_gpu: bool) -> Range:

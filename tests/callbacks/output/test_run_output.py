@@ -79,6 +79,7 @@ def test_the_session_begins_with_the_facts_of_the_run(fit):
     assert start.model["parameters"] == 66
     assert start.model["parameter_bytes"] == 264
     assert start.model["optimizers"][0]["class"] == "SGD"
+    assert start.model["optimizers"][0]["settings"] == 1
     assert start.model["compiled"] is False
     assert start.loader.num_workers == 0
     assert (start.loader.dataset_kind, start.loader.sampler) == ("map", None)

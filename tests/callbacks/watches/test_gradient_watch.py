@@ -46,6 +46,29 @@ class Distills(BoringModel):
         return torch.optim.SGD(self.layer.parameters(), 0.01)
 
 
+class Tunes(BoringModel):
+    """Its body is in the optimizer with a learning rate of 0."""
+
+    def __init__(self, *, rate=0.0, warmup=False, head_rate=0.01):
+        super().__init__()
+        self.body = torch.nn.Linear(32, 32)
+        self.rate, self.warmup, self.head_rate = rate, warmup, head_rate
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(self.body(batch)).square().mean()
+
+    def configure_optimizers(self):
+        groups = [
+            {"params": self.body.parameters(), "lr": self.rate},
+            {"params": self.layer.parameters()},
+        ]
+        optimizer = torch.optim.SGD(groups, self.head_rate)
+        if not self.warmup:
+            return optimizer
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 100)
+        return [optimizer], [{"scheduler": scheduler, "interval": "epoch"}]
+
+
 class Gan(BoringModel):
     def __init__(self, *, detached, toggled):
         super().__init__()
@@ -214,3 +237,23 @@ def test_it_changes_no_weight(look):
     ).fit(alone)
     for one, other in zip(watched.parameters(), alone.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_body_with_a_learning_rate_of_0_is_stepped_on_for_nothing(look):
+    found = look(Tunes())
+    assert (found.tensors, found.rate_zero, found.stepped) == (2, 2, False)
+    assert found.modules == ("body",)
+    assert found.sure_frac > 0
+    assert found.maybe_frac == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Tunes(rate=1e-9),
+        Tunes(rate=0.01, warmup=True),  # its first epoch has a rate of 0
+        Tunes(head_rate=0.0),  # nothing moves: somebody looks at something else
+    ],
+)
+def test_a_rate_that_is_small_or_rises_and_a_run_in_which_nothing_moves_are_not_noted(look, model):
+    assert look(model) is None

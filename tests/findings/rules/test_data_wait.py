@@ -269,9 +269,9 @@ def test_without_a_trace_workers_may_find_no_core(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)
 
 
-def seen(count, whole, **options):
+def seen(count, whole, *, source="zlib.decompress(x)", callee=None, **options):
     """A run whose training thread was so often at the user's lines while it waited for data."""
-    line = LineCount("data_wait", "t.py", 7, "unpack", "zlib.decompress(x)", None, None, count)
+    line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
     lines = HostLines(2 * whole, (line,), {"data_wait": whole, "forward": whole})
     note = Note(step=9, name=NOTE, value=msgspec.to_builtins(lines))
     return {"records": [note], "cpu_count": 2, "loader": IN_PROCESS, **options}
@@ -291,6 +291,23 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
     least = round(0.9 * 0.8 * 20 * MS)
     assert (finding.saving_ns.low, finding.saving_ns.high) == (least, 24 * MS)
     assert finding.evidence["sample_ns"] == 312_500
+
+
+@pytest.mark.parametrize(
+    ("source", "callee", "random"),
+    [
+        ("x = x + 0.1 * np.random.randn(*x.shape)", None, True),
+        ("x = x + 0.1 * torch.randn_like(x)", None, True),
+        ("if self.rng.uniform() < 0.5:", None, True),
+        ("x = self.turn(x, angle())", "random.uniform", True),
+        ("x = self.random_access(i)", None, False),
+        ("operand = table[i]", None, False),
+    ],
+)
+def test_what_is_drawn_at_random_is_not_said_to_be_done_once(analyze, source, callee, random):
+    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
+    found = evaluate(analyze(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES))
+    assert ("What is drawn at random is another in each epoch" in found.advice) is random
 
 
 def test_many_cores_come_before_the_users_own_code(analyze):

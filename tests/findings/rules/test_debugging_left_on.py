@@ -50,6 +50,13 @@ def test_lightnings_own_profiler_is_named_as_it_was_asked_for(look):
     assert finding.change == 'Trainer(..., profiler=None)  # not "advanced"'
 
 
+def test_it_is_named_where_the_look_fell_between_two_of_its_actions(look):
+    (finding,) = look(trainer={"profiler": "AdvancedProfiler"}, trace=TRACE)
+    assert finding.title.startswith("AdvancedProfiler is called for every call and return")
+    assert finding.change == 'Trainer(..., profiler=None)  # not "advanced"'
+    assert look(trainer={"profiler": "SimpleProfiler"}, trace=TRACE) == ()
+
+
 def test_blocking_launches_count_on_a_gpu_only(look):
     found = Debugging(Tool.LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING=1")
     assert look(found) == ()

@@ -46,6 +46,16 @@ def test_a_model_that_the_others_loss_goes_back_into_is_to_be_detached(judge):
     assert finding.change.startswith("self.teacher(...).detach()")
 
 
+def test_a_body_with_a_learning_rate_of_0_costs_its_update_too(judge):
+    records = unused(modules=("body",), rate_zero=4)
+    phases = {**PHASES, "optimizer_step": 2 * MS}
+    finding = judge("unused-gradients", phases, records=records, model={"dtypes": {"float32": 8}})
+    assert "the optimizer steps on them with a learning rate of 0, 50.0% of" in finding.title
+    assert finding.change.startswith("self.body.requires_grad_(False)")
+    # Half of the 8 tensors: 1 ms of the update, half of it for certain.
+    assert span(finding) == (4 * MS + MS // 2, 7 * MS)
+
+
 def test_on_a_gpu_the_hosts_clock_gives_no_low_bound(judge):
     finding = judge("unused-gradients", PHASES, records=unused(), device=Device(type="cuda"))
     assert span(finding) == (0, 6 * MS)

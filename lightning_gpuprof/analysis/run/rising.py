@@ -1,0 +1,213 @@
+"""What comes now and then and takes longer each time: validations, callbacks, checkpoints."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lightning_gpuprof.analysis.memory.memory_growth import LATE_FRAC, rises, theil_sen
+from lightning_gpuprof.analysis.run.every_step import between_epochs, unmarked_spans
+from lightning_gpuprof.analysis.run.growth import PACE, Floats, growth
+from lightning_gpuprof.analysis.run.phase_split import part_columns
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+
+RARE = (
+    Phase.DATA_WAIT,
+    Phase.CALLBACKS,
+    Phase.LOGGING,
+    Phase.CHECKPOINT,
+    Phase.VALIDATION,
+    Phase.OTHER,
+)
+"""Phases in which something may be done in few of the steps, or between epochs."""
+MIN_TIMES = 8
+"""Fewer cannot reach the significance asked for (`rises`)."""
+ABOVE_MEDIAN, OF_LONGEST = 3, 0.02
+"""What stands out of the steps so far is one of the few times, not the little of every step."""
+MIN_RISE = 0.25
+"""Of the first time. The medians of three validations of one program, equal ones, lay up to a tenth
+apart in runs beside other work."""
+FIRST = 3
+"""Times whose median is the first: one alone may be chance."""
+_NOT_BY_STEP = (*PACE, Phase.GARBAGE_COLLECTION)
+_FLAGGED = {Phase.VALIDATION: "validation", Phase.CHECKPOINT: "checkpoint"}
+
+
+@dataclass(frozen=True)
+class Rising:
+    """Something that takes longer each time, faster than what trains beside it gets slower.
+
+    Args:
+        phase: Where.
+        name: Of a callback, a logger or a hook; None for the phase as a whole.
+        times: How often it was timed.
+        steps: The steps in which it came so often.
+        first_ns: What it took at first, the median of `FIRST` times.
+        last_ns: What it took at last, likewise.
+        more_ns: How much longer it took from each time to the next, at the median of all pairs.
+        cost_ns: What all times took above the first, per step.
+    """
+
+    phase: Phase
+    name: str | None
+    times: int
+    steps: int
+    first_ns: int
+    last_ns: int
+    more_ns: int
+    cost_ns: int
+
+
+class _Times(NamedTuple):
+    at_ns: Int64
+    taken_ns: Int64
+    """Of several in steps without marks the mean."""
+    many: Int64
+    """How many there were."""
+    steps: int
+    """Those in which they would have been seen."""
+
+
+def rising(session: Session, steady: Mask) -> tuple[Rising, ...]:
+    """Return what rises, by phase and by part of a phase, that of the greatest cost first."""
+    if not session.steps or not steady.any():
+        return ()
+    found = [
+        risen
+        for key, times in (*_in_steps(session, steady), *_between(session))
+        if (risen := _risen(key, times, _pace(session, steady, times.at_ns))) is not None
+    ]
+    found += _in_each_step(session, steady)
+    return tuple(sorted(found, key=lambda one: -one.cost_ns))
+
+
+def _in_each_step(session: Session, steady: Mask) -> Iterator[Rising]:
+    """Return what grows with each step, in itself and against what trains beside it."""
+    work = _work(session, steady)
+    pace = np.maximum(work, 1.0) / (float(np.median(work)) or 1.0)
+    phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
+    for key, column in (phases | _parts(session)).items():
+        taken = column[steady]
+        grown = growth((taken / pace).astype(np.int64))
+        if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
+            continue
+        yield Rising(
+            phase=_phase(key),
+            name=key.partition("/")[2] or None,
+            times=len(taken),
+            steps=len(taken),
+            first_ns=grown.first,
+            last_ns=grown.last,
+            more_ns=round(grown.per_step),
+            cost_ns=grown.mean_above_first,
+        )
+
+
+def _in_steps(session: Session, steady: Mask) -> Iterator[tuple[str, _Times]]:
+    """Return the times at which each phase and part was at work, in steps."""
+    starts, marked = session.columns["start_ns"], int(steady.sum())
+    columns = {phase.value: column for phase, column in session.phases_ns(RARE).items()}
+    for key, column in (columns | _parts(session)).items():
+        least = max(ABOVE_MEDIAN * np.median(column[steady]), OF_LONGEST * column.max())
+        chosen = steady & (column > least)
+        ones = np.ones(int(chosen.sum()), dtype=np.int64)
+        yield (
+            key,
+            _with_unmarked(session, key, _Times(starts[chosen], column[chosen], ones, marked)),
+        )
+
+
+def _between(session: Session) -> Iterator[tuple[str, _Times]]:
+    """Return them for what is between epochs: before one and after one are two things."""
+    spans = between_epochs(session)
+    steps = session.steps + sum(span.steps for span in unmarked_spans(session))
+    for where in dict.fromkeys(span.where for span in spans):
+        taken: dict[str, list[tuple[int, int, int]]] = {}
+        for span in spans:
+            if span.where == where:
+                for key, ns in (span.phase_ns | span.part_ns).items():
+                    taken.setdefault(key, []).append((span.start_ns, ns, 1))
+        for key, rows in taken.items():
+            if _phase(key) in RARE:
+                least = OF_LONGEST * max(ns for _, ns, _ in rows)
+                yield key, _times([row for row in rows if row[1] > least], steps)
+
+
+def _phase(key: str) -> Phase:
+    return Phase(key.partition("/")[0])
+
+
+def _parts(session: Session) -> dict[str, Int64]:
+    measured = session.start.phases
+    columns = part_columns(session).items()
+    return {k: c for k, c in columns if _phase(k) in RARE and _phase(k).value in measured}
+
+
+def _with_unmarked(session: Session, key: str, times: _Times) -> _Times:
+    """Add those in steps that were not marked, where they were counted: a mean for each window."""
+    flag = _FLAGGED.get(_phase(key))
+    spans = unmarked_spans(session)
+    if flag is None or not spans:
+        return times
+    rows = list(zip(*(column.tolist() for column in times[:3]), strict=True))
+    for span in spans:
+        count, taken_ns = span.flagged.get(flag, 0), (span.phase_ns | span.part_ns).get(key, 0)
+        if count and taken_ns:
+            rows.append((span.start_ns, taken_ns // count, count))
+    return _times(sorted(rows), times.steps + sum(span.steps for span in spans))
+
+
+def _times(rows: list[tuple[int, int, int]], steps: int) -> _Times:
+    at_ns, taken_ns, count = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return _Times(at_ns, taken_ns, count, steps)
+
+
+def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
+    """Return how they rise, by themselves and by the pace of the steps, or None."""
+    seen = len(times.taken_ns)
+    if seen < MIN_TIMES:
+        return None
+    taken = times.taken_ns.astype(np.float64)
+    usual = taken / pace
+    floors = [part.min() for part in np.array_split(usual, 3)]
+    if not (rises(taken) and rises(usual) and floors[0] < floors[1] < floors[2]):
+        return None
+    each = np.cumsum(times.many).astype(np.float64)
+    slope, low, _ = theil_sen(each.tolist(), usual.tolist())
+    half = seen // 2
+    late, _, _ = theil_sen(each[half:].tolist(), usual[half:].tolist())
+    first, last = float(np.median(usual[:FIRST])), float(np.median(usual[-FIRST:]))
+    if low <= 0 or late < LATE_FRAC * slope or last < (1 + MIN_RISE) * first:
+        return None
+    return Rising(
+        phase=_phase(key),
+        name=key.partition("/")[2] or None,
+        times=int(times.many.sum()),
+        steps=times.steps,
+        first_ns=round(first),
+        last_ns=round(last),
+        more_ns=round(slope),
+        cost_ns=max(0, round(float(((usual - first) * times.many).sum()) / times.steps)),
+    )
+
+
+def _work(session: Session, steady: Mask) -> Floats:
+    """Return what each steady step took of what is the same in each step of most programs."""
+    columns = list(session.phases_ns(PACE).values())
+    if not columns:
+        return np.ones(int(steady.sum()))
+    work: Floats = np.sum(columns, axis=0)[steady].astype(np.float64)
+    return work
+
+
+def _pace(session: Session, steady: Mask, at_ns: Int64) -> Floats:
+    """Return how much longer than usual the steps took since the time before, for each time."""
+    work = _work(session, steady)
+    usual = float(np.median(work)) or 1.0
+    cuts = np.searchsorted(session.columns["start_ns"][steady], at_ns)
+    since = [float(np.median(part)) if len(part) else usual for part in np.split(work, cuts)[:-1]]
+    pace: Floats = np.maximum(since, 1.0) / usual
+    return pace

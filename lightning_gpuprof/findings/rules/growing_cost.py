@@ -1,0 +1,147 @@
+"""Something takes longer each time that it is done, and what trains beside it does not.
+
+## What it measures
+How long each validation, checkpoint, callback, logger, hook of the module and wait for data took,
+in the steps that it came in or between epochs, and each phase but backward and optimizer step by
+step: `first_ns` and `last_ns`, the medians of the first and last three times (or sixteenths of the
+steps), `more_ns` from each time to the next, and `grown_ns`: what all took above the first, per
+step. `at_end_ns` is what it takes at that pace when the run has all steps or epochs that the
+Trainer was asked for.
+
+## Why it matters
+What is never cleared is worked on anew each time: predictions that are scored, a history that is
+plotted, joined or written. The first epochs hide it; the cost of the whole run grows with the
+square of its length.
+
+## What to do
+Clear what was used, keep running sums in its place (the metrics of `torchmetrics` do), write only
+the rows that are new, and give what must stay a bound.
+
+## Thresholds
+A rise must be one that equal times show in one case of a thousand, both by itself and by the pace
+of the steps since the time before (backward pass and optimizer), by `MIN_RISE` at least, go on in
+the second half, and leave each third of the times above the one before (`run/rising.py`).
+`MIN_FRAC`: dispatch and measuring change by less. The saving is what growing has cost in this run,
+a fifth more or less (docs/adr/0031); in a longer one it is more. Where memory grows with it,
+`memory-growth` tells it, once, for the same phase.
+Severity: the common scale (`findings/grade.py`), by what it costs from now on.
+"""
+
+from lightning_gpuprof.analysis.run.rising import Rising
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around, exposed
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
+from lightning_gpuprof.findings.rules import memory_growth
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration
+
+ID = "growing-cost"
+EFFORT = Effort(Horizon.QUICK, "what was used is cleared, or summed up", "none")
+MIN_FRAC = 0.01
+MOST_OF = 0.5
+"""A part with this share of what its phase grows by is what grows."""
+MOST = 3
+CLEARED = (
+    "Each time works on all that was collected so far: clear it once it is used, or keep running "
+    "sums (as the metrics of torchmetrics do) in the place of every value."
+)
+BOUNDED = (
+    "Each time works on all that was kept so far: keep running sums, give the list or table a "
+    "bound, and write or draw only what is new."
+)
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for what grows most."""
+    if run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    leak = memory_growth.evaluate(run)
+    told = set()
+    if isinstance(leak, Finding) and leak.severity is not Severity.INFO:
+        told = {where.phase for where in leak.where}
+    least_ns = MIN_FRAC * run.step_ns
+    found = [
+        one
+        for one in _one_for_each_phase(run.rising)
+        if one.phase.value not in told and one.cost_ns >= least_ns
+    ]
+    return tuple(_finding(run, run.step_ns, one) for one in found[:MOST])
+
+
+def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:
+    """Return for each phase what grows in it: the part that is most of it, or the phase."""
+    chosen: dict[Phase, Rising] = {}
+    for one in rising:  # that of the greatest cost first
+        first = chosen.setdefault(one.phase, one)
+        if first.name is None and one.name and one.cost_ns >= MOST_OF * first.cost_ns:
+            chosen[one.phase] = one
+    return list(chosen.values())
+
+
+def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
+    low, high = around(one.cost_ns)
+    if run.on_gpu and one.phase not in (Phase.VALIDATION, Phase.CHECKPOINT):
+        lost = exposed(run, one.phase, one.cost_ns)
+        low, high = lost.low_ns, lost.high_ns
+    now_ns = round((one.last_ns - one.first_ns) * one.times / max(1, one.steps))
+    what = one.name or f"The phase {one.phase.value}"
+    each_step = one.times == one.steps
+    often = f"in {one.steps:,} steps" if each_step else f"after {one.times} times"
+    evidence: dict[str, int | float] = {
+        "first_ns": one.first_ns,
+        "last_ns": one.last_ns,
+        "more_ns": one.more_ns,
+        "times_count": one.times,
+        "grown_ns": one.cost_ns,
+        "step_ns": step_ns,
+    }
+    title = f"{what} takes longer each time: {duration(one.first_ns)} at first, "
+    title += f"{duration(one.last_ns)} {often}"
+    at_end_ns = _at_end(run, one)
+    if at_end_ns is not None:
+        evidence["at_end_ns"] = at_end_ns
+        title += f"; at this pace {duration(at_end_ns)} at the end of training"
+    line = memory_growth.keeping(run, [one.phase])
+    return Finding(
+        id=ID,
+        severity=grade(Range(low=low, high=max(high, now_ns)), step_ns),
+        title=title,
+        advice=CLEARED if one.phase is Phase.VALIDATION else BOUNDED,
+        evidence=evidence,
+        saving_ns=Range(low=low, high=high),
+        confidence=0.9,
+        where=(*memory_growth.place(line), Where(phase=one.phase.value, name=one.name)),
+        change=_change(one),
+    )
+
+
+def _change(one: Rising) -> str | None:
+    if one.phase is Phase.VALIDATION:
+        return "self.outputs.clear()  # what was collected, at the end of on_validation_epoch_end"
+    if one.phase in (Phase.CHECKPOINT, Phase.DATA_WAIT):
+        return None
+    return "self.items = collections.deque(maxlen=1000)  # in place of a list without a bound"
+
+
+def _at_end(run: RunResults, one: Rising) -> int | None:
+    """Return what one time will take when training ends; None where that is not known, or now."""
+    trainer, steps = run.start.trainer, run.steps
+    if steps is None or run.status == "finished":
+        return None
+    done: list[float] = []
+    if (most := trainer.get("max_steps") or 0) > 0:
+        done.append(steps.ran / (most * trainer.get("accumulate_grad_batches", 1)))
+    if (most := trainer.get("max_epochs") or 0) > 0 and steps.epochs:
+        done.append(steps.epochs / most)
+    if not done or max(done) >= 1:
+        return None
+    return round(one.last_ns + one.more_ns * one.times * (1 / max(done) - 1))

@@ -1,0 +1,221 @@
+"""Follows what torch's functions write out for each pair of rows until it is summed up again."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from lightning_gpuprof.probes.stack_lines import own_line
+from lightning_gpuprof.records.function_calls import Broadcast
+from lightning_gpuprof.records.module_calls import CallPlace
+
+GROWS = 4
+"""What is written out has so many times the numbers of the larger tensor at least."""
+LEAST_NUMBERS = 1 << 14
+"""Smaller ones stay in the caches, and are over in microseconds."""
+_FORMS = {
+    "sub": "difference",
+    "__sub__": "difference",
+    "__rsub__": "difference",
+    "rsub": "difference",
+    "subtract": "difference",
+    "mul": "product",
+    "__mul__": "product",
+    "__rmul__": "product",
+    "multiply": "product",
+    "mse_loss": "squares",
+    "l1_loss": "absolute",
+}
+_WHOLE = {"cosine_similarity": "cosine", "pairwise_distance": "distance"}
+"""These write it out inside."""
+_SCALES = frozenset({"mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide"})
+_SQUARES = frozenset({"pow", "__pow__", "square", "mul", "__mul__"})
+_ABSOLUTES = frozenset({"abs", "absolute", "__abs__"})
+_SUMS = frozenset({"sum", "mean"})
+_NORMS = frozenset({"norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "frobenius_norm"})
+
+Place = tuple[str, int, str]
+
+
+class _Wide(NamedTuple):
+    """A result that was written out, and what it is so far."""
+
+    kind: str
+    shared: tuple[int, ...]
+    """Its dimensions that both tensors have."""
+    pairs: int
+    """The number of the pair's work."""
+
+
+@dataclass
+class _Pair:
+    places: list[Place]
+    wide_bytes: int
+    given_bytes: int
+    taken_ns: int = 0
+    trained: bool = False
+    kind: str | None = None
+    """What it turned out to be once it was summed up."""
+    summed: int = 0
+    needed: bool = False
+    """Something else was done with it, too, or what no product of matrices does."""
+
+
+@dataclass
+class Broadcasts:
+    """What is written out in one batch; `seen` is told of each function on data."""
+
+    pairs: list[_Pair] = field(default_factory=list)
+    _wide: Any = field(default_factory=WeakIdKeyDictionary)
+
+    def seen(
+        self,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        given: Sequence[Tensor],
+        result: Tensor,
+        taken_ns: int,
+        frame: FrameType,
+    ) -> None:
+        """Note a function whose result is a tensor."""
+        source = next((one for one in given if one in self._wide), None)
+        if source is None:
+            self._begins(name, kwargs, given, result, taken_ns, frame)
+            return
+        wide: _Wide = self._wide[source]
+        pair = self.pairs[wide.pairs]
+        pair.taken_ns += taken_ns
+        place = own_line(frame)
+        if place is not None and place not in pair.places:
+            pair.places.append(place)
+        after = _after(wide.kind, name, args, given)
+        if after is not None and result.shape == source.shape:
+            self._wide[result] = wide._replace(kind=after)
+            return
+        kind, summed = _summed(wide.kind, name), _over(name, args, kwargs, source, wide.shared)
+        if kind is None or not summed or pair.kind is not None:
+            pair.needed = True
+        pair.kind, pair.summed = kind, summed
+
+    def _begins(
+        self,
+        name: str,
+        kwargs: Any,
+        given: Sequence[Tensor],
+        result: Tensor,
+        taken_ns: int,
+        frame: FrameType,
+    ) -> None:
+        if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
+            return
+        whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
+        numbers, shared = prod(whole), _shared(given, whole)
+        least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))
+        place = own_line(frame)
+        if numbers < least or not shared or place is None or not result.is_floating_point():
+            return
+        pair = _Pair(
+            places=[place],
+            wide_bytes=numbers * result.element_size(),
+            given_bytes=sum(one.nbytes for one in given),
+            taken_ns=taken_ns,
+            trained=result.requires_grad,
+        )
+        if name in _FORMS and result.shape == whole:
+            self._wide[result] = _Wide(_FORMS[name], shared, len(self.pairs))
+        elif name in _WHOLE and -1 in shared and not {"p", "keepdim"} & set(kwargs):
+            pair.kind, pair.summed = _WHOLE[name], whole[-1]
+        self.pairs.append(pair)
+
+
+def broadcasts(
+    batches: Iterable[Broadcasts], shown: Callable[[Sequence[Place]], tuple[CallPlace, ...]]
+) -> tuple[Broadcast, ...]:
+    """Return what is written out, by its lines, the longest first; times are of the faster batch.
+
+    Args:
+        batches: What was seen in each batch.
+        shown: Returns places as they are written down.
+    """
+    by_batch = [_by_lines(one) for one in batches]
+    found = []
+    for key, pairs in by_batch[-1].items():
+        everywhere = [batch[key] for batch in by_batch if key in batch]
+        if len(everywhere) < len(by_batch):
+            continue
+        times = (sum(pair.taken_ns for pair in same) for same in everywhere)
+        found.append(
+            Broadcast(
+                kind=key[0],
+                taken_ns=min(times),
+                calls=len(pairs),
+                wide_bytes=max(pair.wide_bytes for pair in pairs),
+                given_bytes=max(pair.given_bytes for pair in pairs),
+                summed=min(pair.summed for pair in pairs),
+                trained=any(pair.trained for pair in pairs),
+                places=shown(key[1]),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.taken_ns))
+
+
+def _by_lines(seen: Broadcasts) -> dict[tuple[str, tuple[Place, ...]], list[_Pair]]:
+    found: dict[tuple[str, tuple[Place, ...]], list[_Pair]] = {}
+    for pair in seen.pairs:
+        if pair.kind is not None and not pair.needed:
+            found.setdefault((pair.kind, tuple(pair.places)), []).append(pair)
+    return found
+
+
+def _shared(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:
+    """Return the dimensions, from behind, in which neither of two tensors is spread out.
+
+    >>> a, b = torch.zeros(5, 7, 1, 3), torch.zeros(5, 1, 9, 3)
+    >>> _shared((a, b), (a - b).shape)
+    (-1, -4)
+    """
+    dims = range(1, 1 + min(one.ndim for one in given))
+    return tuple(-dim for dim in dims if all(one.shape[-dim] == whole[-dim] > 1 for one in given))
+
+
+def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | None:
+    """Return what a kind is after a function by element; None where no pair's form is known."""
+    if name in _SCALES and len(given) == 1:
+        return kind
+    if kind == "difference" and name in _ABSOLUTES:
+        return "absolute"
+    if kind != "difference" or name not in _SQUARES:
+        return None
+    if "pow" in name:
+        return "squares" if len(args) > 1 and args[1] == 2 else None
+    alone = name == "square" or (len(given) == 2 and given[0] is given[1])
+    return "squares" if alone else None
+
+
+def _summed(kind: str, name: str) -> str | None:
+    if kind in ("squares", "absolute", "product") and name in _SUMS:
+        return kind
+    return "distance" if kind == "difference" and name in _NORMS else None
+
+
+def _over(name: str, args: Any, kwargs: Any, wide: Tensor, shared: Sequence[int]) -> int:
+    """Return how many numbers are summed up for each result; 0 where it is not what is shared."""
+    dim = kwargs.get("dim", kwargs.get("axis"))
+    if dim is None:
+        at = 1 if name in _SUMS else 2
+        dim = args[at] if len(args) > at else None
+    if name in _NORMS:
+        order = kwargs.get("p", kwargs.get("ord", args[1] if len(args) > 1 else None))
+        if order not in (None, 2, "fro"):
+            return 0
+    dims = [dim] if isinstance(dim, int) else list(dim or ())
+    if len(dims) != 1 or not isinstance(dims[0], int):
+        return 0
+    behind = dims[0] if dims[0] < 0 else dims[0] - wide.ndim
+    return int(wide.shape[behind]) if behind in shared else 0

@@ -1,0 +1,142 @@
+"""Validations, callbacks and steps that take longer each time."""
+
+import numpy as np
+import pytest
+
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, Note, OutsideSpan
+
+MS = 1_000_000
+EVERY = 20
+TIMES = 16
+STEPS = EVERY * TIMES
+WORK = {"forward": 4 * MS, "backward": 6 * MS}
+
+
+def each(taken_ms, *, every=EVERY):
+    """Return a column in which so much is taken at the end of each so many steps."""
+    column = np.zeros(every * len(taken_ms), dtype=np.int64)
+    column[every - 1 :: every] = np.array(taken_ms) * MS
+    return column
+
+
+GROWING = each(np.arange(10, 10 + 5 * TIMES, 5))
+
+
+@pytest.fixture
+def said(judge):
+    def look(more, **options):
+        return judge("growing-cost", {**WORK, **more}, **{"steps": STEPS, **options})
+
+    return look
+
+
+def test_validations_that_take_longer_each_time_are_told_with_the_hook_that_grows(said):
+    part = {"validation/on_validation_epoch_end": GROWING}
+    (finding,) = said({"validation": GROWING + each([3] * TIMES)}, parts=part)
+    assert finding.title == (
+        "on_validation_epoch_end takes longer each time: 15.0 ms at first, 80.0 ms after 16 times"
+    )
+    assert finding.evidence["more_ns"] == 5 * MS
+    # 10, 15 ... 85 ms are 32.5 above the second, in each 20 steps, a fifth more or less.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (1_300_000, 1_950_000)
+    assert finding.severity is Severity.WARNING
+    assert "clear" in finding.advice
+
+
+def test_what_is_done_between_epochs_is_told_too(said):
+    spans = [
+        OutsideSpan(
+            where=where, start_ns=i * EVERY * 10 * MS + 1, dur_ns=ms * MS,
+            phase_ns={"callbacks": ms * MS}, part_ns={"callbacks/Plots": ms * MS},
+        )
+        for i in range(1, TIMES + 1)
+        for where, ms in (("epoch_end", 10 * i), ("epoch_start", 15))
+    ]  # fmt: skip
+    (finding,) = said({}, records=spans)
+    assert finding.title.startswith("Plots takes longer each time: 20.0 ms at first, 150 ms after")
+    assert finding.change.startswith("self.items = collections.deque(")
+
+
+def test_of_steps_without_marks_the_mean_of_each_window_counts(said):
+    spans = [
+        OutsideSpan(
+            where=UNMARKED_STEPS, start_ns=i * 100 * MS, dur_ns=100 * MS, steps=10,
+            phase_ns={"validation": 2 * i * 10 * MS}, flagged={"validation": 2},
+        )
+        for i in range(1, 13)
+    ]  # fmt: skip
+    (finding,) = said({"validation": 0}, records=spans)
+    assert finding.evidence["times_count"] == 24
+    # 45 ms above the second mean on average (55 ms in all 12, with 0 to 100), in each five steps,
+    # of 120 that were not marked and 320 that were.
+    assert finding.evidence["grown_ns"] == 24 * 45 * MS // 440
+    assert finding.evidence["last_ns"] == 110 * MS
+
+
+def test_a_forward_that_gets_slower_by_itself_is_told_with_the_line_that_keeps(said):
+    forward = [4 * MS + step * 50_000 for step in range(STEPS)]
+    source = "self.bank = torch.cat([self.bank, new])"
+    lines = (LineCount("forward", "train.py", 35, "add", source, None, None, 20),)
+    seen = Note(step=9, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
+    (finding,) = said({"forward": forward}, records=[seen])
+    assert finding.title.startswith("The phase forward takes longer each time: 4.")
+    assert finding.where[0].line == 35
+
+
+def test_a_run_that_goes_on_is_told_what_it_will_cost_at_the_end(said):
+    (finding,) = said({"validation": GROWING}, end=False, trainer={"max_steps": 2 * STEPS})
+    # The 16th is 85 ms (80 in the middle of the last three), and 16 more come, 5 ms longer each.
+    assert finding.evidence["at_end_ns"] == 160 * MS
+    assert "160 ms at the end of training" in finding.title
+
+
+def test_memory_growth_tells_of_what_grows_with_memory(said):
+    forward = [MS + step * 100_000 for step in range(STEPS)]
+    notes = [Note(step=30 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+    assert said({"forward": forward}, records=notes) == ()
+
+
+def test_on_a_gpu_a_callbacks_time_may_be_hidden(said):
+    column = each(range(10, 10 + TIMES * 5, 5))
+    part = {"callbacks/Plots": column}
+    (finding,) = said({"callbacks": column}, parts=part, device=Device(type="cuda"))
+    assert finding.saving_ns.low == 0
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "taken_ms",
+    [
+        [30] * TIMES,
+        RNG.integers(20, 60, TIMES),
+        [90, 60, *[30] * (TIMES - 2)],  # the first ones warm up
+        [20, 25, 30, 35, 40, *[45] * (TIMES - 5)],  # a cache that fills, and stops
+        np.arange(100, 100 + TIMES),  # a sixth more in all
+        [10, 20, 30, 40, 50, 60, 70, *[0] * (TIMES - 7)],  # too few to say
+        [*[20] * 8, *[60] * 8],  # something else begins
+    ],
+)
+def test_validations_that_do_not_grow_are_no_finding(said, taken_ms):
+    assert said({"validation": each(taken_ms)}) == ()
+
+
+def test_a_machine_that_gets_slower_is_not_told(said):
+    slower = np.linspace(1, 4, STEPS)
+    phases = {name: (ns * slower).astype(np.int64) for name, ns in WORK.items()}
+    validation = (each([30] * TIMES) * slower).astype(np.int64)
+    assert said({**phases, "validation": validation}) == ()
+
+
+def test_nor_is_one_that_gets_faster(said):
+    faster = np.linspace(4, 1, STEPS)
+    backward = (WORK["backward"] * faster).astype(np.int64)
+    assert said({"backward": backward, "validation": each([30] * TIMES)}) == ()
+
+
+def test_a_callback_with_little_to_do_may_grow(said):
+    column = each(np.arange(TIMES) / 10)
+    assert said({"callbacks": column}, parts={"callbacks/Small": column}) == ()

@@ -1,0 +1,55 @@
+"""Optimizers with a group for each parameter."""
+
+import pytest
+
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Device
+
+MS = 1_000_000
+PHASES = {"forward": 4 * MS, "optimizer_step": 6 * MS}
+
+
+@pytest.fixture
+def look(judge):
+    def looked(groups, settings, *, device=None, **more):
+        model = {"optimizers": [{"class": "AdamW", "groups": groups, "settings": settings} | more]}
+        options = {} if device is None else {"device": device}
+        return judge("many-parameter-groups", PHASES, model=model, **options)
+
+    return looked
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def test_a_group_for_each_parameter_is_told_with_how_many_would_do(look):
+    (finding,) = look(110, 10, fused=True)
+    assert finding.title == (
+        "AdamW updates 110 groups of parameters one after the other, where 10 have all their "
+        "settings"
+    )
+    assert span(finding) == (800_000, 2_600_000)
+    assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("how", "saved"), [({}, (300_000, 1_300_000)), ({"foreach": True}, (3_000_000, 4_500_000))]
+)
+def test_what_a_group_costs_depends_on_how_it_is_updated(look, how, saved):
+    (finding,) = look(110, 10, **how)
+    assert span(finding) == saved
+
+
+def test_on_a_gpu_launches_may_be_hidden(look):
+    (finding,) = look(110, 10, device=Device(type="cuda"))
+    assert span(finding) == (0, 4_500_000)
+
+
+@pytest.mark.parametrize(("groups", "settings"), [(7, 1), (30, 16), (2, 2)])
+def test_a_few_groups_or_ones_that_differ_are_as_they_should_be(look, groups, settings):
+    assert look(groups, settings) == ()
+
+
+def test_abstains_where_groups_are_not_known(judge):
+    assert isinstance(judge("many-parameter-groups", PHASES), Abstained)

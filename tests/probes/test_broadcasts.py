@@ -1,0 +1,99 @@
+"""What is written out for each pair of rows, as the look at functions sees it."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lightning_gpuprof.probes.function_calls import FunctionCalls
+from lightning_gpuprof.probes.function_mode import Watching
+from lightning_gpuprof.probes.function_uses import notes_of
+
+POINTS, AXES = 64, 8
+
+
+class Clock:
+    """A thousand nanoseconds for each function."""
+
+    now = 0
+
+    def __call__(self):
+        self.now += 1_000
+        return self.now
+
+
+@pytest.fixture
+def look():
+    def looked(work, *, trained=False):
+        batches = []
+        for _ in range(2):
+            a = torch.rand(4, POINTS, AXES, requires_grad=trained)
+            b = torch.rand(4, POINTS, AXES)
+            batches.append(FunctionCalls(torch.nn.Linear(1, 1)))
+            mode = Watching(batches[-1].seen, Clock())
+            mode.start()
+            try:
+                work(a, b)
+            finally:
+                mode.stop()
+        return notes_of(batches, None).broadcast
+
+    return looked
+
+
+def squares(a, b):
+    return (a.unsqueeze(2) - b.unsqueeze(1)).pow(2).sum(-1)
+
+
+def test_a_difference_of_all_pairs_is_followed_to_its_sum(look):
+    (found,) = look(squares, trained=True)
+    assert (found.kind, found.summed, found.calls, found.trained) == ("squares", AXES, 1, True)
+    assert found.taken_ns == 3_000
+    assert found.wide_bytes == 4 * POINTS * POINTS * AXES * 4
+    assert found.given_bytes == 2 * 4 * POINTS * AXES * 4
+    assert ".pow(2).sum(-1)" in found.places[0].source
+
+
+@pytest.mark.parametrize(
+    ("work", "kind"),
+    [
+        (lambda a, b: ((a[:, :, None] - b[:, None]) ** 2).mean(dim=3), "squares"),
+        (lambda a, b: ((a[:, :, None] - b[:, None]) / 0.1).square().sum(dim=(-1,)), "squares"),
+        (lambda a, b: (a[:, :, None] - b[:, None]).norm(dim=-1), "distance"),
+        (lambda a, b: torch.norm(a[:, :, None] - b[:, None], 2, -1), "distance"),
+        (lambda a, b: torch.linalg.vector_norm(a[:, :, None] - b[:, None], dim=3), "distance"),
+        (lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None]), "distance"),
+        (lambda a, b: (a[:, :, None] - b[:, None]).abs().sum(-1), "absolute"),
+        (lambda a, b: (a[:, :, None] * b[:, None]).sum(-1), "product"),
+        (lambda a, b: (a.mT[..., None] * b[:, None]).sum(2), "product"),
+        (lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], dim=-1), "cosine"),
+    ],
+)
+def test_forms_that_products_of_matrices_stand_for(look, work, kind):
+    assert [one.kind for one in look(work)] == [kind]
+
+
+def used_twice(a, b):
+    apart = a[:, :, None] - b[:, None]
+    return apart / apart.norm(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        used_twice,
+        lambda a, b: (a[:, :, None] + b[:, None]).tanh().sum(-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).relu().sum(-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).pow(3).sum(-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).norm(p=3, dim=-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).sum(-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).pow(2).sum(1),
+        lambda a, b: (a[:, :, None] - b[:, None]).pow(2).amin(-1),
+        lambda a, b: (a[:, :, None] * b[:, None]).sum(),
+        lambda a, b: (a - b).pow(2).sum(-1),
+        lambda a, b: (a[:1, :2, None] - b[:1, None]).pow(2).sum(-1),
+        lambda a, b: a[:, :, 0, None] * b[:, None, :, 0],
+        torch.cdist,
+    ],
+)
+def test_what_is_needed_otherwise_or_no_such_sum_or_small_is_left_alone(look, work):
+    assert look(work) == ()
