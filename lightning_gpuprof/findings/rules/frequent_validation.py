@@ -59,7 +59,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     advice = _setting(run, runs) + advice
     # Of the change proposed: as many are left as the new interval has.
     left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
-    least, most = around(round(mean_ns * (1 - left)), step_ns)
+    # What each takes more than the one before is growing-cost's.
+    grown_ns = max((one.cost_ns for one in run.rising if one.phase is Phase.VALIDATION), default=0)
+    least, most = around(round(max(0, mean_ns - grown_ns) * (1 - left)), step_ns)
     saving = Range(low=least, high=most)
     return Finding(
         id=ID,

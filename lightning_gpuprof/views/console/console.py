@@ -22,6 +22,8 @@ from lightning_gpuprof.views.documents.together import together
 WIDTH = 100
 MOST_IN_FULL = 6
 """Findings after these are titles alone unless --verbose: the first ones are worth the time."""
+MOSTLY = 0.5
+"""Where findings leave less of the step than this, the rest of it is not worth a word."""
 _STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -126,14 +128,14 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
 def _unexplained(report: Report) -> Iterator[RenderableType]:
     """Say how much of the step no finding speaks of: the largest cause may be one no rule knows."""
     found = together(report.results, report.findings)
-    if found is None or not found.step_low_ns:
+    if found is None or found.step_low_ns < MOSTLY * found.step_ns:
         return
     where = "AT WHICH LINES" if console_tables.line_table(report.results) else "WHERE A STEP GOES"
     yield _indented(
         Text(
             f"together: at most {duration(found.saving_high_ns)} of the step's "
-            f"{duration(found.step_ns)}. No rule explains the other "
-            f"{duration(found.step_low_ns)}: {where} shows where they go."
+            f"{duration(found.step_ns)}. {where} shows where the other "
+            f"{duration(found.step_low_ns)} go."
         )
     )
 

@@ -5,7 +5,7 @@ import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, Note, OutsideSpan
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, Note, OutsideSpan, StepFlag
 
 MS = 1_000_000
 EVERY = 20
@@ -43,6 +43,15 @@ def test_validations_that_take_longer_each_time_are_told_with_the_hook_that_grow
     assert (finding.saving_ns.low, finding.saving_ns.high) == (1_300_000, 1_950_000)
     assert finding.severity is Severity.WARNING
     assert "clear" in finding.advice
+
+
+def test_what_growing_costs_is_not_promised_by_validating_more_seldom_too(judge):
+    flags = [int(StepFlag.VALIDATION) * bool(one) for one in GROWING]
+    phases = {**WORK, "validation": GROWING}
+    finding = judge("frequent-validation", phases, flags=flags, steps=STEPS)
+    # Of 2.375 ms per step 1.625 are above the first: growing-cost's.
+    assert finding.evidence["validation_ns"] == 2_375_000
+    assert 0 < finding.saving_ns.high <= 1.2 * 750_000
 
 
 def test_what_is_done_between_epochs_is_told_too(said):

@@ -1,9 +1,12 @@
 import pytest
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines
 from lightning_gpuprof.records.debugging import THREADS_NOTE, ThreadTrial
+from lightning_gpuprof.records.notes import ThreadUse
 from lightning_gpuprof.records.schema import Note
 
 MS = 1_000_000
+SECOND = 1_000 * MS
 PHASES = {"forward": 4 * MS, "backward": 6 * MS}
 TRACE = {"operators": [{"name": "aten::mm", "count": 20, "total_ns": 16 * MS, "self_ns": 16 * MS}]}
 
@@ -38,3 +41,31 @@ def test_threads_that_cost_nothing_are_nobodys_concern(look):
 
 def test_a_run_without_a_trial_has_nothing_to_report(judge):
     assert judge("too-many-threads", PHASES) is None
+
+
+def samples(queued_frac):
+    use = ThreadUse(10 * SECOND, 2 * SECOND, round(queued_frac * 10 * SECOND), ())
+    return Note(step=9, name=NOTE, value=HostLines(90, (), {"forward": 90}, threads=use))
+
+
+def test_untried_threads_are_told_by_the_time_that_training_waits_for_a_core(judge):
+    finding = judge(
+        "too-many-threads", PHASES, records=[samples(0.6)], torch_threads=12, cpu_count=2
+    )
+    assert finding.title == (
+        "Torch has 12 threads on 2 cores: the training thread waits for a core 60.0% of the time"
+    )
+    # Half of the 6 ms that both passes wait; all of both.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 10 * MS)
+
+
+@pytest.mark.parametrize(("queued_frac", "threads"), [(0.1, 12), (0.6, 2)])
+def test_a_busy_machine_alone_is_no_reason(judge, queued_frac, threads):
+    records = [samples(queued_frac)]
+    options = {"torch_threads": threads, "cpu_count": 2}
+    assert judge("too-many-threads", PHASES, records=records, **options) is None
+
+
+def test_untried_threads_without_an_account_of_their_times_are_not_judged(judge):
+    outcome = judge("too-many-threads", PHASES, torch_threads=12, cpu_count=2)
+    assert "12 threads on 2 cores were not tried" in outcome.reason
