@@ -94,6 +94,12 @@ def test_a_forward_that_gets_slower_by_itself_is_told_with_the_line_that_keeps(s
     assert finding.where[0].line == 35
 
 
+@pytest.mark.parametrize("filled", [0.45, 0.5, 0.6])
+def test_a_forward_whose_cache_has_filled_grows_no_more(said, filled):
+    forward = [4 * MS + min(step, int(filled * STEPS)) * 50_000 for step in range(STEPS)]
+    assert said({"forward": forward}) == ()
+
+
 def test_a_run_that_goes_on_is_told_what_it_will_cost_at_the_end(said):
     (finding,) = said({"validation": GROWING}, end=False, trainer={"max_steps": 2 * STEPS})
     # The 16th is 85 ms (80 in the middle of the last three), and 16 more come, 5 ms longer each.
