@@ -632,6 +632,12 @@ class TestUnfusedOptimizer:
         )
         assert finding.change == "torch.optim.AdamW(..., fused=True)"
 
+    def test_each_group_of_parameters_is_still_an_update_of_its_own(self, judge):
+        one = judge("unfused-optimizer", UPDATES, model=self.model(groups=1))
+        many = judge("unfused-optimizer", UPDATES, model=self.model(groups=101))
+        low, high = span(one)
+        assert span(many) == (low - 100 * 26 * US, high - 100 * 8 * US)
+
     def test_with_several_optimizers_whose_parameters_are_not_guessed(self, judge):
         model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
         finding = judge("unfused-optimizer", UPDATES, model=model)
