@@ -193,7 +193,9 @@ def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | No
     if kind != "difference" or name not in _SQUARES:
         return None
     if "pow" in name:
-        return "squares" if len(args) > 1 and args[1] == 2 else None
+        # A tensor's value would be waited for on a GPU, and may be trained.
+        number = len(args) > 1 and isinstance(args[1], (int, float))
+        return "squares" if number and args[1] == 2 else None
     alone = name == "square" or (len(given) == 2 and given[0] is given[1])
     return "squares" if alone else None
 

@@ -84,6 +84,8 @@ def used_twice(a, b):
         lambda a, b: (a[:, :, None] + b[:, None]).tanh().sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).relu().sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).pow(3).sum(-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).pow(torch.tensor(2.0)).sum(-1),
+        lambda a, b: torch.pow(torch.tensor(2.0), a[:, :, None] - b[:, None]).sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).norm(p=3, dim=-1),
         lambda a, b: (a[:, :, None] - b[:, None]).sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).pow(2).sum(1),
