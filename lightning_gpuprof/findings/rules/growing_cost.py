@@ -135,13 +135,17 @@ def _change(one: Rising) -> str | None:
 def _at_end(run: RunResults, one: Rising) -> int | None:
     """Return what one time will take when training ends; None where that is not known, or now."""
     trainer, steps = run.start.trainer, run.steps
-    if steps is None or run.status == "finished":
+    if steps is None or steps.resumed or run.status == "finished":
         return None
     done: list[float] = []
     if (most := trainer.get("max_steps") or 0) > 0:
+        if run.start.model.get("automatic_optimization") is False:
+            return None  # each step of each optimizer counts
         done.append(steps.ran / (most * trainer.get("accumulate_grad_batches", 1)))
-    if (most := trainer.get("max_epochs") or 0) > 0 and steps.epochs:
-        done.append(steps.epochs / most)
+    if (most := trainer.get("max_epochs") or 0) > 0:
+        if steps.epochs is None or steps.epochs < 2:
+            return None  # how long an epoch is will be seen at the first one's end
+        done.append((steps.epochs - 0.5) / most)  # somewhere in the last one
     if not done or max(done) >= 1:
         return None
     return round(one.last_ns + one.more_ns * one.times * (1 / max(done) - 1))

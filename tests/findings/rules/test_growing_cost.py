@@ -107,6 +107,27 @@ def test_a_run_that_goes_on_is_told_what_it_will_cost_at_the_end(said):
     assert "160 ms at the end of training" in finding.title
 
 
+@pytest.mark.parametrize(
+    ("epochs", "at_end_ms"),
+    [
+        (np.arange(STEPS) // (STEPS // 2), 80 + 5 * 16 * (4 / 1.5 - 1)),  # in the second of four
+        (np.zeros(STEPS), None),  # how long an epoch is has not been seen
+        (2 + np.arange(STEPS) // (STEPS // 2), None),  # resumed
+    ],
+)
+def test_what_it_will_cost_is_said_once_it_is_seen_how_far_training_is(said, epochs, at_end_ms):
+    options = {"end": False, "trainer": {"max_epochs": 4}, "columns": {"epoch": epochs}}
+    (finding,) = said({"validation": GROWING}, **options)
+    told = finding.evidence.get("at_end_ns")
+    assert told == (at_end_ms and round(at_end_ms * MS))
+
+
+def test_optimizers_that_are_stepped_by_hand_count_steps_of_their_own(said):
+    options = {"end": False, "trainer": {"max_steps": 2 * STEPS}}
+    (finding,) = said({"validation": GROWING}, **options, model={"automatic_optimization": False})
+    assert "at_end_ns" not in finding.evidence
+
+
 def test_memory_growth_tells_of_what_grows_with_memory(said):
     forward = [MS + step * 100_000 for step in range(STEPS)]
     notes = [Note(step=30 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
