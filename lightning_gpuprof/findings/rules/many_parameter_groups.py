@@ -75,8 +75,8 @@ def _finding(run: RunResults, step_ns: int, optimizer: dict[str, Any]) -> Findin
         severity=grade(saving, step_ns),
         title=f"{name} updates {groups} groups of parameters one after the other, where {settings} "
         "have all their settings",
-        advice="Put the parameters with the same settings into one group. A checkpoint of the "
-        "optimizer from before does not fit the new groups.",
+        advice="Put the parameters with the same settings into one group, if nothing sets their "
+        "rates apart later. A checkpoint of the optimizer from before does not fit the new groups.",
         evidence={"groups_count": groups, "settings_count": settings, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.9,
