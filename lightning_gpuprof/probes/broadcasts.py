@@ -86,7 +86,7 @@ class Broadcasts:
         """Note a function whose result is a tensor."""
         source = next((one for one in given if one in self._wide), None)
         if source is None:
-            self._begins(name, kwargs, given, result, taken_ns, frame)
+            self._begins(name, args, kwargs, given, result, taken_ns, frame)
             return
         wide: _Wide = self._wide[source]
         pair = self.pairs[wide.pairs]
@@ -106,6 +106,7 @@ class Broadcasts:
     def _begins(
         self,
         name: str,
+        args: Any,
         kwargs: Any,
         given: Sequence[Tensor],
         result: Tensor,
@@ -129,7 +130,7 @@ class Broadcasts:
         )
         if name in _FORMS and result.shape == whole:
             self._wide[result] = _Wide(_FORMS[name], shared, len(self.pairs))
-        elif name in _WHOLE and -1 in shared and not {"p", "keepdim"} & set(kwargs):
+        elif name in _WHOLE and -1 in shared and _by_row(name, args, kwargs, len(whole)):
             pair.kind, pair.summed = _WHOLE[name], whole[-1]
         self.pairs.append(pair)
 
@@ -182,6 +183,21 @@ def _shared(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:
     """
     dims = range(1, 1 + min(one.ndim for one in given))
     return tuple(-dim for dim in dims if all(one.shape[-dim] == whole[-dim] > 1 for one in given))
+
+
+def _by_row(name: str, args: Any, kwargs: Any, ndim: int) -> bool:
+    """Tell whether one of `_WHOLE` gives a number for each pair of rows, and the usual one.
+
+    >>> _by_row("cosine_similarity", ("a", "b"), {}, 3), _by_row("pairwise_distance", (), {}, 3)
+    (False, True)
+    """
+
+    def option(key: str, at: int, usual: Any) -> Any:
+        return kwargs.get(key, args[at] if len(args) > at else usual)
+
+    if name == "cosine_similarity":
+        return option("dim", 2, 1) in (-1, ndim - 1)
+    return option("p", 2, 2) == 2 and not option("keepdim", 4, False)
 
 
 def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | None:

@@ -62,10 +62,12 @@ def test_a_difference_of_all_pairs_is_followed_to_its_sum(look):
         (lambda a, b: torch.norm(a[:, :, None] - b[:, None], 2, -1), "distance"),
         (lambda a, b: torch.linalg.vector_norm(a[:, :, None] - b[:, None], dim=3), "distance"),
         (lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None]), "distance"),
+        (lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None], 2.0), "distance"),
         (lambda a, b: (a[:, :, None] - b[:, None]).abs().sum(-1), "absolute"),
         (lambda a, b: (a[:, :, None] * b[:, None]).sum(-1), "product"),
         (lambda a, b: (a.mT[..., None] * b[:, None]).sum(2), "product"),
         (lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], dim=-1), "cosine"),
+        (lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], 3), "cosine"),
     ],
 )
 def test_forms_that_products_of_matrices_stand_for(look, work, kind):
@@ -94,6 +96,10 @@ def used_twice(a, b):
         lambda a, b: (a - b).pow(2).sum(-1),
         lambda a, b: (a[:1, :2, None] - b[:1, None]).pow(2).sum(-1),
         lambda a, b: a[:, :, 0, None] * b[:, None, :, 0],
+        lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None], 1.0),
+        lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None], 2.0, 1e-6, True),
+        lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None]),  # along dimension 1
+        lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], 0),
         torch.cdist,
     ],
 )
