@@ -197,7 +197,7 @@ def _by_row(name: str, args: Any, kwargs: Any, ndim: int) -> bool:
 
     if name == "cosine_similarity":
         return option("dim", 2, 1) in (-1, ndim - 1)
-    return option("p", 2, 2) == 2 and not option("keepdim", 4, False)
+    return bool(option("p", 2, 2) == 2 and not option("keepdim", 4, False))
 
 
 def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | None:

@@ -95,7 +95,7 @@ def _in_each_step(session: Session, steady: Mask) -> Iterator[Rising]:
         grown = growth(usual)
         if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
             continue
-        if _lasting_slope(np.arange(float(BUCKETS)), bucket_medians(usual)) is None:
+        if _lasting_slope(np.arange(BUCKETS, dtype=np.float64), bucket_medians(usual)) is None:
             continue
         yield Rising(
             phase=_phase(key),

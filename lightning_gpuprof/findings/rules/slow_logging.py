@@ -137,7 +137,7 @@ def _goes_ns(run: RunResults, change: str, *, called_ns: int, cost_ns: int) -> i
 
 def _loggers_go_ns(run: RunResults, change: str, loggers_ns: int) -> int:
     """Return what a change takes off the loggers' time."""
-    asked = run.start.trainer.get("log_every_n_steps", 0)
+    asked: int = run.start.trainer.get("log_every_n_steps", 0)
     if "Trainer(" in change:
         return round(max(0, loggers_ns) * (1 - asked / EVERY_N_STEPS))
     if "log_metrics(" not in change or run.steps is None:
