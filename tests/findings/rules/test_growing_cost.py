@@ -42,7 +42,10 @@ def test_validations_that_take_longer_each_time_are_told_with_the_hook_that_grow
     # 10, 15 ... 85 ms are 32.5 above the second, in each 20 steps, a fifth more or less.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (1_300_000, 1_950_000)
     assert finding.severity is Severity.WARNING
-    assert "clear" in finding.advice
+    # That it works on what was kept was not seen.
+    assert finding.advice.startswith("If it works on what was kept so far")
+    assert "clear it" in finding.advice
+    assert finding.confidence == 0.5
 
 
 def test_what_growing_costs_is_not_promised_by_validating_more_seldom_too(judge):
@@ -92,6 +95,8 @@ def test_a_forward_that_gets_slower_by_itself_is_told_with_the_line_that_keeps(s
     (finding,) = said({"forward": forward}, records=[seen])
     assert finding.title.startswith("The phase forward takes longer each time: 4.")
     assert finding.where[0].line == 35
+    assert finding.advice.startswith("Each time works on all that was kept so far: keep")
+    assert finding.confidence == 0.9
 
 
 @pytest.mark.parametrize("filled", [0.45, 0.5, 0.6])
