@@ -103,6 +103,12 @@ class Broadcasts:
             pair.needed = True
         pair.kind, pair.summed = kind, summed
 
+    def used(self, given: Iterable[Any]) -> None:
+        """Note that something is done with tensors of which no function on data tells."""
+        for one in given:
+            if isinstance(one, Tensor) and one in self._wide:
+                self.pairs[self._wide[one].pairs].needed = True
+
     def _begins(
         self,
         name: str,
@@ -115,6 +121,8 @@ class Broadcasts:
     ) -> None:
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
             return
+        if kwargs.get("alpha", 1) != 1:
+            return  # a - alpha * b
         whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
         numbers, shared = prod(whole), _shared(given, whole)
         least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))

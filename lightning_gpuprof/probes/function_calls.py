@@ -137,6 +137,8 @@ class FunctionCalls:
             self._count(self.reads, frame)
         results = [one for one in _parts(output) if _is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
+            if results or name == "__setitem__" or name in READS:  # not a shape alone
+                self.broadcasts.used(_parts((args, kwargs)))
             self._carry(results, args)
             return
         self._count(self.lines, frame)
