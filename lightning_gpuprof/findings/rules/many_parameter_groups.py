@@ -15,7 +15,8 @@ Put the parameters with the same settings into one group: collect them by their 
 `MIN_GROUPS`: a few groups cost a few hundredths of a millisecond. At least half of them must go,
 or the settings are what makes them many. `FUSED_NS`, `FOREACH_NS`, `LOOP_NS` per group that goes:
 measured with 130 tensors of 48 and of 4,000 numbers, one group each against one of all (docs/adr/
-0031). On a GPU, where `foreach` is the default, launches may be hidden: the low bound is 0.
+0031); that is for each step of the optimizer, and no more than this takes. On a GPU, where
+`foreach` is the default, launches may be hidden: the low bound is 0.
 Severity: the common scale (`findings/grade.py`).
 """
 
