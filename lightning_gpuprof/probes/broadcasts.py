@@ -121,7 +121,7 @@ class Broadcasts:
     ) -> None:
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
             return
-        if kwargs.get("alpha", 1) != 1:
+        if "alpha" in kwargs:
             return  # a - alpha * b
         whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
         numbers, shared = prod(whole), _shared(given, whole)
