@@ -11,7 +11,7 @@ from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
 MIN_COUNT = 10
-"""Samples in a phase below which its lines are not named: a tenth of them may be one sample."""
+"""Samples in a phase, or reads, below which its lines are not named: one may be a tenth of them."""
 MIN_FRAC = 0.25
 """A line with less of its phase's samples, or calls, is one of many."""
 MOST = 2
@@ -48,7 +48,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
     if any(where.file for where in finding.where):
         return finding
-    busy = _busy(run, finding.id) if finding.id in LOOPS else ()
+    busy = _busy(run, finding) if finding.id in LOOPS else ()
     if busy:
         return replace(finding, where=(*finding.where, *busy))
     phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
@@ -74,10 +74,17 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     return replace(finding, where=(*finding.where, *found))
 
 
-def _busy(run: RunResults, finding_id: str) -> tuple[Where, ...]:
-    """Return the lines of the functions that make a good part of a forward pass's calls."""
+def _busy(run: RunResults, finding: Finding) -> tuple[Where, ...]:
+    """Return the lines of the functions that make a good part of a forward pass's calls.
+
+    Of reads it is a good part of those that the finding counts: few others may be all that the
+    forward pass has of them.
+    """
     seen = function_notes(run.notes)
     if seen is None:
         return ()
-    busy = seen.reading if finding_id == SYNC else seen.busy
+    busy = seen.busy
+    if finding.id == SYNC:
+        least = max(MIN_COUNT, MIN_FRAC * finding.evidence.get("reads_per_step_count", 0))
+        busy = tuple(one for one in seen.reading if one.calls >= least)
     return in_forward(one.place for one in busy[:MOST] if one.calls_frac >= MIN_FRAC)

@@ -86,7 +86,7 @@ class Broadcasts:
         """Note a function whose result is a tensor."""
         source = next((one for one in given if one in self._wide), None)
         if source is None:
-            self._begins(name, kwargs, given, result, taken_ns, frame)
+            self._begins(name, args, kwargs, given, result, taken_ns, frame)
             return
         wide: _Wide = self._wide[source]
         pair = self.pairs[wide.pairs]
@@ -103,9 +103,16 @@ class Broadcasts:
             pair.needed = True
         pair.kind, pair.summed = kind, summed
 
+    def used(self, given: Iterable[Any]) -> None:
+        """Note that something is done with tensors of which no function on data tells."""
+        for one in given:
+            if isinstance(one, Tensor) and one in self._wide:
+                self.pairs[self._wide[one].pairs].needed = True
+
     def _begins(
         self,
         name: str,
+        args: Any,
         kwargs: Any,
         given: Sequence[Tensor],
         result: Tensor,
@@ -114,6 +121,8 @@ class Broadcasts:
     ) -> None:
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
             return
+        if "alpha" in kwargs:
+            return  # a - alpha * b
         whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
         numbers, shared = prod(whole), _shared(given, whole)
         least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))
@@ -129,7 +138,7 @@ class Broadcasts:
         )
         if name in _FORMS and result.shape == whole:
             self._wide[result] = _Wide(_FORMS[name], shared, len(self.pairs))
-        elif name in _WHOLE and -1 in shared and not {"p", "keepdim"} & set(kwargs):
+        elif name in _WHOLE and -1 in shared and _by_row(name, args, kwargs, len(whole)):
             pair.kind, pair.summed = _WHOLE[name], whole[-1]
         self.pairs.append(pair)
 
@@ -184,6 +193,21 @@ def _shared(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:
     return tuple(-dim for dim in dims if all(one.shape[-dim] == whole[-dim] > 1 for one in given))
 
 
+def _by_row(name: str, args: Any, kwargs: Any, ndim: int) -> bool:
+    """Tell whether one of `_WHOLE` gives a number for each pair of rows, and the usual one.
+
+    >>> _by_row("cosine_similarity", ("a", "b"), {}, 3), _by_row("pairwise_distance", (), {}, 3)
+    (False, True)
+    """
+
+    def option(key: str, at: int, usual: Any) -> Any:
+        return kwargs.get(key, args[at] if len(args) > at else usual)
+
+    if name == "cosine_similarity":
+        return option("dim", 2, 1) in (-1, ndim - 1)
+    return bool(option("p", 2, 2) == 2 and not option("keepdim", 4, False))
+
+
 def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | None:
     """Return what a kind is after a function by element; None where no pair's form is known."""
     if name in _SCALES and len(given) == 1:
@@ -193,7 +217,9 @@ def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | No
     if kind != "difference" or name not in _SQUARES:
         return None
     if "pow" in name:
-        return "squares" if len(args) > 1 and args[1] == 2 else None
+        # A tensor's value would be waited for on a GPU, and may be trained.
+        number = len(args) > 1 and isinstance(args[1], (int, float))
+        return "squares" if number and args[1] == 2 else None
     alone = name == "square" or (len(given) == 2 and given[0] is given[1])
     return "squares" if alone else None
 

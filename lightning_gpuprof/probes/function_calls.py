@@ -117,7 +117,7 @@ class FunctionCalls:
     lines: Counter[Place] = field(default_factory=Counter)
     """How many functions each line called, those of the modules that it called included."""
     reads: Counter[Place] = field(default_factory=Counter)
-    """How many values each line read, which on a GPU it would wait for."""
+    """How many values each line read, which it waits for on a GPU, or would."""
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
 
     def __post_init__(self) -> None:
@@ -125,6 +125,7 @@ class FunctionCalls:
         self._parameters = {id(one) for one in self.model.parameters()}
         fixed = (one for one in self.model.parameters() if not one.requires_grad)
         self._constants = {id(one) for one in (*self.model.buffers(), *fixed)}
+        self._on_host = all(one.device.type == "cpu" for one in self.model.parameters())
 
     def seen(
         self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
@@ -132,10 +133,12 @@ class FunctionCalls:
         """Note a call of a torch function."""
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
-        if name in READS:
+        if name in READS and self._waits(args):
             self._count(self.reads, frame)
         results = [one for one in _parts(output) if _is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
+            if results or name == "__setitem__" or name in READS:  # not a shape alone
+                self.broadcasts.used(_parts((args, kwargs)))
             self._carry(results, args)
             return
         self._count(self.lines, frame)
@@ -162,6 +165,11 @@ class FunctionCalls:
         place = own_line(frame)
         if place is not None:
             counter[place] += 1
+
+    def _waits(self, args: Any) -> bool:
+        """Tell whether a read is of a value that a device has, where there is one."""
+        read = args[0] if args else None
+        return self._on_host or (isinstance(read, Tensor) and read.device.type != "cpu")
 
     def _own(
         self,

@@ -20,6 +20,8 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _USER, _GPUPROF = "", "lightning_gpuprof"
+_AROUND_STEPS = ("python", "torch", _GPUPROF, *_LIGHTNING)
+"""Packages with frames between Lightning's loop and the module (an optimizer calls its closure)."""
 _BY_FUNCTION = {
     "training_step": Phase.FORWARD,
     "backward": Phase.BACKWARD,
@@ -132,10 +134,9 @@ def where_is(frame: FrameType | None) -> At | None:
         again = again or (phase is None and _recomputes(each, package))
         if phase is None:
             phase = _phase(each, package)
-        if package in _LIGHTNING and os.path.basename(code.co_filename) == _LOOP:
-            if code.co_name in ("advance", "on_advance_end"):
-                in_step = True
-                break
+        if _runs_steps(each, package):
+            in_step = True
+            break
     if not in_step:
         return None
     phase = phase or Phase.OTHER
@@ -166,13 +167,20 @@ def where_is(frame: FrameType | None) -> At | None:
 def own_line(frame: FrameType | None) -> tuple[str, int, str] | None:
     """Return file, line and function of a thread's innermost frame in the user's own code.
 
-    Where no frame is the user's, it is the outermost one that is not Python's.
+    Where no frame is the user's, it is the outermost one that is not Python's. In a training step
+    it is the outermost one of a library that holds the module: the user's own further out has
+    called the Trainer, not this.
     """
-    outermost = None
+    outermost = library = None
     for each in outwards(frame):
         package = package_of(each.f_code.co_filename)
+        if _runs_steps(each, package):
+            outermost = library
+            break
         if package != "python":
             outermost = each
+        if package not in _AROUND_STEPS:
+            library = each
         if package == _USER:
             break
     if outermost is None:
@@ -208,6 +216,16 @@ def _calls_modules(frame: FrameType, package: str) -> bool:
         package == "torch"
         and code.co_name in _CALLS_MODULES
         and os.path.basename(code.co_filename) == "module.py"
+    )
+
+
+def _runs_steps(frame: FrameType, package: str) -> bool:
+    """Tell whether a frame is Lightning's loop over batches."""
+    code = frame.f_code
+    return (
+        package in _LIGHTNING
+        and code.co_name in ("advance", "on_advance_end")
+        and os.path.basename(code.co_filename) == _LOOP
     )
 
 

@@ -63,6 +63,7 @@ class UnusedGradients(Struct, frozen=True):
             it was not timed.
         maybe_frac: The share spent at them on the way to gradients that are used.
         rate_zero: How many of the tensors an optimizer updates with a learning rate of 0.
+        all_stepped: How many tensors optimizers update; None in files from before this was noted.
     """
 
     tensors: int
@@ -73,6 +74,7 @@ class UnusedGradients(Struct, frozen=True):
     sure_frac: float | None
     maybe_frac: float | None
     rate_zero: int = 0
+    all_stepped: int | None = None
 
 
 class CheckpointContent(Struct, frozen=True):

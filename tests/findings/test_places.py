@@ -34,16 +34,18 @@ LOOP = CallPlace("t.py", 25, "decayed", "state = DECAY * state + drive[:, moment
 
 
 @pytest.mark.parametrize(
-    ("finding", "calls_frac", "line"),
+    ("finding", "calls_frac", "reads", "line"),
     [
-        ("host-bound", 0.6, 25),
-        ("small-kernels", 0.6, 25),
-        ("host-sync", 0.6, 25),
-        ("host-bound", 0.1, 12),
+        ("host-bound", 0.6, 0, 25),
+        ("small-kernels", 0.6, 0, 25),
+        ("host-sync", 0.6, 400, 25),
+        ("host-bound", 0.1, 0, 12),
+        # The forward pass has few of the reads.
+        ("host-sync", 0.6, 2_000, 12),
     ],
 )
 def test_many_small_calls_are_named_by_the_line_that_calls_most_not_the_one_that_takes_longest(
-    analyze, finding, calls_frac, line
+    analyze, finding, calls_frac, reads, line
 ):
     seen = (LineCount("forward", "t.py", 12, "forward", "self.net(x)", "torch.call", "model", 60),)
     called = (BusyFunction(calls_frac, 300, LOOP),)
@@ -61,7 +63,7 @@ def test_many_small_calls_are_named_by_the_line_that_calls_most_not_the_one_that
         severity=Severity.INFO,
         title="",
         advice="",
-        evidence={},
+        evidence={"reads_per_step_count": reads} if reads else {},
         saving_ns=None,
         confidence=0.5,
     )

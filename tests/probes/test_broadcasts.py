@@ -53,6 +53,11 @@ def test_a_difference_of_all_pairs_is_followed_to_its_sum(look):
     assert ".pow(2).sum(-1)" in found.places[0].source
 
 
+def asked_for_its_shape(a, b):
+    apart = a[:, :, None] - b[:, None]
+    return apart.pow(2).sum(-1) / apart.shape[-1]
+
+
 @pytest.mark.parametrize(
     ("work", "kind"),
     [
@@ -62,14 +67,34 @@ def test_a_difference_of_all_pairs_is_followed_to_its_sum(look):
         (lambda a, b: torch.norm(a[:, :, None] - b[:, None], 2, -1), "distance"),
         (lambda a, b: torch.linalg.vector_norm(a[:, :, None] - b[:, None], dim=3), "distance"),
         (lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None]), "distance"),
+        (lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None], 2.0), "distance"),
+        (asked_for_its_shape, "squares"),
         (lambda a, b: (a[:, :, None] - b[:, None]).abs().sum(-1), "absolute"),
         (lambda a, b: (a[:, :, None] * b[:, None]).sum(-1), "product"),
         (lambda a, b: (a.mT[..., None] * b[:, None]).sum(2), "product"),
         (lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], dim=-1), "cosine"),
+        (lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], 3), "cosine"),
     ],
 )
 def test_forms_that_products_of_matrices_stand_for(look, work, kind):
     assert [one.kind for one in look(work)] == [kind]
+
+
+def written(a, b):
+    apart, held = a[:, :, None] - b[:, None], torch.empty(4, POINTS, POINTS, AXES)
+    held[:] = apart
+    return apart.pow(2).sum(-1)
+
+
+def changed(a, b):
+    apart = a[:, :, None] - b[:, None]
+    apart[..., 0] = 0
+    return apart.pow(2).sum(-1)
+
+
+def turned(a, b):
+    apart = a[:, :, None] - b[:, None]
+    return apart.mT, apart.pow(2).sum(-1)
 
 
 def used_twice(a, b):
@@ -81,17 +106,27 @@ def used_twice(a, b):
     "work",
     [
         used_twice,
+        written,
+        changed,
+        turned,
         lambda a, b: (a[:, :, None] + b[:, None]).tanh().sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).relu().sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).pow(3).sum(-1),
+        lambda a, b: (a[:, :, None] - b[:, None]).pow(torch.tensor(2.0)).sum(-1),
+        lambda a, b: torch.pow(torch.tensor(2.0), a[:, :, None] - b[:, None]).sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).norm(p=3, dim=-1),
         lambda a, b: (a[:, :, None] - b[:, None]).sum(-1),
         lambda a, b: (a[:, :, None] - b[:, None]).pow(2).sum(1),
         lambda a, b: (a[:, :, None] - b[:, None]).pow(2).amin(-1),
         lambda a, b: (a[:, :, None] * b[:, None]).sum(),
+        lambda a, b: torch.sub(a[:, :, None], b[:, None], alpha=2).pow(2).sum(-1),
         lambda a, b: (a - b).pow(2).sum(-1),
         lambda a, b: (a[:1, :2, None] - b[:1, None]).pow(2).sum(-1),
         lambda a, b: a[:, :, 0, None] * b[:, None, :, 0],
+        lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None], 1.0),
+        lambda a, b: F.pairwise_distance(a[:, :, None], b[:, None], 2.0, 1e-6, True),
+        lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None]),  # along dimension 1
+        lambda a, b: F.cosine_similarity(a[:, :, None], b[:, None], 0),
         torch.cdist,
     ],
 )

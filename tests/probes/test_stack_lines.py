@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.probes import stack_lines
-from lightning_gpuprof.probes.stack_lines import line_of, where_is
+from lightning_gpuprof.probes.stack_lines import line_of, own_line, where_is
 from lightning_gpuprof.records.phases import Phase
 
 found = {}
@@ -194,18 +194,40 @@ def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["watched"].kind, places["module"].kind) == ("hook", None)
 
 
-@pytest.mark.parametrize(("function", "kind"), [("training_step", "model"), ("blur", "python")])
-def test_the_step_of_a_librarys_module_is_the_model(function, kind):
-    site = "/env/lib/python3.12/site-packages"
+SITE = "/env/lib/python3.12/site-packages"
+LOOP = f"{SITE}/lightning/pytorch/loops/training_epoch_loop.py", "advance"
+LIBRARY = f"{SITE}/forecasting/module.py"
+
+
+def stack(*calls):
+    """Return the innermost frame of calls, given from the outermost one on."""
     frame = None
-    for file, name in (
-        (f"{site}/lightning/pytorch/loops/training_epoch_loop.py", "advance"),
-        ("/home/me/train.py", "training_step"),
-        (f"{site}/forecasting/module.py", function),
-    ):
+    for file, name in calls:
         code = SimpleNamespace(co_filename=file, co_name=name)
         frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_globals={})
+    return frame
+
+
+@pytest.mark.parametrize(("function", "kind"), [("training_step", "model"), ("blur", "python")])
+def test_the_step_of_a_librarys_module_is_the_model(function, kind):
+    frame = stack(LOOP, ("/home/me/train.py", "training_step"), (LIBRARY, function))
     assert (where_is(frame).file, where_is(frame).kind) == ("/home/me/train.py", kind)
+
+
+@pytest.mark.parametrize(
+    ("inside", "file"),
+    [
+        ([(LIBRARY, "training_step"), (LIBRARY, "blur")], LIBRARY),
+        ([(LIBRARY, "training_step"), ("/home/me/net.py", "forward")], "/home/me/net.py"),
+        ([], None),
+    ],
+)
+def test_the_line_that_calls_the_trainer_is_not_where_a_librarys_step_is(inside, file):
+    closure = (f"{SITE}/torch/optim/adam.py", "step"), (f"{SITE}/lightning/call.py", "call")
+    linear = (f"{SITE}/torch/nn/modules/linear.py", "forward")
+    own = own_line(stack(("/home/me/train.py", "main"), LOOP, *closure, *inside, linear))
+    assert (own and own[0]) == file
+    assert own is None or own[2] != "blur"  # the outermost
 
 
 def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():

@@ -45,9 +45,10 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
     """
     if len(values) < BUCKETS * MIN_PER_BUCKET:
         return None
-    buckets = [int(np.median(part)) for part in np.array_split(values, BUCKETS)]
-    if not rises(np.array(buckets, dtype=np.float64)):
+    medians = bucket_medians(values)
+    if not rises(medians):
         return None
+    buckets = [int(median) for median in medians]
     span = len(values) * (BUCKETS - 1) / BUCKETS
     per_step = (buckets[-1] - buckets[0]) / span
     middle_of_first = steps_before + len(values) / BUCKETS / 2
@@ -58,6 +59,12 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
         per_step=per_step,
         before_first=min(buckets[0], round(per_step * middle_of_first)),
     )
+
+
+def bucket_medians(values: Int64) -> Floats:
+    """Return the medians of `BUCKETS` equal parts of a series, in whole numbers."""
+    parts = np.array_split(values, BUCKETS)
+    return np.array([int(np.median(part)) for part in parts], dtype=np.float64)
 
 
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.memory.memory_growth import LATE_FRAC, rises, theil_sen
 from lightning_gpuprof.analysis.run.every_step import between_epochs, unmarked_spans
-from lightning_gpuprof.analysis.run.growth import PACE, Floats, growth
+from lightning_gpuprof.analysis.run.growth import BUCKETS, PACE, Floats, bucket_medians, growth
 from lightning_gpuprof.analysis.run.phase_split import part_columns
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
@@ -91,8 +91,11 @@ def _in_each_step(session: Session, steady: Mask) -> Iterator[Rising]:
     phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
     for key, column in (phases | _parts(session)).items():
         taken = column[steady]
-        grown = growth((taken / pace).astype(np.int64))
+        usual = (taken / pace).astype(np.int64)
+        grown = growth(usual)
         if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
+            continue
+        if _lasting_slope(np.arange(BUCKETS, dtype=np.float64), bucket_medians(usual)) is None:
             continue
         yield Rising(
             phase=_phase(key),
@@ -172,15 +175,11 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
         return None
     taken = times.taken_ns.astype(np.float64)
     usual = taken / pace
-    floors = [part.min() for part in np.array_split(usual, 3)]
-    if not (rises(taken) and rises(usual) and floors[0] < floors[1] < floors[2]):
+    if not (rises(taken) and rises(usual)):
         return None
-    each = np.cumsum(times.many).astype(np.float64)
-    slope, low, _ = theil_sen(each.tolist(), usual.tolist())
-    half = seen // 2
-    late, _, _ = theil_sen(each[half:].tolist(), usual[half:].tolist())
+    slope = _lasting_slope(np.cumsum(times.many).astype(np.float64), usual)
     first, last = float(np.median(usual[:FIRST])), float(np.median(usual[-FIRST:]))
-    if low <= 0 or late < LATE_FRAC * slope or last < (1 + MIN_RISE) * first:
+    if slope is None or last < (1 + MIN_RISE) * first:
         return None
     return Rising(
         phase=_phase(key),
@@ -192,6 +191,16 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
         more_ns=round(slope),
         cost_ns=max(0, round(float(((usual - first) * times.many).sum()) / times.steps)),
     )
+
+
+def _lasting_slope(at: Floats, values: Floats) -> float | None:
+    """Return the slope of what rises in its second half too, and from third to third, or None."""
+    floors = [part.min() for part in np.array_split(values, 3)]
+    slope, low, _ = theil_sen(at.tolist(), values.tolist())
+    half = len(at) // 2
+    late, _, _ = theil_sen(at[half:].tolist(), values[half:].tolist())
+    lasts = floors[0] < floors[1] < floors[2] and low > 0 and late >= LATE_FRAC * slope
+    return slope if lasts else None
 
 
 def _work(session: Session, steady: Mask) -> Floats:

@@ -162,6 +162,7 @@ class GradientWatch(RecordingCallback):
             all_parameters=sum(sizes),
             stepped=found != never,
             rate_zero=len(never & use.stepped),
+            all_stepped=len(use.stepped),
             modules=self._modules(found, {} if taken is None else taken.of),
             sure_frac=None if taken is None else taken.sure,
             maybe_frac=None if taken is None else taken.maybe,

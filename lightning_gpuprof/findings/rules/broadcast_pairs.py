@@ -21,13 +21,14 @@ then it is needed. `MIN_FRAC`: below it nobody would change a model. The saving 
 what was timed where gradients go back through it (`PRODUCTS` of products, whose way back is longer
 than the two functions forward), `ALONE` else, for absolute differences from `ABSOLUTE` of that on:
 from times of both forms, with 3 to 64 numbers per row (docs/adr/0031). More goes than was timed,
-for what is written out drives all else from the caches. On a GPU the low bound is 0.
+for what is written out drives all else from the caches. On a GPU the functions are launched in that
+time, and how long the device is at them was not measured: no saving is claimed.
 Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import Broadcast, function_notes
 from lightning_gpuprof.units import duration, percent, size
@@ -74,16 +75,17 @@ def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
         low, high = PRODUCTS
     if one.kind == "absolute":
         low *= ABSOLUTE
-    saving = by_host(
-        round(low * one.taken_ns), round(high * one.taken_ns), step_ns, unsure=run.on_gpu
-    )
+    saving = by_host(round(low * one.taken_ns), round(high * one.taken_ns), step_ns, unsure=False)
+    took = f"{duration(one.taken_ns)} of the forward pass "
+    took += f"({percent(one.taken_ns / step_ns)} of the step)"
+    if run.on_gpu:
+        saving = Range(low=0, high=0)
+        took = f"launched in {duration(one.taken_ns)}; the device's time was not measured"
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{what} of all pairs are written out number by number: "
-        f"{size(one.wide_bytes)} of {size(one.given_bytes)}, "
-        f"{duration(one.taken_ns)} of the forward pass ({percent(one.taken_ns / step_ns)} of the "
-        "step)",
+        f"{size(one.wide_bytes)} of {size(one.given_bytes)}, {took}",
         advice="Let a product of matrices sum them up: a and b are the two tensors before "
         "unsqueeze or None made them broadcast. A mean is the sum divided by the row's length.",
         evidence={

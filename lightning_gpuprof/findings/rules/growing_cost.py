@@ -45,19 +45,22 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 ID = "growing-cost"
-EFFORT = Effort(Horizon.QUICK, "what was used is cleared, or summed up", "none")
+EFFORT = Effort(
+    Horizon.QUICK,
+    "what was used is cleared, or summed up",
+    "what lies further back is no longer used",
+)
 MIN_FRAC = 0.01
 MOST_OF = 0.5
 """A part with this share of what its phase grows by is what grows."""
 MOST = 3
+KEPT = "Each time works on all that was kept so far: "
+PERHAPS = "If it works on what was kept so far (no line of it was seen, nor memory that grows): "
 CLEARED = (
-    "Each time works on all that was collected so far: clear it once it is used, or keep running "
-    "sums (as the metrics of torchmetrics do) in the place of every value."
+    "clear it once it is used, or keep running sums (as the metrics of torchmetrics do) in the "
+    "place of every value."
 )
-BOUNDED = (
-    "Each time works on all that was kept so far: keep running sums, give the list or table a "
-    "bound, and write or draw only what is new."
-)
+BOUNDED = "keep running sums, give the list or table a bound, and write or draw only what is new."
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
@@ -111,14 +114,16 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
         evidence["at_end_ns"] = at_end_ns
         title += f"; at this pace {duration(at_end_ns)} at the end of training"
     line = memory_growth.keeping(run, [one.phase])
+    kept = line is not None or run.memory_growth is not None
     return Finding(
         id=ID,
         severity=grade(Range(low=low, high=max(high, now_ns)), step_ns),
         title=title,
-        advice=CLEARED if one.phase is Phase.VALIDATION else BOUNDED,
+        advice=(KEPT if kept else PERHAPS)
+        + (CLEARED if one.phase is Phase.VALIDATION else BOUNDED),
         evidence=evidence,
         saving_ns=Range(low=low, high=high),
-        confidence=0.9,
+        confidence=0.9 if kept else 0.5,
         where=(*memory_growth.place(line), Where(phase=one.phase.value, name=one.name)),
         change=_change(one),
     )
@@ -135,13 +140,17 @@ def _change(one: Rising) -> str | None:
 def _at_end(run: RunResults, one: Rising) -> int | None:
     """Return what one time will take when training ends; None where that is not known, or now."""
     trainer, steps = run.start.trainer, run.steps
-    if steps is None or run.status == "finished":
+    if steps is None or steps.resumed or run.status == "finished":
         return None
     done: list[float] = []
     if (most := trainer.get("max_steps") or 0) > 0:
+        if run.start.model.get("automatic_optimization") is False:
+            return None  # each step of each optimizer counts
         done.append(steps.ran / (most * trainer.get("accumulate_grad_batches", 1)))
-    if (most := trainer.get("max_epochs") or 0) > 0 and steps.epochs:
-        done.append(steps.epochs / most)
+    if (most := trainer.get("max_epochs") or 0) > 0:
+        if steps.epochs is None or steps.epochs < 2:
+            return None  # how long an epoch is will be seen at the first one's end
+        done.append((steps.epochs - 0.5) / most)  # somewhere in the last one
     if not done or max(done) >= 1:
         return None
     return round(one.last_ns + one.more_ns * one.times * (1 / max(done) - 1))

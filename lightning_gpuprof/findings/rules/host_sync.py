@@ -130,7 +130,10 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
 def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
     cost_ns = max(work.read_ns, work.repeated_ns)
     least_ns = max(work.read_ns, work.repeated_least_ns)
-    saving = Range(low=round(LOW_FRAC * least_ns), high=cost_ns)
+    # Longer operators that are called as often go with the loop, too (as in host-bound).
+    looped_ns = work.repeated_ns + round(work.own_frac * work.looped_ns)
+    most_ns = min(step_ns, max(work.read_ns, looped_ns))
+    saving = Range(low=min(round(LOW_FRAC * least_ns), most_ns), high=most_ns)
     evidence: dict[str, int | float] = {
         "reads_per_step_count": work.reads,
         "reading_ns": work.read_ns,

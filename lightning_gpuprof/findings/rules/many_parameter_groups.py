@@ -15,7 +15,8 @@ Put the parameters with the same settings into one group: collect them by their 
 `MIN_GROUPS`: a few groups cost a few hundredths of a millisecond. At least half of them must go,
 or the settings are what makes them many. `FUSED_NS`, `FOREACH_NS`, `LOOP_NS` per group that goes:
 measured with 130 tensors of 48 and of 4,000 numbers, one group each against one of all (docs/adr/
-0031). On a GPU, where `foreach` is the default, launches may be hidden: the low bound is 0.
+0031); that is for each step of the optimizer, and no more than this takes. On a GPU, where
+`foreach` is the default, launches may be hidden: the low bound is 0.
 Severity: the common scale (`findings/grade.py`).
 """
 
@@ -65,15 +66,18 @@ def _finding(run: RunResults, step_ns: int, optimizer: dict[str, Any]) -> Findin
         low, high = FUSED_NS
     elif optimizer.get("foreach") or (run.on_gpu and optimizer.get("foreach") is None):
         low, high = FOREACH_NS
-    gone = groups - settings
-    saving = by_host(low * gone, high * gone, step_ns, unsure=run.on_gpu)
+    # Per step of the optimizer, which comes after so many batches, and saves no more than it takes.
+    gone = (groups - settings) / run.start.trainer.get("accumulate_grad_batches", 1)
+    step = run.per_step(Phase.OPTIMIZER_STEP)
+    most_ns = step_ns if step is None else min(step_ns, step.mean_ns)
+    saving = by_host(round(low * gone), round(high * gone), most_ns, unsure=run.on_gpu)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{name} updates {groups} groups of parameters one after the other, where {settings} "
         "have all their settings",
-        advice="Put the parameters with the same settings into one group. A checkpoint of the "
-        "optimizer from before does not fit the new groups.",
+        advice="Put the parameters with the same settings into one group, if nothing sets their "
+        "rates apart later. A checkpoint of the optimizer from before does not fit the new groups.",
         evidence={"groups_count": groups, "settings_count": settings, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.9,

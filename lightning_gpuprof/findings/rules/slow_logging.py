@@ -20,7 +20,9 @@ add detached values up and log their mean once, in `on_train_epoch_end`.
 asks for no more, the calls of a logger are the program's own and get a condition. `USUAL_NS`: a few
 values given to `self.log` in each step are what every program has, and their share is large where
 the step is short: the severity goes by what logging takes beside that. The saving is that of the
-change proposed: the Trainer's setting leaves the calls of `self.log` as they are. A hook counts
+change proposed: the Trainer's setting leaves the calls of `self.log` as they are, and of loggers
+what comes in one step of 50; of the program's own calls only those in more steps count than the
+Trainer hands values on in. A hook counts
 where norms were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that
 of the cost goes with logging less often, as something is logged still. Severity: the common scale
 (`findings/grade.py`).
@@ -77,15 +79,17 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     change = _change(run, cost_ns - called_ns, called_ns, hooks[0].name if hooks else None)
     # Of the change proposed: what it leaves as it is saves nothing.
     goes_ns = cost_ns if hooks else _goes_ns(run, change, called_ns=called_ns, cost_ns=cost_ns)
+    if not goes_ns:
+        return None  # loggers are handed values seldom already
     saving = _saving(run, goes_ns)
-    usual_ns = min(called_ns, USUAL_NS, goes_ns) if hooks or "self.log" in change else 0
+    usual_ns = min(called_ns, USUAL_NS, goes_ns) if hooks or "self.log(" in change else 0
     return Finding(
         id=ID,
         severity=grade(_beside(saving, usual_ns / max(1, goes_ns)), step_ns),
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
-        advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log" in change)
+        advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log(" in change)
         + ("" if hooks else _setting_alone(run, change, cost_ns - called_ns)),
         evidence={
             "logging_ns": cost_ns,
@@ -127,9 +131,26 @@ def _goes_ns(run: RunResults, change: str, *, called_ns: int, cost_ns: int) -> i
     A Trainer's setting leaves the calls as they are, and a condition around them the loggers that
     are handed values seldom already.
     """
-    if "self.log(" not in change:
-        return max(0, cost_ns - called_ns)
-    return cost_ns if "Trainer(" in change else min(cost_ns, called_ns)
+    calls_ns = called_ns if "self.log(" in change else 0
+    return min(cost_ns, calls_ns + _loggers_go_ns(run, change, cost_ns - called_ns))
+
+
+def _loggers_go_ns(run: RunResults, change: str, loggers_ns: int) -> int:
+    """Return what a change takes off the loggers' time."""
+    asked: int = run.start.trainer.get("log_every_n_steps", 0)
+    if "Trainer(" in change:
+        return round(max(0, loggers_ns) * (1 - asked / EVERY_N_STEPS))
+    if "log_metrics(" not in change or run.steps is None:
+        return 0
+    # What the Trainer hands on, at each validation too, is not the program's own.
+    handed = -(-run.steps.count // asked)
+    handed += run.every.flagged.get("validation", 0) if run.every else 0
+    own_ns = (
+        part.per_step.mean_ns * max(0, part.active_steps - handed) / part.active_steps
+        for part in run.parts_of(Phase.LOGGING)
+        if part.per_step is not None and part.name != SELF_LOG and part.active_steps
+    )
+    return min(max(0, loggers_ns), round(sum(own_ns)))
 
 
 def _saving(run: RunResults, goes_ns: int) -> Range:
@@ -141,7 +162,7 @@ def _setting_alone(run: RunResults, change: str, loggers_ns: int) -> str:
     """Say what the first line of a change of two saves without the second."""
     if "Trainer(" not in change or "self.log(" not in change:
         return ""
-    alone = _saving(run, max(0, loggers_ns))
+    alone = _saving(run, _loggers_go_ns(run, change, loggers_ns))
     return (
         f" Of this the Trainer's setting alone saves {spread(alone.low, alone.high)}: it leaves "
         "the calls of self.log as they are."

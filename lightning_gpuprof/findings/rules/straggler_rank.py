@@ -105,6 +105,7 @@ def _saved(waits: RankWaits) -> tuple[int, int]:
         most = min(most, waits.without_more_ns)
     if waits.without_cause_ns is not None:
         least = min(least, max(0, waits.without_cause_ns))
+    most = max(0, most)
     return min(least, most), most
 
 

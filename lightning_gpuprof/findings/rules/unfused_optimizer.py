@@ -17,9 +17,10 @@ fused `FUSED_LOW_NS` to `FUSED_HIGH_NS`; on large ones, where memory decides, fu
 to `BULK_HIGH` of the time. `MIN_TENSORS`: fewer are no loop. On a GPU with `foreach`, the rule is
 silent below `FOREACH_FRAC` of a step, and its low bound is 0: nothing was measured there. Severity:
 the common scale (`findings/grade.py`). What a Trainer does around the
-updates stays (`AROUND_LOW_NS` to `AROUND_HIGH_NS`). On a CPU, SGD without momentum and weight decay
-is one operator per tensor already: measured, its fused form is no faster, so it is not told. SGD
-and Adagrad refuse `fused=True` for sparse gradients (`nn.Embedding(..., sparse=True)`).
+updates stays (`AROUND_LOW_NS` to `AROUND_HIGH_NS`), and each further group of parameters is a
+fused update of its own (`FUSED_NS` of many-parameter-groups). On a CPU, SGD without momentum and
+weight decay is one operator per tensor already: measured, its fused form is no faster, so it is not
+told. SGD and Adagrad refuse `fused=True` for sparse gradients (`nn.Embedding(..., sparse=True)`).
 """
 
 from typing import Any
@@ -29,6 +30,7 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.rules.many_parameter_groups import FUSED_NS
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -63,7 +65,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not loops and step.mean_ns < FOREACH_FRAC * step_ns:
         return None
     name = str(unfused[0]["class"])
-    saving = _saving(run, step.mean_ns, tensors, loops=loops)
+    groups_more = sum(max(0, int(one.get("groups", 1)) - 1) for one in unfused)
+    saving = _saving(run, step.mean_ns, tensors, groups_more, loops=loops)
     if not saving.high:
         return None
     return Finding(
@@ -97,9 +100,12 @@ def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
     return on_gpu or optimizer["class"] != "SGD" or bool(several)
 
 
-def _saving(run: RunResults, now_ns: int, tensors: int, *, loops: bool) -> Range:
+def _saving(run: RunResults, now_ns: int, tensors: int, groups_more: int, *, loops: bool) -> Range:
+    group_low_ns, group_high_ns = FUSED_NS
     low = _saved(now_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)
+    low = max(0, low - group_high_ns * groups_more)
     high = _saved(now_ns - AROUND_LOW_NS, tensors, FUSED_LOW_NS, BULK_LOW)
+    high = max(0, high - group_low_ns * groups_more)
     if not run.on_gpu:
         return Range(low=low, high=high)
     lost = exposed(run, Phase.OPTIMIZER_STEP, now_ns)

@@ -121,7 +121,8 @@ def _cure(unused: UnusedGradients) -> tuple[str, str]:
 
 def _update_ns(run: RunResults, unused: UnusedGradients) -> int:
     """Return the share of the optimizer's step that goes to updates which change nothing."""
-    step, tensors = run.per_step(Phase.OPTIMIZER_STEP), parameter_tensors(run)
+    step = run.per_step(Phase.OPTIMIZER_STEP)
+    tensors = unused.all_stepped or parameter_tensors(run)
     if step is None or not tensors:
         return 0
     return round(step.mean_ns * min(1.0, unused.rate_zero / tensors))

@@ -108,5 +108,6 @@ def _steps(step_ns: Int64) -> StepStats:
         jitter_frac=0.0,
         apart=(),
         epochs=None,
+        resumed=None,
         samples_per_s=None,
     )

@@ -1,4 +1,5 @@
 import copy
+import sys
 
 import pytest
 import torch
@@ -487,6 +488,15 @@ def test_weights_made_in_inference_mode_are_known():
     watching.stop()
     (call,) = calls.calls
     assert call.weights == ((id(layer.weight), 0),)
+
+
+@pytest.mark.parametrize(("trains_on", "counted"), [("cpu", 1), ("meta", 0)])
+def test_a_value_of_the_host_is_not_waited_for_where_a_device_trains(trains_on, counted):
+    calls = FunctionCalls(torch.nn.Linear(3, 3, device=trains_on))
+    for device in ("cpu", "meta"):
+        value = torch.empty((), device=device)
+        calls.seen(torch.Tensor.item, (value,), {}, 0.0, 1, sys._getframe())
+    assert calls.reads.total() == 1 + counted
 
 
 class Told(TorchFunctionMode):

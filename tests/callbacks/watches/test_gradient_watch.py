@@ -242,6 +242,7 @@ def test_it_changes_no_weight(look):
 def test_a_body_with_a_learning_rate_of_0_is_stepped_on_for_nothing(look):
     found = look(Tunes())
     assert (found.tensors, found.rate_zero, found.stepped) == (2, 2, False)
+    assert found.all_stepped == 4  # the head, too
     assert found.modules == ("body",)
     assert found.sure_frac > 0
     assert found.maybe_frac == 0

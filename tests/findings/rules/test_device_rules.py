@@ -1,5 +1,7 @@
 """Rules about a GPU, several ranks, and the traces themselves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -188,6 +190,15 @@ class TestStragglerRank:
         finding = judge_ranks(fast, fast, slow)
         assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
         assert span(finding) == (3_200_000, 4_800_000)
+
+    def test_what_would_only_be_waited_for_elsewhere_saves_nothing(self, make_session, write_run):
+        for rank, waits in enumerate([5 * MS, 5 * MS, 0]):
+            phases = {"data_wait": 6 * MS - waits, "backward": 4 * MS + waits}
+            run = write_run(make_session(phases, rank=rank, world_size=3), rank=rank)
+        results = analyze_run(read_run(run), {})
+        waits = replace(results.rank_waits, without_more_ns=-MS)
+        finding = load_rule("straggler-rank").evaluate(replace(results, rank_waits=waits))
+        assert span(finding) == (0, 0)
 
     def test_a_rank_late_outside_every_phase_is_not_said_to_be_late_in_other(self, judge_ranks):
         fast = {"other": MS, "forward": 4 * MS, "backward": 8 * MS}

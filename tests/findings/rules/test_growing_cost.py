@@ -42,7 +42,10 @@ def test_validations_that_take_longer_each_time_are_told_with_the_hook_that_grow
     # 10, 15 ... 85 ms are 32.5 above the second, in each 20 steps, a fifth more or less.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (1_300_000, 1_950_000)
     assert finding.severity is Severity.WARNING
-    assert "clear" in finding.advice
+    # That it works on what was kept was not seen.
+    assert finding.advice.startswith("If it works on what was kept so far")
+    assert "clear it" in finding.advice
+    assert finding.confidence == 0.5
 
 
 def test_what_growing_costs_is_not_promised_by_validating_more_seldom_too(judge):
@@ -92,6 +95,14 @@ def test_a_forward_that_gets_slower_by_itself_is_told_with_the_line_that_keeps(s
     (finding,) = said({"forward": forward}, records=[seen])
     assert finding.title.startswith("The phase forward takes longer each time: 4.")
     assert finding.where[0].line == 35
+    assert finding.advice.startswith("Each time works on all that was kept so far: keep")
+    assert finding.confidence == 0.9
+
+
+@pytest.mark.parametrize("filled", [0.45, 0.5, 0.6])
+def test_a_forward_whose_cache_has_filled_grows_no_more(said, filled):
+    forward = [4 * MS + min(step, int(filled * STEPS)) * 50_000 for step in range(STEPS)]
+    assert said({"forward": forward}) == ()
 
 
 def test_a_run_that_goes_on_is_told_what_it_will_cost_at_the_end(said):
@@ -99,6 +110,27 @@ def test_a_run_that_goes_on_is_told_what_it_will_cost_at_the_end(said):
     # The 16th is 85 ms (80 in the middle of the last three), and 16 more come, 5 ms longer each.
     assert finding.evidence["at_end_ns"] == 160 * MS
     assert "160 ms at the end of training" in finding.title
+
+
+@pytest.mark.parametrize(
+    ("epochs", "at_end_ms"),
+    [
+        (np.arange(STEPS) // (STEPS // 2), 80 + 5 * 16 * (4 / 1.5 - 1)),  # in the second of four
+        (np.zeros(STEPS), None),  # how long an epoch is has not been seen
+        (2 + np.arange(STEPS) // (STEPS // 2), None),  # resumed
+    ],
+)
+def test_what_it_will_cost_is_said_once_it_is_seen_how_far_training_is(said, epochs, at_end_ms):
+    options = {"end": False, "trainer": {"max_epochs": 4}, "columns": {"epoch": epochs}}
+    (finding,) = said({"validation": GROWING}, **options)
+    told = finding.evidence.get("at_end_ns")
+    assert told == (at_end_ms and round(at_end_ms * MS))
+
+
+def test_optimizers_that_are_stepped_by_hand_count_steps_of_their_own(said):
+    options = {"end": False, "trainer": {"max_steps": 2 * STEPS}}
+    (finding,) = said({"validation": GROWING}, **options, model={"automatic_optimization": False})
+    assert "at_end_ns" not in finding.evidence
 
 
 def test_memory_growth_tells_of_what_grows_with_memory(said):

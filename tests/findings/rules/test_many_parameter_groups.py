@@ -11,9 +11,9 @@ PHASES = {"forward": 4 * MS, "optimizer_step": 6 * MS}
 
 @pytest.fixture
 def look(judge):
-    def looked(groups, settings, *, device=None, **more):
+    def looked(groups, settings, *, device=None, trainer=None, **more):
         model = {"optimizers": [{"class": "AdamW", "groups": groups, "settings": settings} | more]}
-        options = {} if device is None else {"device": device}
+        options = {"trainer": trainer or {}} | ({} if device is None else {"device": device})
         return judge("many-parameter-groups", PHASES, model=model, **options)
 
     return looked
@@ -44,6 +44,16 @@ def test_what_a_group_costs_depends_on_how_it_is_updated(look, how, saved):
 def test_on_a_gpu_launches_may_be_hidden(look):
     (finding,) = look(110, 10, device=Device(type="cuda"))
     assert span(finding) == (0, 4_500_000)
+
+
+def test_batches_without_an_optimizers_step_save_nothing(look):
+    (finding,) = look(110, 10, fused=True, trainer={"accumulate_grad_batches": 4})
+    assert span(finding) == (200_000, 650_000)
+
+
+def test_no_more_goes_than_the_optimizers_step_takes(look):
+    (finding,) = look(310, 10, fused=True)
+    assert span(finding) == (2_400_000, 6 * MS)
 
 
 @pytest.mark.parametrize(("groups", "settings"), [(7, 1), (30, 16), (2, 2)])

@@ -56,6 +56,13 @@ def test_a_body_with_a_learning_rate_of_0_costs_its_update_too(judge):
     assert span(finding) == (4 * MS + MS // 2, 7 * MS)
 
 
+def test_frozen_tensors_are_no_part_of_the_update_that_a_rate_of_0_costs(judge):
+    records = unused(modules=("body",), rate_zero=4, all_stepped=5)
+    phases = {**PHASES, "optimizer_step": 2 * MS}
+    finding = judge("unused-gradients", phases, records=records, model={"dtypes": {"float32": 80}})
+    assert finding.evidence["update_ns"] == 1_600_000
+
+
 def test_on_a_gpu_the_hosts_clock_gives_no_low_bound(judge):
     finding = judge("unused-gradients", PHASES, records=unused(), device=Device(type="cuda"))
     assert span(finding) == (0, 6 * MS)
