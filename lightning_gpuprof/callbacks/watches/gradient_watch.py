@@ -1,6 +1,7 @@
 """Notices gradients that are computed and then thrown away."""
 
 from collections import Counter
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
@@ -36,10 +37,14 @@ class GradientWatch(RecordingCallback):
     is left out of the optimizer, or in it with a learning rate of 0), the next batches tell by the
     host's clock what they take of the backward pass; the run's records get one note. Under a
     gradient scaler steps may be skipped, so nothing is looked at.
+
+    Args:
+        clock: Returns nanoseconds; tests pass a fake.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], int] = perf_counter_ns) -> None:
         super().__init__()
+        self._clock = clock
         self._hooks = Hooks(
             {
                 "on_before_backward": self._before_backward,
@@ -112,7 +117,7 @@ class GradientWatch(RecordingCallback):
             # Once more, with times, and with values that show whether somebody steps by hand.
             self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
             if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
-                self._times = GradientTimes(self._parameters, perf_counter_ns)
+                self._times = GradientTimes(self._parameters, self._clock)
                 self._times.start()
             self._look()
         else:

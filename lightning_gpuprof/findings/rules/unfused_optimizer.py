@@ -102,10 +102,13 @@ def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
 
 def _saving(run: RunResults, now_ns: int, tensors: int, groups_more: int, *, loops: bool) -> Range:
     group_low_ns, group_high_ns = FUSED_NS
-    low = _saved(now_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)
-    low = max(0, low - group_high_ns * groups_more)
-    high = _saved(now_ns - AROUND_LOW_NS, tensors, FUSED_LOW_NS, BULK_LOW)
-    high = max(0, high - group_low_ns * groups_more)
+    # What is known is of one update, which comes after so many batches.
+    batches = run.start.trainer.get("accumulate_grad_batches", 1)
+    update_ns = now_ns * batches
+    low = _saved(update_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)
+    low = max(0, low - group_high_ns * groups_more) // batches
+    high = _saved(update_ns - AROUND_LOW_NS, tensors, FUSED_LOW_NS, BULK_LOW)
+    high = max(0, high - group_low_ns * groups_more) // batches
     if not run.on_gpu:
         return Range(low=low, high=high)
     lost = exposed(run, Phase.OPTIMIZER_STEP, now_ns)

@@ -667,6 +667,15 @@ class TestUnfusedOptimizer:
         low, high = span(one)
         assert span(many) == (low - 100 * 26 * US, high - 100 * 8 * US)
 
+    def test_an_update_after_several_batches_is_shared_by_them(self, judge):
+        each = judge("unfused-optimizer", UPDATES, model=self.model())
+        often = {name: taken // 4 for name, taken in UPDATES.items() if name == "optimizer_step"}
+        trainer = {"accumulate_grad_batches": 4}
+        shared = judge(
+            "unfused-optimizer", {**UPDATES, **often}, model=self.model(), trainer=trainer
+        )
+        assert span(shared) == tuple(one // 4 for one in span(each))
+
     def test_with_several_optimizers_whose_parameters_are_not_guessed(self, judge):
         model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
         finding = judge("unfused-optimizer", UPDATES, model=model)
