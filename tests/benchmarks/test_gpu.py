@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,41 @@ def test_a_round_that_would_take_too_long_is_left_out(fault_suite, monkeypatch):
     rows = marks.compare(("marks",), 1, until=55, measure=lambda name, folder, *shape: costs[name])
     assert rows["rounds"] == 2
     assert rows["marks added_us"]["median"] == 2.0
+
+
+class InstantEvent:
+    """An event of a device that is always done."""
+
+    def __init__(self, enable_timing=True):
+        self.passed_ns = None
+
+    def record(self, stream=None):
+        self.passed_ns = time.perf_counter_ns()
+
+    def query(self):
+        return True
+
+    def elapsed_time(self, later):
+        return (later.passed_ns - self.passed_ns) / 1e6
+
+
+def test_marks_are_measured_by_themselves(fault_suite, monkeypatch):
+    marks = importlib.import_module("gpu_marks")
+    asked = []
+    pretended = {
+        "Event": InstantEvent,
+        "current_device": lambda: 1,
+        "current_stream": asked.append,
+        "is_current_stream_capturing": lambda: False,
+        "synchronize": lambda: None,
+    }
+    for name, value in pretended.items():
+        monkeypatch.setattr(marks.torch.cuda, name, value)
+    monkeypatch.setattr(marks.torch, "zeros", lambda *_, **__: None)
+    monkeypatch.setattr(marks, "raw_calls", dict)
+    rows = marks.alone(count=10)
+    assert set(asked) == {1}
+    assert rows["record_us_per_mark"] > 0
 
 
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):
