@@ -39,8 +39,8 @@ def targets(stamp: datetime, *, real: bool, results: Path, pretended: Path) -> t
         )
     folder, mark = (results, "") if real else (pretended, "pretended-")
     folder.mkdir(exist_ok=True)
-    name = f"gpu-{mark}{stamp:%Y-%m-%d-%H%M}.json"
-    return folder / name, folder / f"gpu-{mark}fixtures.tar.gz"
+    name = f"gpu-{mark}{stamp:%Y-%m-%d-%H%M}"
+    return folder / f"{name}.json", folder / f"{name}-fixtures.tar.gz"
 
 
 def keep(result: dict[str, Any], work: Path, target: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_part_that_fails_hangs_or_cannot_run_stops_no_other(gpu, monkeypatch, 
     assert parts["fails"]["tail"] == ["why it failed"]
     said = capsys.readouterr().out
     assert re.search(r"^Part +Outcome", said, re.MULTILINE)
-    with tarfile.open(tmp_path / "gpu-fixtures.tar.gz") as archive:
+    with tarfile.open(path.with_name(f"{path.stem}-fixtures.tar.gz")) as archive:
         assert "fails.log" in archive.getnames()
 
 
@@ -217,7 +217,8 @@ def test_what_was_measured_is_there_though_the_whole_is_ended(gpu, tmp_path, num
     assert whole.wait(60) == (128 + number if number == signal.SIGTERM else -number)
     assert result["parts"]["passes"]["status"] == "passed"
     assert result["parts"]["tests-memory"]["status"] == "not ended"
-    with tarfile.open(tmp_path / "gpu-fixtures.tar.gz") as archive:
+    [packed] = tmp_path.glob("gpu-*-fixtures.tar.gz")
+    with tarfile.open(packed) as archive:
         assert "passes.log" in archive.getnames()
     part = int((tmp_path / "pid").read_text())
     if number == signal.SIGTERM:
