@@ -112,6 +112,42 @@ def test_each_tests_outcome_is_kept_from_the_log_even_of_a_part_that_was_stopped
     }
 
 
+def test_a_torn_line_costs_itself_alone(gpu, tmp_path):
+    (tmp_path / "figures.jsonl").write_text('{"name": "a"}\n{"na{"name": "b"}\n{"name": "c"}\n{"')
+    kept = importlib.import_module("_gpu_kept")
+    assert kept.figures(tmp_path) == {"figures": [{"name": "a"}, {"name": "c"}]}
+
+
+def test_a_file_that_vanishes_while_it_is_packed_is_left_out(gpu, monkeypatch, tmp_path):
+    kept = importlib.import_module("_gpu_kept")
+    folder = tmp_path / "runs" / "a" / "plugins" / "gpuprof"
+    folder.mkdir(parents=True)
+    for name in ("gone", "stays"):
+        (folder / name).write_text(name)
+    small_files = kept._small_files
+
+    def vanishing(runs):
+        found = list(small_files(runs))
+        (folder / "gone").unlink()
+        return found
+
+    monkeypatch.setattr(kept, "_small_files", vanishing)
+    kept.pack(tmp_path, tmp_path / "packed.tar.gz")
+    with tarfile.open(tmp_path / "packed.tar.gz") as archive:
+        assert archive.getnames() == ["runs/a/plugins/gpuprof/stays"]
+
+
+def test_a_full_disk_keeps_no_part_from_running(gpu, monkeypatch, tmp_path, capsys):
+    plan_parts(gpu, monkeypatch, one=gpu.Part(("-c", ""), 60), two=gpu.Part(("-c", ""), 60))
+
+    def full(path, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gpu.Path, "replace", full)
+    assert gpu.main() == 0
+    assert "could not be written: [Errno 28]" in capsys.readouterr().out
+
+
 def test_the_parts_of_one_call_have_the_time_that_it_may_take(gpu):
     limits = {name: part.limit_s for name, part in gpu.parts(Path()).items()}
     groups = gpu.groups()
