@@ -1,11 +1,13 @@
 """Where what a GPU run measured is kept: written anew as it comes in, and handed over at once."""
 
 import ctypes
+import io
 import json
 import os
 import re
 import shutil
 import tarfile
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -39,16 +41,19 @@ def targets(stamp: datetime, *, real: bool, results: Path, pretended: Path) -> t
         )
     folder, mark = (results, "") if real else (pretended, "pretended-")
     folder.mkdir(exist_ok=True)
-    name = f"gpu-{mark}{stamp:%Y-%m-%d-%H%M}.json"
-    return folder / name, folder / f"gpu-{mark}fixtures.tar.gz"
+    name = f"gpu-{mark}{stamp:%Y-%m-%d-%H%M}"
+    return folder / f"{name}.json", folder / f"{name}-fixtures.tar.gz"
 
 
 def keep(result: dict[str, Any], work: Path, target: Path) -> None:
     """Write what there is so far, whole or not at all, and hand it over."""
     result.update(figures(work))
     part = target.with_suffix(".part")
-    part.write_text(json.dumps(result, indent=1) + "\n")
-    part.replace(target)
+    try:
+        part.write_text(json.dumps(result, indent=1) + "\n")
+        part.replace(target)
+    except OSError as error:  # no reason not to measure the rest
+        print(f"{target} could not be written: {error}")
     hand_over(target)
 
 
@@ -57,19 +62,17 @@ def figures(work: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("marks", "memory", "faults"):
         path = work / f"{name}.json"
-        with suppress(FileNotFoundError, json.JSONDecodeError):  # it may be writing just now
+        with suppress(OSError, ValueError):  # it may be writing just now
             found[name] = json.loads(path.read_text())
-    kept = work / "figures.jsonl"
-    if kept.exists():
-        whole = kept.read_text().rpartition("\n")[0]
-        found["figures"] = [json.loads(line) for line in whole.splitlines()]
+    rows = []
+    for line in _text(work / "figures.jsonl").splitlines():
+        with suppress(ValueError):  # a part was stopped in the middle of one
+            rows.append(json.loads(line))
+    if rows:
+        found["figures"] = rows
     # From the logs, which also hold the tests that ran before a part was stopped, and the one that
     # it was stopped in: its line has no outcome.
-    lines = [
-        line
-        for log in sorted(work.glob("tests-*.log"))
-        for line in log.read_text(errors="replace").splitlines()
-    ]
+    lines = [line for log in sorted(work.glob("tests-*.log")) for line in _text(log).splitlines()]
     tests: dict[str, str] = {}
     for line in lines:
         begun = re.match(r"tests/gpu/(\S+?::[^\[\s]+(?:\[.*?\])?)", line)
@@ -80,19 +83,51 @@ def figures(work: Path) -> dict[str, Any]:
     return found | ({"tests": tests} if tests else {})
 
 
+def _text(path: Path) -> str:
+    """Return a file's text; none of one that is not there."""
+    with suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
 def pack(work: Path, target: Path) -> None:
-    """Keep what is small enough to become a test's input: records, traces, their analyses."""
-    left = ALL_BYTES
-    with tarfile.open(target, "w:gz") as archive:
-        for path in sorted(work.glob("*.log")):
-            archive.add(path, arcname=path.name)
-        kept = ("plugins/gpuprof/*", "*.memory.pickle")
-        named = {path for name in kept for path in (work / "runs").rglob(name)}
-        found = (path for path in named if path.is_file() and not path.is_symlink())
-        for path in sorted(found, key=lambda path: (path.stat().st_size, path)):
-            if path.stat().st_size <= min(SMALL_BYTES, left):
-                left -= path.stat().st_size
-                archive.add(path, arcname=str(path.relative_to(work)))
+    """Keep what is small enough to become a test's input: records, traces, their analyses.
+
+    What vanishes meanwhile is left out.
+    """
+    left, part = ALL_BYTES, target.with_suffix(".part")
+    try:
+        with tarfile.open(part, "w:gz") as archive:
+            for path in sorted(work.glob("*.log")):
+                _add(archive, path, path.name)
+            for size, path in sorted(_small_files(work / "runs")):
+                if size <= left:
+                    left -= size
+                    _add(archive, path, str(path.relative_to(work)))
+        part.replace(target)
+    except OSError as error:  # no reason not to measure the rest
+        print(f"{target} could not be written: {error}")
+
+
+def _small_files(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the files to keep, each with its size."""
+    for where, _, names in os.walk(folder):  # which, unlike rglob, passes over what vanishes
+        for path in (Path(where, name) for name in names):
+            kept = path.match("plugins/gpuprof/*") or path.match("*.memory.pickle")
+            with suppress(OSError):
+                if kept and not path.is_symlink() and path.stat().st_size <= SMALL_BYTES:
+                    yield path.stat().st_size, path
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Put a file into an archive as it is now: one that grows or shrinks would spoil the rest."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
 
 
 def hand_over(*written: Path) -> None:

@@ -5,10 +5,11 @@ from `wheels/` (`make wheels` fills it) or, where there is a network, from the p
 folder that is dropped afterwards; stand-ins replace msgspec and pytest where they are not to be
 had. Each part runs in a process of its own, within its time; one that fails, hangs or cannot run
 does not stop the others, and the results hold what it said. Before and after each part
-`benchmarks/results/gpu-<date>.json` is written anew, and after it `gpu-fixtures.tar.gz` (small real
-traces, records and snapshots) beside it, with copies of both in the folder that the variable OUT
-names: what ends this program leaves what was measured. What is promised of a GPU is printed as PASS
-or FAIL, each with its figure. The exit status is the number of parts that did not pass.
+`benchmarks/results/gpu-<date>.json` is written anew, and after it `gpu-<date>-fixtures.tar.gz`
+(small real traces, records and snapshots) beside it, with copies of both in the folder that the
+variable OUT names: what ends this program leaves what was measured. What is promised of a GPU is
+printed as PASS or FAIL, each with its figure. The exit status is the number of parts that did not
+pass.
 
 All parts together take longer than the eight minutes that one call may take. Those called `first`
 fit into a call, and those called `then` into a second one; without a name all are begun in this

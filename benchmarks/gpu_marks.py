@@ -156,7 +156,8 @@ def alone(count: int = 1000) -> dict[str, Any]:
     """Time the marks without a Trainer: recording one, taking one in, calibrating."""
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
-    marks = DeviceMarks(TorchEvents(), time.perf_counter_ns)
+    device = torch.device("cuda", torch.cuda.current_device())
+    marks = DeviceMarks(TorchEvents(device), time.perf_counter_ns)
     calibrated = marks.calibrate()
     for _ in range(2):  # the first round makes the events
         begin = time.perf_counter_ns()

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from lightning_gpuprof.low_priority import step_back
+from lightning_gpuprof.low_priority import cpu_share, step_back
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="autogroups and /proc are Linux's")
@@ -54,3 +54,17 @@ def test_a_session_that_is_shared_keeps_its_group_as_it_is():
     )
 
     assert done.stdout.split() == ["19", "True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_processs_share_of_a_core_is_of_its_own_life():
+    share = cpu_share(os.getpid())
+    lived_s = sum(os.times()[:4]) / share
+    with open("/proc/uptime") as file:
+        assert 0 < lived_s <= float(file.read().split()[0]) + 1
+
+
+def test_a_process_that_is_gone_has_no_share_of_a_core():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert cpu_share(process.pid) is None

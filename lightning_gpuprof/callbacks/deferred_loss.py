@@ -205,7 +205,8 @@ class DeferredLoss(RecordingCallback):
         """
         trainer = self._trainer() if self._trainer is not None else None
         outputs, loop = self._outputs, self._loop
-        if not steps or outputs is None:
+        # Marks already: Ctrl-C came before their window was closed.
+        if not steps or outputs is None or isinstance(steps[-1], tuple):
             return
         last = steps[-1]
         used = [None if step == after else step for step, after in pairwise(steps)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import Self, override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer, is_kind
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
@@ -38,6 +38,7 @@ from lightning_gpuprof.errors import ConfigError
 _SYNC_STEPS = 2
 """Steps in which syncs are traced, where nothing else is asked for."""
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception")
+_LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
 LOOK_AT_GRAPH_EVERY = 500
 """Batches per look at the autograd graph, which takes up to a millisecond."""
 
@@ -100,14 +101,24 @@ class GpuProfCallback(Callback):
         self._clock = clock
         self._output: RunOutput | None = None
         self._forward()
+        if config is not None:
+            # A Trainer calls `setup` before any other hook, where these are the parts' again.
+            hooks = [hook for hook in _LATER_HOOKS if callable(getattr(self, hook))]
+            self.__dict__.update(dict.fromkeys(hooks, self._without_setup))
 
     def _forward(self) -> None:
         forward(self, self.parts, but=_OWN_HOOKS)
+        for hook in _OWN_HOOKS:
+            self.__dict__.pop(hook, None)
+
+    def _without_setup(self, *args: object, **kwargs: object) -> None:
+        if not args or not is_kind(args[0], "Trainer"):
+            self.on_after_setup()
 
     def on_after_setup(self, fabric: object = None, module: object = None) -> None:
         """Say that nothing is measured: this hook is called by Fabric, and by no Trainer."""
         # Fabric calls hooks with whatever a program passes, which the parts could not read.
-        self.__dict__.update((hook, None) for hook in HOOKS if hook not in _OWN_HOOKS)
+        self.__dict__.update(dict.fromkeys(_LATER_HOOKS))
         warnings.warn(
             "GpuProfCallback works inside Lightning's Trainer: it measures nothing in a loop of "
             "Fabric. Record that loop with torch.profiler, export_chrome_trace(), and read the "
@@ -121,6 +132,7 @@ class GpuProfCallback(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self.config is None:
             return
+        self._forward()
         self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
         self._output.config = self.config.to_dict()
         for part in self.parts:

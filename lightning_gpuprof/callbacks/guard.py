@@ -108,13 +108,23 @@ def disable(owner: Any, error: BaseException) -> None:
 def _is_told(error: BaseException) -> bool:
     """Tell whether this is the error that ends training, from the device that it broke.
 
-    CUDA and HIP answer each call after such an error with that same error.
+    CUDA and HIP answer each call after such an error with that same error. Where the first one
+    came from this package nobody else tells of it.
     """
     first = error
     while first.__context__ is not None:
         first = first.__context__
     of_device = "CUDA error" in str(error) or "HIP error" in str(error)
-    return first is not error and of_device and str(first) == str(error)
+    again = first is not error and of_device and str(first) == str(error)
+    return again and not _is_ours(first)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Tell whether an error came from a call of this package's, through torch's code or not."""
+    frames = [frame.f_globals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [str(space.get("__name__", "")).partition(".")[0] for space in frames]
+    caller = next((name for name in reversed(names) if name != "torch"), None)
+    return caller == __name__.partition(".")[0]
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:

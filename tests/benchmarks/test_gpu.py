@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_part_that_fails_hangs_or_cannot_run_stops_no_other(gpu, monkeypatch, 
     assert parts["fails"]["tail"] == ["why it failed"]
     said = capsys.readouterr().out
     assert re.search(r"^Part +Outcome", said, re.MULTILINE)
-    with tarfile.open(tmp_path / "gpu-fixtures.tar.gz") as archive:
+    with tarfile.open(path.with_name(f"{path.stem}-fixtures.tar.gz")) as archive:
         assert "fails.log" in archive.getnames()
 
 
@@ -109,6 +110,42 @@ def test_each_tests_outcome_is_kept_from_the_log_even_of_a_part_that_was_stopped
         "test_b.py::test_one": "passed",
         "test_b.py::test_hangs": "not ended",
     }
+
+
+def test_a_torn_line_costs_itself_alone(gpu, tmp_path):
+    (tmp_path / "figures.jsonl").write_text('{"name": "a"}\n{"na{"name": "b"}\n{"name": "c"}\n{"')
+    kept = importlib.import_module("_gpu_kept")
+    assert kept.figures(tmp_path) == {"figures": [{"name": "a"}, {"name": "c"}]}
+
+
+def test_a_file_that_vanishes_while_it_is_packed_is_left_out(gpu, monkeypatch, tmp_path):
+    kept = importlib.import_module("_gpu_kept")
+    folder = tmp_path / "runs" / "a" / "plugins" / "gpuprof"
+    folder.mkdir(parents=True)
+    for name in ("gone", "stays"):
+        (folder / name).write_text(name)
+    small_files = kept._small_files
+
+    def vanishing(runs):
+        found = list(small_files(runs))
+        (folder / "gone").unlink()
+        return found
+
+    monkeypatch.setattr(kept, "_small_files", vanishing)
+    kept.pack(tmp_path, tmp_path / "packed.tar.gz")
+    with tarfile.open(tmp_path / "packed.tar.gz") as archive:
+        assert archive.getnames() == ["runs/a/plugins/gpuprof/stays"]
+
+
+def test_a_full_disk_keeps_no_part_from_running(gpu, monkeypatch, tmp_path, capsys):
+    plan_parts(gpu, monkeypatch, one=gpu.Part(("-c", ""), 60), two=gpu.Part(("-c", ""), 60))
+
+    def full(path, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gpu.Path, "replace", full)
+    assert gpu.main() == 0
+    assert "could not be written: [Errno 28]" in capsys.readouterr().out
 
 
 def test_the_parts_of_one_call_have_the_time_that_it_may_take(gpu):
@@ -216,7 +253,8 @@ def test_what_was_measured_is_there_though_the_whole_is_ended(gpu, tmp_path, num
     assert whole.wait(60) == (128 + number if number == signal.SIGTERM else -number)
     assert result["parts"]["passes"]["status"] == "passed"
     assert result["parts"]["tests-memory"]["status"] == "not ended"
-    with tarfile.open(tmp_path / "gpu-fixtures.tar.gz") as archive:
+    [packed] = tmp_path.glob("gpu-*-fixtures.tar.gz")
+    with tarfile.open(packed) as archive:
         assert "passes.log" in archive.getnames()
     part = int((tmp_path / "pid").read_text())
     if number == signal.SIGTERM:
@@ -294,6 +332,41 @@ def test_a_round_that_would_take_too_long_is_left_out(fault_suite, monkeypatch):
     rows = marks.compare(("marks",), 1, until=55, measure=lambda name, folder, *shape: costs[name])
     assert rows["rounds"] == 2
     assert rows["marks added_us"]["median"] == 2.0
+
+
+class InstantEvent:
+    """An event of a device that is always done."""
+
+    def __init__(self, enable_timing=True):
+        self.passed_ns = None
+
+    def record(self, stream=None):
+        self.passed_ns = time.perf_counter_ns()
+
+    def query(self):
+        return True
+
+    def elapsed_time(self, later):
+        return (later.passed_ns - self.passed_ns) / 1e6
+
+
+def test_marks_are_measured_by_themselves(fault_suite, monkeypatch):
+    marks = importlib.import_module("gpu_marks")
+    asked = []
+    pretended = {
+        "Event": InstantEvent,
+        "current_device": lambda: 1,
+        "current_stream": asked.append,
+        "is_current_stream_capturing": lambda: False,
+        "synchronize": lambda: None,
+    }
+    for name, value in pretended.items():
+        monkeypatch.setattr(marks.torch.cuda, name, value)
+    monkeypatch.setattr(marks.torch, "zeros", lambda *_, **__: None)
+    monkeypatch.setattr(marks, "raw_calls", dict)
+    rows = marks.alone(count=10)
+    assert set(asked) == {1}
+    assert rows["record_us_per_mark"] > 0
 
 
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):

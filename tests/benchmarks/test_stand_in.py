@@ -50,19 +50,49 @@ said = [
 sys.stdout.write(json.dumps(said))
 """
 
+READING = """
+import importlib, json, sys
+from pathlib import Path
+root, trace = Path(sys.argv[1]), sys.argv[2]
+for side in ("analysis", "cli", "findings", "hardware", "records", "traces", "views"):
+    for path in sorted((root / "lightning_gpuprof" / side).rglob("*.py")):
+        if path.name != "__main__.py":
+            name = ".".join(path.relative_to(root).with_suffix("").parts)
+            importlib.import_module(name.removesuffix(".__init__"))
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
+json.dump(analyze_file(trace), sys.stdout, sort_keys=True)
+"""
 
-def said(*folders):
+pytestmark = pytest.mark.skipif(
+    not STAND_IN.is_dir(), reason="the benchmarks are not part of this copy"
+)
+
+
+def said(*folders, script=SCRIPT, arguments=()):
     paths = os.pathsep.join(map(str, (*folders, ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert not done.returncode, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(not STAND_IN.is_dir(), reason="the benchmarks are not part of this copy")
 def test_the_stand_in_writes_and_reads_what_msgspec_does():
     assert "stand_in" not in msgspec.__file__
     theirs, ours = said(), said(STAND_IN)
     assert ours == theirs
+
+
+def test_whatever_reads_runs_and_traces_does_so_with_the_stand_in(made_runs, tmp_path):
+    made_runs.two_cycle_run(tmp_path)
+    [trace, *_] = sorted(map(str, tmp_path.rglob("*.pt.trace.json.gz")))
+    arguments = (str(ROOT), trace)
+    theirs, ours = (
+        said(*folders, script=READING, arguments=arguments) for folders in ((), (STAND_IN,))
+    )
+    assert ours == theirs
+    assert ours["critical_path"]

@@ -237,6 +237,17 @@ def test_a_live_run_is_followed(page, logs, made_runs):
     assert not page.browser.run("return document.querySelector('main details[open]')")
 
 
+def test_what_is_unfolded_of_one_run_is_not_of_another(page):
+    unfolded = "return document.querySelectorAll('main details.abstained[open]').length"
+    page.open("killed")
+    page.browser.run("document.querySelector('main details.abstained').open = true")
+    assert page.browser.run(unfolded) == 1
+    page.browser.run("location.hash = location.hash.replace('killed', 'hostile')")
+    page.wait_for(".pill", "finished")
+    page.wait_for("main details.abstained", "29 rules")
+    assert page.browser.run(unfolded) == 0
+
+
 def test_dark_mode_follows_tensorboard(page):
     page.open("char_lm/version_0", shell=True)
     background = "return getComputedStyle(document.body).backgroundColor"

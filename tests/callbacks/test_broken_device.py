@@ -136,7 +136,18 @@ def test_the_error_that_broke_the_device_goes_on_and_what_was_measured_is_kept(
     assert device.answered_broken
 
 
+def in_module(name, source):
+    space = {"__name__": name}
+    exec(source, space)
+    return space["call"]
+
+
 def test_an_error_of_the_device_that_ends_nothing_is_warned_of():
+    in_torch = in_module("torch.cuda", "def call(said): raise RuntimeError(said)")
+    own_call = in_module(
+        "lightning_gpuprof.probes", "def call(into, *values): return into(*values)"
+    )
+
     class Probe:
         @guarded
         def hook(self):
@@ -149,6 +160,13 @@ def test_an_error_of_the_device_that_ends_nothing_is_warned_of():
             except ValueError:
                 raise RuntimeError(SAID)  # noqa: B904 - as where nobody thought of it
 
-    for probe in (Probe().hook, Probe().after_another):
+        @guarded
+        def after_its_own(self):
+            try:
+                own_call(in_torch, SAID)
+            finally:
+                in_torch(SAID)
+
+    for probe in (Probe().hook, Probe().after_another, Probe().after_its_own):
         with pytest.warns(RuntimeWarning, match="Probe failed"):
             probe()

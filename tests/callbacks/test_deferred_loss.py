@@ -22,6 +22,7 @@ from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
 
@@ -226,6 +227,25 @@ def test_nothing_is_lost_when_training_ends_early(tmp_path, error):
         rows = list(csv.DictReader(file))
     assert [float(row["loss"]) for row in rows] == model.items
     assert len(model.items) == 5
+
+
+def test_nothing_is_lost_when_ctrl_c_comes_while_a_window_is_closed(tmp_path, monkeypatch):
+    close_window, interrupts = ScalarLog.close_window, [True]
+
+    def interrupted(log):
+        if interrupts:
+            interrupts.clear()
+            raise KeyboardInterrupt
+        close_window(log)
+
+    monkeypatch.setattr(ScalarLog, "close_window", interrupted)
+    model, logger = Model(), CSVLogger(tmp_path)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        fit(tmp_path, model, DeferredLoss(window=3), logger=logger)
+    with open(f"{logger.log_dir}/metrics.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["loss"]]
+    assert [int(row["step"]) for row in rows] == [0, 1, 2]
+    assert [float(row["loss"]) for row in rows] == model.items
 
 
 def test_the_epochs_means_reach_the_logger(tmp_path):

@@ -81,8 +81,24 @@ def test_in_a_loop_of_fabric_it_says_that_it_measures_nothing_and_stays_silent(f
         warnings.simplefilter("error")
         fabric.call("on_train_end")
         fabric.call("on_train_batch_end", loss=1.0)
+        fabric.call("on_fit_end")
+        fabric.call("on_exception")
 
     assert read_run(fit(callback).log_dir)[0].sessions[0].steps == 12  # a Trainer takes it still
+
+
+def test_in_a_loop_of_fabric_that_sets_up_module_and_optimizers_the_first_hook_says_so(fit):
+    callback = GpuProfCallback(trace=False, report=False)
+    fabric = Fabric(accelerator="cpu", devices=1, callbacks=[callback])
+    fabric.setup_module(torch.nn.Linear(2, 2))
+    with pytest.warns(UserWarning, match="measures nothing in a loop of Fabric"):
+        fabric.call("on_train_start")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fabric.call("on_train_batch_end", loss=1.0)
+        fabric.call("on_fit_end")
+
+    assert read_run(fit(callback).log_dir)[0].sessions[0].steps == 12
 
 
 def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypatch):
@@ -170,7 +186,8 @@ def test_hooks_that_no_part_has_cost_nothing():
 
 
 def test_the_timer_ends_last_so_that_it_times_the_others(fit):
-    callback = GpuProfCallback(trace=False)
+    callback = GpuProfCallback(trace=False, report=False)
+    fit(callback)
 
     assert isinstance(callback.parts[0], PhaseTimer)
     assert callback.teardown.methods[-1].__self__ is callback.parts[0]

@@ -11,5 +11,9 @@ def asdict(struct: Any) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in type(struct).__fields__}
 
 
+def astuple(struct: Any) -> tuple[Any, ...]:
+    return tuple(asdict(struct).values())
+
+
 def fields(kind: Any) -> tuple[Any, ...]:
     return tuple((kind if isinstance(kind, type) else type(kind)).__fields__.values())

@@ -1,5 +1,6 @@
 """Exports a cycle's trace, keeps its record, and hands it to a process that finishes it."""
 
+import glob
 import os
 import time
 import warnings
@@ -96,8 +97,8 @@ class TraceFiles:
             unfinished = self._wait(timeout_s)
         except KeyboardInterrupt:
             unfinished = self._finisher.wait(0)
+        self._finisher.leave()
         if unfinished:
-            self._finisher.start_all()
             names = ", ".join(os.path.basename(path) for path in unfinished)
             self._note("trace-unfinished", f"Still being compressed and analysed: {names}.")
         for path, said in self._finisher.failures().items():
@@ -143,7 +144,8 @@ class TraceFiles:
             return
         while len(self._names) > self._keep:
             path = os.path.join(self._folder, self._names.pop(0))
-            beside = (path + ANALYSIS_SUFFIX, path + DRAWING_SUFFIX)
+            beside = [path + ANALYSIS_SUFFIX, path + DRAWING_SUFFIX]
+            beside += glob.glob(f"{glob.escape(path)}*.part")  # of processes that were stopped
             for old in (path, path.removesuffix(".gz"), *beside):
                 if os.path.exists(old):
                     os.unlink(old)

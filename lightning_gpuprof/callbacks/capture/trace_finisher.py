@@ -1,21 +1,27 @@
 """Has traces compressed and analysed by processes of their own, so that training need not wait."""
 
+import os
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Protocol
 
 from lightning_gpuprof.callbacks.output.child_process import environment
-from lightning_gpuprof.low_priority import step_back
+from lightning_gpuprof.low_priority import cpu_share, first_to_go, step_back
+from lightning_gpuprof.records.files import DRAWING_SUFFIX
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+STARVED_FRAC = 0.5
+"""Who had a core for less of the time loses less by beginning anew than by stepping back."""
 
 
 class Process(Protocol):
     """What is used of `subprocess.Popen`."""
 
+    pid: int
     returncode: int | None
     stderr: IO[bytes] | None
 
@@ -48,8 +54,7 @@ def spawn(path: str, *, keep_priority: bool = False) -> Process:
         env=environment(dict.fromkeys(_THREADS, "1")),
         start_new_session=True,
     )
-    if not keep_priority:
-        step_back(process.pid)
+    (first_to_go if keep_priority else step_back)(process.pid)
     return process
 
 
@@ -65,6 +70,8 @@ class TraceFinisher:
         max_running: Processes at once.
         start: Starts one for a plain trace file; tests pass a fake.
         start_now: Starts one that does not step back.
+        step_back: Gives a process the lowest priority.
+        cpu_share: Returns the share of its life for which a process had a core, if that is known.
         now: Returns seconds.
     """
 
@@ -74,11 +81,15 @@ class TraceFinisher:
         max_running: int = 1,
         start: Callable[[str], Process] = spawn,
         start_now: Callable[[str], Process] = spawn_now,
+        step_back: Callable[[int], None] = step_back,
+        cpu_share: Callable[[int], float | None] = cpu_share,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_running = max_running
-        self._start = start
+        self._start = self._start_behind = start
         self._start_now = start_now
+        self._step_back = step_back
+        self._cpu_share = cpu_share
         self._now = now
         self._waiting: deque[str] = deque()
         self._running: dict[str, Process] = {}
@@ -113,22 +124,39 @@ class TraceFinisher:
         return [*self._running, *self._waiting]
 
     def hurry(self) -> None:
-        """Begin anew what is not done, without stepping back: training is over.
+        """Begin anew what got no time, without stepping back: training is over.
 
         On a busy machine who has stepped back gets no time at all, and who may not raise its own
         priority (all but root) cannot raise theirs either.
         """
         self.poll()
         self._start = self._start_now
-        for path, process in self._running.items():
+        starved = [
+            (path, process)
+            for path, process in self._running.items()
+            if (share := self._cpu_share(process.pid)) is not None and share < STARVED_FRAC
+        ]
+        # First it waits again: Ctrl-C may come at any moment, and no killed one be taken for done.
+        for path, process in reversed(starved):
+            self._waiting.appendleft(path)
+            del self._running[path]
             process.kill()
+        for path, process in starved:
             process.wait()
             if process.stderr is not None:
                 process.stderr.close()
-            self._running[path] = self._start(path)
+            with suppress(OSError):
+                os.unlink(f"{path}.gz{DRAWING_SUFFIX}.{process.pid}.part")
+        self.poll()
 
-    def start_all(self) -> None:
-        """Start what still waits, whatever the cap: this process is about to end."""
+    def leave(self) -> None:
+        """Leave what is not done to itself, behind all else: nobody waits for it any longer.
+
+        What still waits is started, whatever the cap: this process may be about to end.
+        """
+        self._start = self._start_behind
+        for process in self._running.values():
+            self._step_back(process.pid)
         while self._waiting:
             path = self._waiting.popleft()
             self._running[path] = self._start(path)

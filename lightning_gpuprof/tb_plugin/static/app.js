@@ -136,7 +136,7 @@ class App {
       const node = await view.render(this.context(run, header, view.id, mounted));
       if (turn !== this.turn) return; // another draw began meanwhile
       this.drawBar(run, header);
-      keepFocus(this.main, () => this.main.replaceChildren(heading(view), ...notices(run, header, this.state.run), node));
+      keepFocus(this.main, () => this.main.replaceChildren(heading(view), ...notices(run, header, this.state.run), node), run.name);
       mounted.forEach((draw) => draw());
     } catch (error) {
       if (turn !== this.turn) return;

@@ -4,24 +4,50 @@ const FOCUSABLE = "a[href], button, select, input, summary, [tabindex]";
 
 /**
  * Draws, then focuses what stands where the focused element stood: the same kind and name.
- * Where it is still the same view, what was unfolded is again.
+ * Where it is still the same view of the same run, what was unfolded is again.
  * @param {Element} root
  * @param {() => void} draw
+ * @param {string} run
  */
-export function keepFocus(root, draw) {
+export function keepFocus(root, draw, run = "") {
   const active = document.activeElement;
   const name = active && root.contains(active) && active !== root ? nameOf(active) : null;
   const number = name === null ? -1 : alike(root, name).indexOf(/** @type {Element} */ (active));
   const cursor = active instanceof HTMLInputElement && active.type === "search" ? active.selectionStart : null;
-  const title = titleOf(root);
-  const open = [...root.querySelectorAll("details")].map((one) => one.open);
+  const shown = `${root.getAttribute("data-run")} ${titleOf(root)}`;
+  const before = [...foldsOf(root)].map(([words, folds]) => /** @type {const} */ ([words, folds.map((one) => one.open)]));
   draw();
-  const folds = [...root.querySelectorAll("details")];
-  if (titleOf(root) === title && folds.length === open.length) folds.forEach((one, i) => (one.open ||= open[i]));
+  root.setAttribute("data-run", run);
+  if (shown === `${run} ${titleOf(root)}`) unfold(foldsOf(root), new Map(before));
   if (name === null) return;
   const again = /** @type {HTMLElement | undefined} */ (alike(root, name)[number]);
   again?.focus({ preventScroll: true });
   if (cursor !== null && again instanceof HTMLInputElement) again.setSelectionRange(cursor, cursor);
+}
+
+/**
+ * By the words that they are folded under; what these count may have changed.
+ * @param {Element} root
+ */
+function foldsOf(root) {
+  /** @type {Map<string, HTMLDetailsElement[]>} */
+  const found = new Map();
+  for (const one of root.querySelectorAll("details")) {
+    const words = one.querySelector("summary")?.textContent?.replace(/\d+/g, "") ?? "";
+    found.set(words, [...(found.get(words) ?? []), one]);
+  }
+  return found;
+}
+
+/**
+ * @param {Map<string, HTMLDetailsElement[]>} folds
+ * @param {Map<string, boolean[]>} open
+ */
+function unfold(folds, open) {
+  for (const [words, some] of folds) {
+    const were = open.get(words);
+    if (were?.length === some.length) some.forEach((one, i) => (one.open ||= were[i]));
+  }
 }
 
 /** @param {Element} root */

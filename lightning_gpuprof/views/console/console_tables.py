@@ -13,6 +13,7 @@ from lightning_gpuprof.analysis.run.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.documents.report_payload import top_operators
@@ -83,7 +84,8 @@ def _lone_step(results: RunResults) -> str | None:
 def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Table:
     """Return the phases of a step with bars, and under each its named parts.
 
-    Unless verbose, the short phases are one row, so that all still add up to the step.
+    Unless verbose, the phases that are short on the host and on the device are one row, so that
+    all still add up to the step.
     """
     marks = results.device_time.phases if results.device_time else {}
     table = Table.grid(padding=(0, 2))
@@ -91,13 +93,14 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Table:
     for _ in range(3 if marks else 2):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    short: list[PerStep] = []
+    short: dict[Phase, PerStep] = {}
     for phase, stats in results.phases.items():
         if stats.per_step is None or not stats.per_step.mean_ns:
             continue
         frac = stats.per_step.frac
-        if frac < MIN_PART_FRAC and not verbose:
-            short.append(stats.per_step)
+        longest = max(frac, marks[phase].frac if phase in marks else 0.0)
+        if longest < MIN_PART_FRAC and not verbose:
+            short[phase] = stats.per_step
             continue
         device = [duration(marks[phase].mean_ns) + " device" if phase in marks else ""]
         table.add_row(
@@ -116,8 +119,11 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Table:
                 )
     if short:
         name = Text(f"{len(short)} below {percent(MIN_PART_FRAC)}", style="dim")
-        mean_ns, frac = sum(one.mean_ns for one in short), sum(one.frac for one in short)
-        table.add_row(name, duration(mean_ns), percent(frac))
+        mean_ns = sum(one.mean_ns for one in short.values())
+        frac = sum(one.frac for one in short.values())
+        marked = [marks[phase].mean_ns for phase in short if phase in marks]
+        device = [duration(sum(marked)) + " device"] if marked else []
+        table.add_row(name, duration(mean_ns), percent(frac), *device)
     return table
 
 

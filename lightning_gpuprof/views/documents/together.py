@@ -1,30 +1,42 @@
 """What all findings of a report save together: the rest of the step is what no rule explains."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.run_what_if import Claim, StepEstimate, without
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.records.phases import Phase
+
+_OF_EPOCHS = ("worker-startup", "slow-epoch-start", "rebuilt-loader")
+"""What these save lies where epochs begin: it is none of a steady step's time."""
+_SELDOM = (Phase.VALIDATION.value, Phase.CHECKPOINT.value)
+"""Their savings count what is done between epochs as well; so do those of `growing-cost`."""
 
 
 def together(results: RunResults, findings: Sequence[Finding]) -> StepEstimate | None:
     """Return the step without all that these findings claim; None where none claims any time."""
-    claims = [_claim(results, one) for one in findings if one.saving_ns.high]
-    if not claims or results.step_ns is None:
+    claiming = [one for one in findings if one.saving_ns.high]
+    if not claiming or results.step_ns is None:
         return None
     phases = {
         phase.value: one.per_step.mean_ns for phase, one in results.phases.items() if one.per_step
     }
+    claims = [_claim(results, one, phases) for one in claiming if one.id not in _OF_EPOCHS]
     return without(claims, step_ns=results.step_ns, phase_ns=phases)
 
 
-def _claim(results: RunResults, finding: Finding) -> Claim:
+def _claim(results: RunResults, finding: Finding, phase_ns: Mapping[str, int]) -> Claim:
     parts = {
         (part.phase.value, part.name) for one in results.phases for part in results.parts_of(one)
     }
+    named = [where.phase for where in finding.where if where.phase is not None]
     places = tuple(
         f"{where.phase}/{where.name}" if (where.phase, where.name) in parts else where.phase
         for where in finding.where
         if where.phase is not None
     )
-    return Claim(finding.id, places, finding.saving_ns.low, finding.saving_ns.high)
+    low, high = finding.saving_ns.low, finding.saving_ns.high
+    if finding.id == "growing-cost" or any(phase in _SELDOM for phase in named):
+        within_ns = sum(phase_ns.get(phase, 0) for phase in set(named))
+        low, high = min(low, within_ns), min(high, within_ns)
+    return Claim(finding.id, places, low, high)

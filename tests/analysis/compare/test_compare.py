@@ -4,7 +4,7 @@ import pytest
 from lightning_gpuprof.analysis.compare.bootstrap import change_of_mean
 from lightning_gpuprof.analysis.compare.compare import Verdict, compare
 from lightning_gpuprof.analysis.compare.same_values import check_values
-from lightning_gpuprof.records.schema import ProfilerCycle, Scalars
+from lightning_gpuprof.records.schema import Loader, ProfilerCycle, Scalars
 
 MS = 1_000_000
 
@@ -72,6 +72,18 @@ class TestVerdict:
         base = {"phases": {"forward": noisy(10)}, "samples": short}
         new = {"phases": {"forward": noisy(5)}, "samples": 64}
         assert not both(analyze, base, new).per_sample
+
+    def test_loaders_that_ask_for_a_little_more_are_compared_per_sample(self, analyze):
+        base, new = (
+            {
+                "phases": {"forward": noisy(10)},
+                "samples": size,
+                "loader": Loader(batch_size=size),
+            }
+            for size in (128, 130)
+        )
+        assert both(analyze, base, new).per_sample
+        assert not both(analyze, base, base).per_sample
 
     def test_too_few_steps_are_no_verdict(self, analyze):
         one = {"phases": {"forward": 10 * MS}, "steps": 5}

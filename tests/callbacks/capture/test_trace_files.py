@@ -17,7 +17,7 @@ class Finisher:
         self.hurried = False
 
     def submit(self, path):
-        for suffix in (".gz", ".gz.analysis.json", ".gz.drawing"):
+        for suffix in (".gz", ".gz.analysis.json", ".gz.drawing", ".gz.drawing.7.part"):
             open(path + suffix, "w").close()
 
     def wait(self, timeout_s):
@@ -30,8 +30,8 @@ class Finisher:
     def hurry(self):
         self.hurried = True
 
-    def start_all(self):
-        pass
+    def leave(self):
+        self.left = True
 
     def failures(self):
         return {}
@@ -72,6 +72,7 @@ def test_ctrl_c_ends_the_wait_for_an_analysis_and_nothing_else(make, monkeypatch
     monkeypatch.setattr(finisher, "hurry", Mock(side_effect=KeyboardInterrupt))
     make(finisher).wait(30)
     assert finisher.waits == [3, 0]
+    assert finisher.left
 
 
 def test_a_trace_goes_with_all_that_was_made_of_it(make, tmp_path):

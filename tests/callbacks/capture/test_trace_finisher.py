@@ -1,13 +1,16 @@
 import io
 import os
 import subprocess
+import sys
+
+import pytest
 
 from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher, spawn
 
 
 class FakeProcess:
     def __init__(self, path):
-        self.path = path
+        self.path, self.pid = path, ord(path[-1])
         self.returncode = None
         self.stderr = io.BytesIO(b"Traceback\nTraceError: bad file\n")
         self.never_ends = False
@@ -47,18 +50,18 @@ def test_traces_are_finished_one_after_the_other():
 
 def test_waiting_is_bounded_and_says_what_still_runs():
     started = Starter()
-    finisher = TraceFinisher(start=started)
+    finisher = TraceFinisher(start=started, step_back=lambda pid: None)
     finisher.submit("a")
     started[0].never_ends = True
     finisher.submit("b")
     assert finisher.wait(0.5) == ["a", "b"]
-    finisher.start_all()
+    finisher.leave()
     assert [p.path for p in started] == ["a", "b"]
 
 
 def test_once_training_is_over_what_is_not_done_begins_anew_and_steps_back_no_more():
     low, high = Starter(), Starter()
-    finisher = TraceFinisher(start=low, start_now=high)
+    finisher = TraceFinisher(start=low, start_now=high, cpu_share=lambda pid: 0.1)
     finisher.submit("a")
     finisher.submit("b")
     low[0].never_ends = True
@@ -79,6 +82,55 @@ def test_what_has_ended_is_not_begun_anew():
     assert (low[0].killed, high) == (False, [])
 
 
+@pytest.mark.parametrize("share", [0.6, None])
+def test_what_gets_on_well_or_may_do_so_is_not_begun_anew(share):
+    low, high = Starter(), Starter()
+    finisher = TraceFinisher(start=low, start_now=high, cpu_share=lambda pid: share)
+    finisher.submit("a")
+    finisher.hurry()
+    assert (low[0].killed, high) == (False, [])
+
+
+def test_what_is_left_to_itself_steps_back_and_what_starts_later_does_so_too():
+    low, high, back = Starter(), Starter(), []
+    finisher = TraceFinisher(
+        start=low, start_now=high, cpu_share=lambda pid: 0.1, step_back=back.append
+    )
+    finisher.submit("a")
+    finisher.submit("b")
+    finisher.hurry()
+    finisher.leave()
+    assert back == [high[0].pid]
+    assert ([p.path for p in low], [p.path for p in high]) == (["a", "b"], ["a"])
+
+
+def test_ctrl_c_while_it_begins_anew_loses_no_trace():
+    low, high = Starter(), Starter()
+    finisher = TraceFinisher(start=low, start_now=high, cpu_share=lambda pid: 0.1)
+    finisher.submit("a")
+    finisher.submit("b")
+
+    def interrupted(timeout=None):
+        low[0].stderr.close()
+        raise KeyboardInterrupt
+
+    low[0].wait = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        finisher.hurry()
+    assert finisher.wait(10) == []
+    assert [p.path for p in high] == ["a", "b"]
+    assert finisher.failures() == {}
+
+
+def test_what_a_stopped_one_was_writing_is_removed(tmp_path):
+    plain = str(tmp_path / "a")
+    finisher = TraceFinisher(start=Starter(), start_now=Starter(), cpu_share=lambda pid: 0.1)
+    finisher.submit(plain)
+    (tmp_path / f"a.gz.drawing.{ord('a')}.part").touch()
+    finisher.hurry()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failure_is_told_once_by_its_last_line():
     started = Starter()
     finisher = TraceFinisher(start=started)
@@ -95,3 +147,12 @@ def test_the_process_is_this_packages_own_command_at_the_lowest_priority(tmp_pat
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2
     assert b"missing.json is no plain trace file" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_without_stepping_back_it_is_still_the_first_to_go_where_memory_runs_out(tmp_path):
+    process = spawn(str(tmp_path / "missing.json"), keep_priority=True)
+    with open(f"/proc/{process.pid}/oom_score_adj") as file:
+        assert file.read().strip() == "1000"
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+    process.communicate(timeout=60)

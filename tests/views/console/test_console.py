@@ -1,10 +1,13 @@
 import io
+import re
 from dataclasses import replace
 
 import pytest
 
+from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Range, Severity
+from lightning_gpuprof.findings.model import Range, Severity, Where
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
@@ -63,6 +66,21 @@ def test_what_no_finding_explains_is_said_with_where_to_look(report):
     assert "together:" not in render(report(loader=Loader(num_workers=0)))
 
 
+@pytest.mark.parametrize(
+    ("rule", "phase", "explained"),
+    [
+        ("worker-startup", "data_wait", "0 ns"),
+        ("slow-checkpoint", "checkpoint", "0 ns"),
+        ("slow-callback", "callbacks", "1.18 ms"),
+    ],
+)
+def test_what_is_saved_between_steps_explains_nothing_of_a_step(report, rule, phase, explained):
+    loaded = report(parts={"callbacks/GradNorm": MS})
+    [slow] = [one for one in loaded.findings if one.id == "slow-callback"]
+    text = render(replace(loaded, findings=[replace(slow, id=rule, where=(Where(phase=phase),))]))
+    assert f"together: at most {explained} of the step's 10.0 ms." in " ".join(text.split())
+
+
 def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     loaded = report(loader=Loader(num_workers=0))
     lines = render(loaded).splitlines()
@@ -110,6 +128,19 @@ def test_short_phases_are_one_row_unless_verbose(report):
     assert "2 below 0.5%  30.0 µs   0.3%" in render(loaded)
     assert "zero_grad" not in render(loaded)
     assert "zero_grad" in render(loaded, verbose=True)
+
+
+def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
+    loaded = report(PHASES | {"zero_grad": MS // 100, "checkpoint": MS // 50})
+    marks = {
+        phase: DevicePhase(phase, mean_ns, mean_ns, None, mean_ns / (10 * MS), None)
+        for phase, mean_ns in {Phase.ZERO_GRAD: 3 * MS, Phase.CHECKPOINT: MS // 100}.items()
+    }
+    dur = loaded.results.steps.dur
+    time = DeviceTime(100, dur, marks, (), 5_000, {})
+    text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
+    assert re.search(r"zero_grad +10.0 µs +0.1% +3.00 ms device", text)
+    assert re.search(r"1 below 0.5% +20.0 µs +0.2% +10.0 µs device", text)
 
 
 def test_a_saving_between_steps_is_not_taken_from_the_step(report):

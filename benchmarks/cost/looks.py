@@ -1,6 +1,6 @@
 """Measures what the looks at the start cost, each alone: FunctionWatch's and CallWatch's.
 
-    python benchmarks/looks.py [--rounds 12]
+    python benchmarks/cost/looks.py [--rounds 12]
 
 They look at a few batches and leave nothing behind, so they are measured by all of the first
 batches: what these take with a watch beside a PhaseTimer more than with the PhaseTimer alone, in
@@ -9,6 +9,7 @@ and the training thread's own time on a core, which a neighbour does not lengthe
 """
 
 import statistics
+import sys
 import tempfile
 import time
 import warnings
@@ -16,6 +17,8 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import Children, Spread, forked, interleaved, one_thread, write_results
 
