@@ -24,13 +24,10 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(folder) for folder in (HERE, HERE.parent, HERE.parent / "faults")]
-SETS = {"first": HERE / "first", "second": HERE / "second", "third": HERE / "third"}
-LOOKS = {
-    "first": "unseen-2026-11-21.json",
-    "second": "unseen-second-2026-11-21.json",
-    "third": "unseen-third-2026-11-22.json",
-}
-sys.path += [str(folder) for folder in SETS.values()]
+
+from run import SETS  # noqa: E402
+
+sys.path += [str(folder) for folder, _ in SETS.values()]
 
 import lightning as L  # noqa: E402
 import torch  # noqa: E402
@@ -124,7 +121,7 @@ def pair(children: Children, name: str, number: int, *, null: bool) -> list[list
 def measured(children: Children, name: str, pairs: int, *, null: bool) -> dict[str, Any]:
     """Return what the change saved beside what was promised."""
     group, finding, _ = CHANGES[name]
-    looked = json.loads((RESULTS / LOOKS[group]).read_text(encoding="utf-8"))["cases"][name]
+    looked = json.loads((RESULTS / SETS[group][1]).read_text(encoding="utf-8"))["cases"][name]
     said = [one for one in looked["first_look"]["findings"] if one["id"] == finding]
     now, saved = [], []
     for number in range(pairs):

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lightning_gpuprof.probes.stack_lines import own_line
 from lightning_gpuprof.records.function_calls import Broadcast
 from lightning_gpuprof.records.module_calls import CallPlace
 
@@ -81,17 +79,16 @@ class Broadcasts:
         given: Sequence[Tensor],
         result: Tensor,
         taken_ns: int,
-        frame: FrameType,
+        place: Place | None,
     ) -> None:
-        """Note a function whose result is a tensor."""
+        """Note a function whose result is a tensor, and the program's line that called it."""
         source = next((one for one in given if one in self._wide), None)
         if source is None:
-            self._begins(name, args, kwargs, given, result, taken_ns, frame)
+            self._begins(name, args, kwargs, given, result, taken_ns, place)
             return
         wide: _Wide = self._wide[source]
         pair = self.pairs[wide.pairs]
         pair.taken_ns += taken_ns
-        place = own_line(frame)
         if place is not None and place not in pair.places:
             pair.places.append(place)
         after = _after(wide.kind, name, args, given)
@@ -117,7 +114,7 @@ class Broadcasts:
         given: Sequence[Tensor],
         result: Tensor,
         taken_ns: int,
-        frame: FrameType,
+        place: Place | None,
     ) -> None:
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
             return
@@ -126,7 +123,6 @@ class Broadcasts:
         whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
         numbers, shared = prod(whole), _shared(given, whole)
         least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))
-        place = own_line(frame)
         if numbers < least or not shared or place is None or not result.is_floating_point():
             return
         pair = _Pair(

@@ -134,14 +134,15 @@ class FunctionCalls:
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
         if name in READS and self._waits(args):
-            self._count(self.reads, frame)
+            self.reads.update(_at(own_line(frame)))
         results = [one for one in _parts(output) if _is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             if results or name == "__setitem__" or name in READS:  # not a shape alone
                 self.broadcasts.used(_parts((args, kwargs)))
             self._carry(results, args)
             return
-        self._count(self.lines, frame)
+        place = own_line(frame)
+        self.lines.update(_at(place))
         self._drops(results, taken_ns, frame)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if _is_plain(one)]
@@ -151,20 +152,17 @@ class FunctionCalls:
             origin = Origin.DATA
         through: frozenset[Any] = frozenset().union(*(one.layers for one in known))
         if origin is Origin.DATA:
-            through = self._layer(name, args, kwargs, given, known, taken_ns, frame, through)
+            through = self._layer(name, args, kwargs, given, known, taken_ns, frame, place, through)
             self._joins(given, known, results)
-            self.broadcasts.seen(name, args, kwargs, given, results[0], taken_ns, frame)
-        elif name not in _FILLS and not all(one._is_view() for one in results):
-            self._own(origin, name, given, results, taken_ns, frame)
+            self.broadcasts.seen(name, args, kwargs, given, results[0], taken_ns, place)
+        elif (
+            place is not None and name not in _FILLS and not all(one._is_view() for one in results)
+        ):
+            self._own(origin, name, given, results, taken_ns, place)
         for one in results:
             self._set(one, _Known(origin, through))
         if _in_place(name) and given:
             self._set(given[0], _Known(origin, through))
-
-    def _count(self, counter: Counter[Place], frame: FrameType) -> None:
-        place = own_line(frame)
-        if place is not None:
-            counter[place] += 1
 
     def _waits(self, args: Any) -> bool:
         """Tell whether a read is of a value that a device has, where there is one."""
@@ -178,11 +176,8 @@ class FunctionCalls:
         given: list[Tensor],
         results: list[Tensor],
         taken_ns: int,
-        frame: FrameType,
+        place: Place,
     ) -> None:
-        place = own_line(frame)
-        if place is None:
-            return
         shapes = tuple(one if id(one) in self._parameters else one.numel() for one in given)
         digest = _digest(results) if origin is Origin.CONSTANT else None
         made = max(one.numel() for one in results)
@@ -202,19 +197,17 @@ class FunctionCalls:
         known: list[_Known],
         taken_ns: int,
         frame: FrameType,
+        place: Place | None,
         through: frozenset[Any],
     ) -> frozenset[Any]:
         """Note a layer's call, and return the groups that its result has come through."""
-        if name == ATTENTION and kwargs.get("need_weights", True):
-            place = own_line(frame)
-            if place is not None and _called_by_own(frame):
-                self.attention.append((place, _to_try(args), _to_try(kwargs), taken_ns))
-        if name not in LAYERS or len(given) < 2:
+        if place is None:
             return through
-        place = own_line(frame)
+        if name == ATTENTION and kwargs.get("need_weights", True) and _called_by_own(frame):
+            self.attention.append((place, _to_try(args), _to_try(kwargs), taken_ns))
+        if name not in LAYERS or len(given) < 2 or known[1].origin is Origin.DATA:
+            return through
         data, weight = given[0], given[1]
-        if place is None or known[1].origin is Origin.DATA:
-            return through
         group = (name, place[0], place[1])
         self.layers.append(
             LayerCall(
@@ -267,6 +260,10 @@ class FunctionCalls:
         if results and args and isinstance(args[0], Tensor):
             for one in results:
                 self._set(one, self._known_of(args[0]))
+
+
+def _at(place: Place | None) -> tuple[Place, ...]:
+    return () if place is None else (place,)
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_gpuprof.analysis.memory.memory_growth import LATE_FRAC, rises, theil_sen
-from lightning_gpuprof.analysis.run.every_step import between_epochs, unmarked_spans
+from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
 from lightning_gpuprof.analysis.run.growth import BUCKETS, PACE, Floats, bucket_medians, growth
 from lightning_gpuprof.analysis.run.phase_split import part_columns
 from lightning_gpuprof.arrays import Int64, Mask
@@ -71,22 +71,23 @@ class _Times(NamedTuple):
     """Those in which they would have been seen."""
 
 
-def rising(session: Session, steady: Mask) -> tuple[Rising, ...]:
+def rising(spread: Spread) -> tuple[Rising, ...]:
     """Return what rises, by phase and by part of a phase, that of the greatest cost first."""
+    session, steady = spread.session, spread.steady
     if not session.steps or not steady.any():
         return ()
+    work, starts = _work(session, steady), session.columns["start_ns"][steady]
     found = [
         risen
-        for key, times in (*_in_steps(session, steady), *_between(session))
-        if (risen := _risen(key, times, _pace(session, steady, times.at_ns))) is not None
+        for key, times in (*_in_steps(spread), *_between(spread))
+        if (risen := _risen(key, times, _pace(work, starts, times.at_ns))) is not None
     ]
-    found += _in_each_step(session, steady)
+    found += _in_each_step(session, steady, work)
     return tuple(sorted(found, key=lambda one: -one.cost_ns))
 
 
-def _in_each_step(session: Session, steady: Mask) -> Iterator[Rising]:
+def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Rising]:
     """Return what grows with each step, in itself and against what trains beside it."""
-    work = _work(session, steady)
     pace = np.maximum(work, 1.0) / (float(np.median(work)) or 1.0)
     phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
     for key, column in (phases | _parts(session)).items():
@@ -109,8 +110,9 @@ def _in_each_step(session: Session, steady: Mask) -> Iterator[Rising]:
         )
 
 
-def _in_steps(session: Session, steady: Mask) -> Iterator[tuple[str, _Times]]:
+def _in_steps(spread: Spread) -> Iterator[tuple[str, _Times]]:
     """Return the times at which each phase and part was at work, in steps."""
+    session, steady = spread.session, spread.steady
     starts, marked = session.columns["start_ns"], int(steady.sum())
     columns = {phase.value: column for phase, column in session.phases_ns(RARE).items()}
     for key, column in (columns | _parts(session)).items():
@@ -119,14 +121,14 @@ def _in_steps(session: Session, steady: Mask) -> Iterator[tuple[str, _Times]]:
         ones = np.ones(int(chosen.sum()), dtype=np.int64)
         yield (
             key,
-            _with_unmarked(session, key, _Times(starts[chosen], column[chosen], ones, marked)),
+            _with_unmarked(spread, key, _Times(starts[chosen], column[chosen], ones, marked)),
         )
 
 
-def _between(session: Session) -> Iterator[tuple[str, _Times]]:
+def _between(spread: Spread) -> Iterator[tuple[str, _Times]]:
     """Return them for what is between epochs: before one and after one are two things."""
-    spans = between_epochs(session)
-    steps = session.steps + sum(span.steps for span in unmarked_spans(session))
+    spans = between_epochs(spread.session)
+    steps = spread.session.steps + spread.steps
     for where in dict.fromkeys(span.where for span in spans):
         taken: dict[str, list[tuple[int, int, int]]] = {}
         for span in spans:
@@ -149,18 +151,17 @@ def _parts(session: Session) -> dict[str, Int64]:
     return {k: c for k, c in columns if _phase(k) in RARE and _phase(k).value in measured}
 
 
-def _with_unmarked(session: Session, key: str, times: _Times) -> _Times:
+def _with_unmarked(spread: Spread, key: str, times: _Times) -> _Times:
     """Add those in steps that were not marked, where they were counted: a mean for each window."""
     flag = _FLAGGED.get(_phase(key))
-    spans = unmarked_spans(session)
-    if flag is None or not spans:
+    if flag is None or not spread.spans:
         return times
     rows = list(zip(*(column.tolist() for column in times[:3]), strict=True))
-    for span in spans:
+    for span in spread.spans:
         count, taken_ns = span.flagged.get(flag, 0), (span.phase_ns | span.part_ns).get(key, 0)
         if count and taken_ns:
             rows.append((span.start_ns, taken_ns // count, count))
-    return _times(sorted(rows), times.steps + sum(span.steps for span in spans))
+    return _times(sorted(rows), times.steps + spread.steps)
 
 
 def _times(rows: list[tuple[int, int, int]], steps: int) -> _Times:
@@ -212,11 +213,10 @@ def _work(session: Session, steady: Mask) -> Floats:
     return work
 
 
-def _pace(session: Session, steady: Mask, at_ns: Int64) -> Floats:
+def _pace(work: Floats, starts: Int64, at_ns: Int64) -> Floats:
     """Return how much longer than usual the steps took since the time before, for each time."""
-    work = _work(session, steady)
     usual = float(np.median(work)) or 1.0
-    cuts = np.searchsorted(session.columns["start_ns"][steady], at_ns)
+    cuts = np.searchsorted(starts, at_ns)
     since = [float(np.median(part)) if len(part) else usual for part in np.split(work, cuts)[:-1]]
     pace: Floats = np.maximum(since, 1.0) / usual
     return pace

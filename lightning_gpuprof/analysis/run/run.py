@@ -92,7 +92,7 @@ def analyze_run(
         device_use=device_use(chosen),
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
-        rising=rising(chosen, steady),
+        rising=rising(spread),
         memory_growth=memory_grown,
         memory_watched=memory_watched,
         step_noise_ns=step_noise_ns(chosen, steady),
