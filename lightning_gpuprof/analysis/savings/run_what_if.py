@@ -1,6 +1,6 @@
 """What a step would take with several costs removed, counting no time twice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _UNNAMED = ("forward", "backward", "optimizer_step")
@@ -37,6 +37,25 @@ class StepEstimate:
     def saving_high_ns(self) -> int:
         """The most that is saved."""
         return self.step_ns - self.step_low_ns
+
+
+def claimed_places(
+    where: Iterable[tuple[str | None, str | None]], parts: Container[tuple[str, str]]
+) -> tuple[str, ...]:
+    """Return the places of a claim.
+
+    Args:
+        where: Phase and name of each place that its finding names.
+        parts: Phase and name of each named part of a phase.
+
+    >>> claimed_places([("callbacks", "EMA"), ("forward", "aten::mm")], {("callbacks", "EMA")})
+    ('callbacks/EMA', 'forward')
+    """
+    return tuple(
+        f"{phase}/{name}" if (phase, name) in parts else phase
+        for phase, name in where
+        if phase is not None
+    )
 
 
 def without(claims: Sequence[Claim], *, step_ns: int, phase_ns: Mapping[str, int]) -> StepEstimate:

@@ -66,6 +66,7 @@ def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:
 
 def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableType]:
     results = report.results
+    lines = console_tables.line_table(results)
     yield Text(_headline(report), style="bold")
     for notice in report.notices:
         yield Text(f"note: {notice}", style="dim")
@@ -79,10 +80,10 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on)")
         yield from _findings(report, verbose)
-        yield from _unexplained(report)
+        yield from _unexplained(report, "AT WHICH LINES" if lines else "WHERE A STEP GOES")
         if verbose and (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
-    if (lines := console_tables.line_table(results)) is not None:
+    if lines is not None:
         yield _heading("AT WHICH LINES (the host's, by samples of the first seconds)")
         yield _indented(lines)
     yield from console_tables.operator_tables(results, verbose=verbose)
@@ -125,16 +126,20 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _indented(Text("--verbose has the changes of all of them."))
 
 
-def _unexplained(report: Report) -> Iterator[RenderableType]:
-    """Say how much of the step no finding speaks of: the largest cause may be one no rule knows."""
+def _unexplained(report: Report, shown: str) -> Iterator[RenderableType]:
+    """Say how much of the step no finding speaks of: the largest cause may be one no rule knows.
+
+    Args:
+        report: The report.
+        shown: The heading under which the rest of the step is shown.
+    """
     found = together(report.results, report.findings)
     if found is None or found.step_low_ns < MOSTLY * found.step_ns:
         return
-    where = "AT WHICH LINES" if console_tables.line_table(report.results) else "WHERE A STEP GOES"
     yield _indented(
         Text(
             f"together: at most {duration(found.saving_high_ns)} of the step's "
-            f"{duration(found.step_ns)}. {where} shows where the other "
+            f"{duration(found.step_ns)}. {shown} shows where the other "
             f"{duration(found.step_low_ns)} go."
         )
     )

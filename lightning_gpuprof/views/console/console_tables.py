@@ -140,13 +140,15 @@ def line_table(results: RunResults) -> Table | None:
     table.add_row("of a step", "", "in", "line", style="dim")
     for one in lines:
         name = f"{one.file}:{one.line}"
-        source = _shortened(one.source or "", max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
-        place = Text(name).append(f" `{source}`", style="dim")
+        place = Text(name)
+        if one.source:
+            source = _shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
+            place.append(f" `{source}`", style="dim")
         table.add_row(
             f"{duration(one.low_ns)} to {duration(one.high_ns)}",
             percent(one.frac),
             one.phase.value,
-            place if one.source else Text(f"{one.file}:{one.line}"),
+            place,
         )
     return table
 

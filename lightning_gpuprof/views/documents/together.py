@@ -3,7 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.run_what_if import Claim, StepEstimate, without
+from lightning_gpuprof.analysis.savings.run_what_if import (
+    Claim,
+    StepEstimate,
+    claimed_places,
+    without,
+)
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.phases import Phase
 
@@ -29,14 +34,10 @@ def _claim(results: RunResults, finding: Finding, phase_ns: Mapping[str, int]) -
     parts = {
         (part.phase.value, part.name) for one in results.phases for part in results.parts_of(one)
     }
-    named = [where.phase for where in finding.where if where.phase is not None]
-    places = tuple(
-        f"{where.phase}/{where.name}" if (where.phase, where.name) in parts else where.phase
-        for where in finding.where
-        if where.phase is not None
-    )
     low, high = finding.saving_ns.low, finding.saving_ns.high
-    if finding.id == "growing-cost" or any(phase in _SELDOM for phase in named):
-        within_ns = sum(phase_ns.get(phase, 0) for phase in set(named))
+    phases = {where.phase for where in finding.where if where.phase is not None}
+    if finding.id == "growing-cost" or not phases.isdisjoint(_SELDOM):
+        within_ns = sum(phase_ns.get(phase, 0) for phase in phases)
         low, high = min(low, within_ns), min(high, within_ns)
+    places = claimed_places(((at.phase, at.name) for at in finding.where), parts)
     return Claim(finding.id, places, low, high)

@@ -3,7 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lightning_gpuprof.analysis.savings.run_what_if import Claim, StepEstimate, without
+from lightning_gpuprof.analysis.savings.run_what_if import (
+    Claim,
+    StepEstimate,
+    claimed_places,
+    without,
+)
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
@@ -78,12 +83,8 @@ def what_if_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def _claim(finding: Mapping[str, Any], document: Mapping[str, Any]) -> Claim:
-    places = []
-    for where in finding["where"]:
-        phase, name = where.get("phase"), where.get("name")
-        if phase is None:
-            continue
-        parts = {part["name"] for part in document["phases"].get(phase, {}).get("parts", ())}
-        places.append(f"{phase}/{name}" if name in parts else phase)
+    rows = document["phases"].items()
+    parts = {(phase, part["name"]) for phase, row in rows for part in row.get("parts", ())}
+    where = [(at.get("phase"), at.get("name")) for at in finding["where"]]
     saving = finding["saving_ns"]
-    return Claim(finding["id"], tuple(places), saving["low"], saving["high"])
+    return Claim(finding["id"], claimed_places(where, parts), saving["low"], saving["high"])
