@@ -105,7 +105,8 @@ def test_the_error_that_broke_the_device_goes_on_and_what_was_measured_is_kept(
     device = Device()
     monkeypatch.setattr(deferred_loss, "with_room", lambda room, on: device.copy)
     callbacks = [
-        PhaseTimer(window=5, device_marks=device),
+        # A busy machine is no reason to leave steps without marks here.
+        PhaseTimer(window=5, device_marks=device, overhead_budget=1.0),
         BatchSizeAdvisor(window=5, warmup=1, probe=lambda on: device, console=False),
         MemorySnapshot(history=lambda on: device),
         BatchWatch(transfer=device.copy),
