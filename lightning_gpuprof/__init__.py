@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.tune import tune
     from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
     from lightning_gpuprof.config import GpuProfConfig
-    from lightning_gpuprof.probes.ab_test import ab_test
-    from lightning_gpuprof.probes.latency import benchmark_latency
+    from lightning_gpuprof.probes.latency.ab_test import ab_test
+    from lightning_gpuprof.probes.latency.latency import benchmark_latency
     from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.views.documents.compare import compare_runs
     from lightning_gpuprof.views.tab.what_if import what_if
@@ -76,8 +76,8 @@ _PUBLIC = {
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
     "SyncDetector": "lightning_gpuprof.callbacks.sync_detector",
-    "ab_test": "lightning_gpuprof.probes.ab_test",
-    "benchmark_latency": "lightning_gpuprof.probes.latency",
+    "ab_test": "lightning_gpuprof.probes.latency.ab_test",
+    "benchmark_latency": "lightning_gpuprof.probes.latency.latency",
     "compare_runs": "lightning_gpuprof.views.documents.compare",
     "plan": "lightning_gpuprof.callbacks.plan",
     "region": "lightning_gpuprof.callbacks.region",

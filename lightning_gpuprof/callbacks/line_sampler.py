@@ -14,14 +14,14 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.stack_lines import (
+from lightning_gpuprof.probes.stacks.stack_lines import (
     At,
     no_collection,
     quick_turns,
     shown_path,
     where_is,
 )
-from lightning_gpuprof.probes.thread_watch import ThreadWatch
+from lightning_gpuprof.probes.stacks.thread_watch import ThreadWatch
 from lightning_gpuprof.records.schema import Note
 
 THREAD = "gpuprof-lines"

@@ -12,7 +12,7 @@ import torch
 import lightning_gpuprof
 from lightning_gpuprof.callbacks._lightning import is_kind
 from lightning_gpuprof.callbacks.tap.actions import PHASES
-from lightning_gpuprof.probes.stack_lines import outwards, package_of
+from lightning_gpuprof.probes.stacks.stack_lines import outwards, package_of
 from lightning_gpuprof.records.phases import Phase
 
 _OWN = os.path.join(os.path.dirname(lightning_gpuprof.__file__), "callbacks")

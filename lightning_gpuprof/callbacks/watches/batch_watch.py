@@ -10,8 +10,8 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.probes.padding import Padded, padded_in
-from lightning_gpuprof.probes.padding_line import padding_line
+from lightning_gpuprof.probes.looks.padding import Padded, padded_in
+from lightning_gpuprof.probes.looks.padding_line import padding_line
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
 from lightning_gpuprof.records.schema import Note

@@ -20,10 +20,10 @@ from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
-from lightning_gpuprof.probes.embedding_calls import EmbeddingCalls
-from lightning_gpuprof.probes.repeated_calls import SAME, Repeat, RepeatedCalls
+from lightning_gpuprof.probes.looks.embedding_calls import EmbeddingCalls
+from lightning_gpuprof.probes.looks.repeated_calls import SAME, Repeat, RepeatedCalls
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
-from lightning_gpuprof.probes.stack_lines import shown_path
+from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.module_calls import (
     REPEATED_NOTE,
     TABLES_NOTE,

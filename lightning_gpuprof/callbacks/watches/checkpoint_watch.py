@@ -10,7 +10,7 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.probes.latency import tensors_in
+from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.records.schema import Note
 

@@ -11,8 +11,8 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.probes.debugging import debugging_on, own_line_like
-from lightning_gpuprof.probes.thread_trial import cores_of_process, thread_trial
+from lightning_gpuprof.probes.looks.debugging import debugging_on, own_line_like
+from lightning_gpuprof.probes.looks.thread_trial import cores_of_process, thread_trial
 from lightning_gpuprof.records.debugging import DEBUGGING_NOTE, THREADS_NOTE
 from lightning_gpuprof.records.schema import Note
 

@@ -12,10 +12,10 @@ from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
-from lightning_gpuprof.probes.attention_trial import unread_weights
-from lightning_gpuprof.probes.function_calls import FunctionCalls
-from lightning_gpuprof.probes.function_mode import Watching, may_be_fast
-from lightning_gpuprof.probes.function_uses import notes_of
+from lightning_gpuprof.probes.looks.attention_trial import unread_weights
+from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
+from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
+from lightning_gpuprof.probes.looks.function_uses import notes_of
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 from lightning_gpuprof.records.schema import Note
 

@@ -12,7 +12,7 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.probes.gradient_use import (
+from lightning_gpuprof.probes.looks.gradient_use import (
     GradientTimes,
     GradientUse,
     ValueChanges,

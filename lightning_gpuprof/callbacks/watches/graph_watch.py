@@ -11,7 +11,7 @@ from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.graph import GraphMark, graph_is_kept
+from lightning_gpuprof.probes.looks.graph import GraphMark, graph_is_kept
 from lightning_gpuprof.records.schema import ANOMALY_NOTE, KEPT_NOTE, RETAINED_NOTE, Note
 
 LATER = 3

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_gpuprof.callbacks.watches import function_watch
 from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
-from lightning_gpuprof.probes.function_calls import FunctionCalls
-from lightning_gpuprof.probes.function_mode import Watching, may_be_fast
+from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
+from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled

@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
-from lightning_gpuprof.probes import gradient_use
+from lightning_gpuprof.probes.looks import gradient_use
 from lightning_gpuprof.records.notes import unused_gradients
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note

@@ -27,7 +27,7 @@ from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
-from lightning_gpuprof.probes.gradient_use import ValueChanges
+from lightning_gpuprof.probes.looks.gradient_use import ValueChanges
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled

@@ -10,8 +10,8 @@ from typing import TypeVar
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from lightning_gpuprof.probes.broadcasts import broadcasts
-from lightning_gpuprof.probes.function_calls import (
+from lightning_gpuprof.probes.looks.broadcasts import broadcasts
+from lightning_gpuprof.probes.looks.function_calls import (
     PRODUCTS,
     Call,
     FunctionCalls,
@@ -19,7 +19,7 @@ from lightning_gpuprof.probes.function_calls import (
     Origin,
     Place,
 )
-from lightning_gpuprof.probes.stack_lines import shown_path
+from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
     BusyFunction,

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lightning_gpuprof.probes.function_calls import FunctionCalls
-from lightning_gpuprof.probes.function_mode import Watching
-from lightning_gpuprof.probes.function_uses import notes_of
+from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
+from lightning_gpuprof.probes.looks.function_mode import Watching
+from lightning_gpuprof.probes.looks.function_uses import notes_of
 
 POINTS, AXES = 64, 8
 

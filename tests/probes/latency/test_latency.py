@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.latency import DeviceTimer, benchmark_latency
+from lightning_gpuprof.probes.latency.latency import DeviceTimer, benchmark_latency
 
 
 class FakeClock:

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import torch
 
-from lightning_gpuprof.probes.padding_line import padding_line
+from lightning_gpuprof.probes.looks.padding_line import padding_line
 
 
 def collate(samples):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_gpuprof.probes.agreement import compare_results
+from lightning_gpuprof.probes.latency.agreement import compare_results
 
 NAN = float("nan")
 

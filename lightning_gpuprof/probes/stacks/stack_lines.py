@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from lightning_gpuprof.probes.library_calls import called_library
+from lightning_gpuprof.probes.stacks.library_calls import called_library
 from lightning_gpuprof.records.phases import Phase
 
 _SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))

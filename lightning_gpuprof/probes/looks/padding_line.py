@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from lightning_gpuprof.probes.stack_lines import package_of, shown_path
+from lightning_gpuprof.probes.stacks.stack_lines import package_of, shown_path
 from lightning_gpuprof.records.module_calls import CallPlace
 
 _PADS = (

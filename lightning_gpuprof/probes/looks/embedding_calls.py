@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Embedding, EmbeddingBag, Module
 
-from lightning_gpuprof.probes.stack_lines import own_line
+from lightning_gpuprof.probes.stacks.stack_lines import own_line
 
 
 @dataclass

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.ab_test import ab_test, bootstrap_speedup
+from lightning_gpuprof.probes.latency.ab_test import ab_test, bootstrap_speedup
 
 
 class FakeClock:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import NamedTuple
 
-from lightning_gpuprof.probes.stack_lines import own_line, shown_path
+from lightning_gpuprof.probes.stacks.stack_lines import own_line, shown_path
 from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
 
 _FILE = "/proc/self/task/{}/schedstat"

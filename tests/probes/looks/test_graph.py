@@ -1,6 +1,6 @@
 import torch
 
-from lightning_gpuprof.probes.graph import graph_is_kept
+from lightning_gpuprof.probes.looks.graph import graph_is_kept
 
 
 def test_a_freed_graph_is_told_from_a_kept_one():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_gpuprof.probes.library_calls import called_library
+from lightning_gpuprof.probes.stacks.library_calls import called_library
 
 pytestmark = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="before 3.11 an instruction does not know its expression"

@@ -1,6 +1,6 @@
 import torch
 
-from lightning_gpuprof.probes.padding import MOST_TENSORS, padded_in
+from lightning_gpuprof.probes.looks.padding import MOST_TENSORS, padded_in
 
 
 def found(batch):

@@ -11,8 +11,8 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.probes import stack_lines
-from lightning_gpuprof.probes.stack_lines import line_of, own_line, where_is
+from lightning_gpuprof.probes.stacks import stack_lines
+from lightning_gpuprof.probes.stacks.stack_lines import line_of, own_line, where_is
 from lightning_gpuprof.records.phases import Phase
 
 found = {}

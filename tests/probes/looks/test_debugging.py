@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from lightning_gpuprof.probes import debugging
-from lightning_gpuprof.probes.debugging import debugging_on
+from lightning_gpuprof.probes.looks import debugging
+from lightning_gpuprof.probes.looks.debugging import debugging_on
 from lightning_gpuprof.records.debugging import Tool
 
 

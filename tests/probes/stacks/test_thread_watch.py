@@ -1,7 +1,7 @@
 import sys
 import threading
 
-from lightning_gpuprof.probes.thread_watch import ThreadTime, ThreadWatch, thread_times
+from lightning_gpuprof.probes.stacks.thread_watch import ThreadTime, ThreadWatch, thread_times
 
 TRAINS, OTHER, OWN = 1, 2, 3
 

@@ -14,9 +14,9 @@ from torch.nn import Module
 from torch.utils import checkpoint as checkpoint_file
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lightning_gpuprof.probes.broadcasts import Broadcasts
-from lightning_gpuprof.probes.latency import tensors_in
-from lightning_gpuprof.probes.stack_lines import outwards, own_line, package_of
+from lightning_gpuprof.probes.latency.latency import tensors_in
+from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
+from lightning_gpuprof.probes.stacks.stack_lines import outwards, own_line, package_of
 
 LAYERS = frozenset(
     """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()

@@ -9,7 +9,7 @@ import tracemalloc
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lightning_gpuprof.probes.stack_lines import package_of, shown_path
+from lightning_gpuprof.probes.stacks.stack_lines import package_of, shown_path
 from lightning_gpuprof.records.debugging import Debugging, Tool
 from lightning_gpuprof.records.module_calls import CallPlace
 

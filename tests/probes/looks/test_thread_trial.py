@@ -1,6 +1,6 @@
 import torch
 
-from lightning_gpuprof.probes.thread_trial import thread_trial
+from lightning_gpuprof.probes.looks.thread_trial import thread_trial
 
 
 class Threads:

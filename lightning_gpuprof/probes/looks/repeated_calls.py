@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils.weak import TensorWeakRef
 
-from lightning_gpuprof.probes.latency import tensors_in
-from lightning_gpuprof.probes.stack_lines import own_line
+from lightning_gpuprof.probes.latency.latency import tensors_in
+from lightning_gpuprof.probes.stacks.stack_lines import own_line
 
 SAME = 1e-6
 """Outputs are equal where their sums and norms differ by no more than this share of the norm: the

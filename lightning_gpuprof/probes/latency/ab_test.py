@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.probes.agreement import Agreement, compare_results
-from lightning_gpuprof.probes.latency import (
+from lightning_gpuprof.probes.latency.agreement import Agreement, compare_results
+from lightning_gpuprof.probes.latency.latency import (
     CallTimer,
     Latency,
     Prepared,

@@ -1,0 +1,1 @@
+"""How long one function takes, and whether another may take its place."""

@@ -1,0 +1,1 @@
+"""Where the threads of the process are, by their Python stacks."""
