@@ -27,8 +27,8 @@ a fifth more or less (docs/adr/0031); in a longer one it is more. Where memory g
 Severity: the common scale (`findings/grade.py`), by what it costs from now on.
 """
 
-from lightning_gpuprof.analysis.run.rising import Rising
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.uneven.rising import Rising
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -25,7 +25,7 @@ Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.spikes import Spikes
+from lightning_gpuprof.analysis.run.uneven.spikes import Spikes
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

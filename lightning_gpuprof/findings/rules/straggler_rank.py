@@ -29,7 +29,7 @@ fifth more or less goes with a cost (docs/adr/0044, 0031). Severity: the common 
 
 from collections.abc import Sequence
 
-from lightning_gpuprof.analysis.run.rank_waits import RankWaits
+from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade

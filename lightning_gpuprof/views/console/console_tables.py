@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.phase_split import PerStep
-from lightning_gpuprof.analysis.run.rank_view import RankView
+from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where

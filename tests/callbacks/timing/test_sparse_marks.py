@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.analysis.run.special_steps import compiling
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_flags
+from lightning_gpuprof.analysis.run.uneven.special_steps import compiling
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.region import region
 from lightning_gpuprof.callbacks.timing import own_cost, window_writing

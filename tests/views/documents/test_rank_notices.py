@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.analysis.run.rank_view import RankView
+from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.views.documents.rank_notices import rank_notices
 
 

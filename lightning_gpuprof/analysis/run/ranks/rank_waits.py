@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.run import stop_check
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
-from lightning_gpuprof.analysis.run.rank_steps import RankSteps, Table
+from lightning_gpuprof.analysis.run.ranks import stop_check
+from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, Phase
 from lightning_gpuprof.records.reader import Session

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.run.rank_steps import common_steady
-from lightning_gpuprof.analysis.run.rank_waits import rank_waits
+from lightning_gpuprof.analysis.run.ranks.rank_steps import common_steady
+from lightning_gpuprof.analysis.run.ranks.rank_waits import rank_waits
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Device, StepFlag

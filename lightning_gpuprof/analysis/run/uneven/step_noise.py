@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import median
-from lightning_gpuprof.analysis.run.spikes import EVEN_PHASES, SPIKE_FRAC
+from lightning_gpuprof.analysis.run.uneven.spikes import EVEN_PHASES, SPIKE_FRAC
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.reader import Session
 

@@ -8,8 +8,14 @@ import numpy as np
 
 from lightning_gpuprof.analysis.memory.memory_growth import LATE_FRAC, rises, theil_sen
 from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
-from lightning_gpuprof.analysis.run.growth import BUCKETS, PACE, Floats, bucket_medians, growth
 from lightning_gpuprof.analysis.run.phase_split import part_columns
+from lightning_gpuprof.analysis.run.uneven.growth import (
+    BUCKETS,
+    PACE,
+    Floats,
+    bucket_medians,
+    growth,
+)
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session

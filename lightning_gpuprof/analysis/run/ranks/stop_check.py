@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.rank_steps import RankSteps
+from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import STOP_CHECK, Phase
 from lightning_gpuprof.records.reader import Session

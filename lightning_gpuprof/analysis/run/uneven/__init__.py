@@ -1,0 +1,1 @@
+"""Steps that are unlike the others, and what changes over a run."""
