@@ -3,7 +3,7 @@
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Finding, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Finding, Range, When, Where
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.01
@@ -59,4 +59,5 @@ def epoch_finding(
         saving_ns=saving,
         confidence=0.9 if avoidable else 0.5,
         where=(where,),
+        when=When.BETWEEN,
     )

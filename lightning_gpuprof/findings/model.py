@@ -12,6 +12,16 @@ class Severity(str, Enum):
     INFO = "info"
 
 
+class When(str, Enum):
+    """Where the time lies that a finding saves; all savings are told per step."""
+
+    IN_STEPS = "in_steps"
+    ALSO_BETWEEN = "also_between"
+    """In some steps, and between epochs: validations, checkpoints, what takes longer each time."""
+    BETWEEN = "between"
+    """Where epochs begin: none of it is a steady step's."""
+
+
 class Horizon(str, Enum):
     """When in a plan of work a change comes."""
 
@@ -84,6 +94,7 @@ class Finding:
         confidence: 0 to 1: how sure the rule is that this is the cause.
         where: Places it applies to.
         change: The change as code to paste, where there is one.
+        when: Whether what it saves is time of a steady step.
     """
 
     id: str
@@ -95,6 +106,7 @@ class Finding:
     confidence: float
     where: tuple[Where, ...] = ()
     change: str | None = None
+    when: When = When.IN_STEPS
 
     @property
     def worth_a_change(self) -> bool:

@@ -24,7 +24,7 @@ are not told. Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import FEWER, SHORT_NS, grade, seldom
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -80,6 +80,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value, name=hook),),
         change=change,
+        when=When.ALSO_BETWEEN,
     )
 
 

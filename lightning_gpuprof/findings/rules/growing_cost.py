@@ -20,7 +20,7 @@ the rows that are new, and give what must stay a bound.
 ## Thresholds
 A rise must be one that equal times show in one case of a thousand, both by itself and by the pace
 of the steps since the time before (backward pass and optimizer), by `MIN_RISE` at least, go on in
-the second half, and leave each third of the times above the one before (`run/rising.py`).
+the second half, and leave each third of the times above the one before (`uneven/rising.py`).
 `MIN_FRAC`: dispatch and measuring change by less. The saving is what growing has cost in this run,
 a fifth more or less (docs/adr/0031); in a longer one it is more. Where memory grows with it,
 `memory-growth` tells it, once, for the same phase.
@@ -38,6 +38,7 @@ from lightning_gpuprof.findings.model import (
     Horizon,
     Range,
     Severity,
+    When,
     Where,
 )
 from lightning_gpuprof.findings.rules import memory_growth
@@ -126,6 +127,7 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
         confidence=0.9 if kept else 0.5,
         where=(*memory_growth.place(line), Where(phase=one.phase.value, name=one.name)),
         change=_change(one),
+        when=When.ALSO_BETWEEN,
     )
 
 

@@ -16,7 +16,7 @@ Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
 ## Thresholds
 `MIN_STEPS`: after the warm-up a first other shape compiles once; from the second step on it is a
 habit. Steps with a validation are not counted, which compiles for itself. The saving is from the
-lesser of the two measures to the greater (`run/special_steps.py`). `LOW_FRAC`: the padded
+lesser of the two measures to the greater (`uneven/special_steps.py`). `LOW_FRAC`: the padded
 shape is compiled too, and padding computes more. Severity: the common scale (`findings/grade.py`).
 """
 

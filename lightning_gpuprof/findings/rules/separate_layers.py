@@ -16,7 +16,7 @@ after. On different inputs: `torch.einsum` or `torch.bmm` with stacked weights, 
 convolution.
 
 ## Thresholds
-`LEAST_LAYERS` (`probes/looks/function_uses.py`), 8: fewer are little. Each layer but one takes
+`LEAST_LAYERS` (`looks/function_uses.py`), 8: fewer are little. Each layer but one takes
 `CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward (docs/adr/0031), and where the optimizer
 updates tensors one by one half to all of what it takes for each tensor of the model: one for a
 table, two for others, which have a bias mostly. What the layers compute stays. One table in place

@@ -34,6 +34,7 @@ from lightning_gpuprof.findings.model import (
     Horizon,
     Range,
     Severity,
+    When,
     Where,
 )
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent, last_noted
@@ -95,6 +96,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.9,
         where=(Where(phase=Phase.CHECKPOINT.value, name=name),),
         change=change,
+        when=When.ALSO_BETWEEN,
     )
 
 

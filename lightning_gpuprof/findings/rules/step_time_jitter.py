@@ -14,7 +14,7 @@ loop, automatic garbage collection over many live objects (`gc.freeze()` after t
 or a file written every n steps. Irregular ones come from other work on the machine.
 
 ## Thresholds
-`SPIKE_FRAC`, `REGULAR`: see `run/spikes.py`. Irregular spikes without a recorded cause are
+`SPIKE_FRAC`, `REGULAR`: see `uneven/spikes.py`. Irregular spikes without a recorded cause are
 told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
 more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
 `MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and first

@@ -27,7 +27,7 @@ workers are kept already, this rule is silent. Severity: the common scale (`find
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -82,6 +82,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value),),
+        when=When.BETWEEN,
         change=None
         if starts.remade_ns
         else f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
-from lightning_gpuprof.findings.model import Finding, Range, Severity
+from lightning_gpuprof.findings.model import Finding, Severity, When
 from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
@@ -231,7 +231,7 @@ def _next(report: Report) -> Iterator[RenderableType]:
     if line is not None and (place := console_tables.place(line)):
         table.add_row("where", Text(place))
     if first.saving_ns.high:
-        table.add_row("expect", _expected(first.saving_ns, step_ns))
+        table.add_row("expect", _expected(first, step_ns))
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
     run = shlex.quote(report.run)
@@ -245,9 +245,9 @@ def _no_steps(report: Report) -> str:
     return "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
 
 
-def _expected(saving: Range, step_ns: int) -> str:
-    if saving.high > step_ns:
-        # What is done once per epoch is none of a steady step's time, and may take longer.
+def _expected(finding: Finding, step_ns: int) -> str:
+    saving = finding.saving_ns
+    if finding.when is not When.IN_STEPS:
         saved = spread(saving.low, saving.high)
         return f"{saved} less per step, time between steps included (a step: {duration(step_ns)})"
     low, high = step_ns - saving.high, step_ns - saving.low

@@ -9,13 +9,7 @@ from lightning_gpuprof.analysis.savings.run_what_if import (
     claimed_places,
     without,
 )
-from lightning_gpuprof.findings.model import Finding
-from lightning_gpuprof.records.phases import Phase
-
-_OF_EPOCHS = ("worker-startup", "slow-epoch-start", "rebuilt-loader")
-"""What these save lies where epochs begin: it is none of a steady step's time."""
-_SELDOM = (Phase.VALIDATION.value, Phase.CHECKPOINT.value)
-"""Their savings count what is done between epochs as well; so do those of `growing-cost`."""
+from lightning_gpuprof.findings.model import Finding, When
 
 
 def together(results: RunResults, findings: Sequence[Finding]) -> StepEstimate | None:
@@ -26,7 +20,7 @@ def together(results: RunResults, findings: Sequence[Finding]) -> StepEstimate |
     phases = {
         phase.value: one.per_step.mean_ns for phase, one in results.phases.items() if one.per_step
     }
-    claims = [_claim(results, one, phases) for one in claiming if one.id not in _OF_EPOCHS]
+    claims = [_claim(results, one, phases) for one in claiming if one.when is not When.BETWEEN]
     return without(claims, step_ns=results.step_ns, phase_ns=phases)
 
 
@@ -36,7 +30,7 @@ def _claim(results: RunResults, finding: Finding, phase_ns: Mapping[str, int]) -
     }
     low, high = finding.saving_ns.low, finding.saving_ns.high
     phases = {where.phase for where in finding.where if where.phase is not None}
-    if finding.id == "growing-cost" or not phases.isdisjoint(_SELDOM):
+    if finding.when is When.ALSO_BETWEEN:  # of this no more than such phases take of a steady step
         within_ns = sum(phase_ns.get(phase, 0) for phase in phases)
         low, high = min(low, within_ns), min(high, within_ns)
     places = claimed_places(((at.phase, at.name) for at in finding.where), parts)

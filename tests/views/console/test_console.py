@@ -6,7 +6,7 @@ import pytest
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Range, Severity, Where
+from lightning_gpuprof.findings.model import Range, Severity, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
@@ -67,17 +67,18 @@ def test_what_no_finding_explains_is_said_with_where_to_look(report):
 
 
 @pytest.mark.parametrize(
-    ("rule", "phase", "explained"),
+    ("when", "phase", "explained"),
     [
-        ("worker-startup", "data_wait", "0 ns"),
-        ("slow-checkpoint", "checkpoint", "0 ns"),
-        ("slow-callback", "callbacks", "1.18 ms"),
+        (When.BETWEEN, "data_wait", "0 ns"),
+        (When.ALSO_BETWEEN, "checkpoint", "0 ns"),
+        (When.ALSO_BETWEEN, "callbacks", "1.00 ms"),
+        (When.IN_STEPS, "callbacks", "1.18 ms"),
     ],
 )
-def test_what_is_saved_between_steps_explains_nothing_of_a_step(report, rule, phase, explained):
+def test_what_is_saved_between_steps_explains_nothing_of_a_step(report, when, phase, explained):
     loaded = report(parts={"callbacks/GradNorm": MS})
     [slow] = [one for one in loaded.findings if one.id == "slow-callback"]
-    text = render(replace(loaded, findings=[replace(slow, id=rule, where=(Where(phase=phase),))]))
+    text = render(replace(loaded, findings=[replace(slow, when=when, where=(Where(phase=phase),))]))
     assert f"together: at most {explained} of the step's 10.0 ms." in " ".join(text.split())
 
 
@@ -145,7 +146,7 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
 
 def test_a_saving_between_steps_is_not_taken_from_the_step(report):
     loaded = report(loader=Loader(num_workers=0))
-    first = replace(loaded.findings[0], saving_ns=Range(low=0, high=30 * MS))
+    first = replace(loaded.findings[0], saving_ns=Range(0, 30 * MS), when=When.BETWEEN)
     text = render(replace(loaded, findings=[first]))
     assert "0 ns to 30.0 ms less per step, time between steps included (a step: 10.0 ms)" in text
 

@@ -81,6 +81,7 @@ def test_findings_come_first_things_first_with_every_documented_field(run):
         "confidence",
         "where",
         "change",
+        "when",
     }
     assert findings[0]["severity"] == "critical"
     assert set(findings[0]["saving_ns"]) == {"low", "high"}

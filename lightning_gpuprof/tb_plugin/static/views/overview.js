@@ -125,7 +125,7 @@ function heroGain(finding, mean) {
   const upTo = (/** @type {string} */ text) => (low ? text : `up to ${text}`);
   const time = low ? durationRange(low, high) : duration(high);
   // What is done once per epoch is none of a step's time, and no share of it.
-  const between = high > mean;
+  const between = finding.when !== "in_steps";
   const share = percentRange((low || high) / mean, high / mean);
   return h(
     "div.hero-gain",
