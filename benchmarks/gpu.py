@@ -36,13 +36,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parent / "on_gpu"))  # for what it runs
+
 from _figures import shown
 from _gpu_kept import driver_answers, hand_over, keep, pack, targets
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 WHEELS = ROOT / "wheels"
-STAND_IN = ROOT / "benchmarks" / "stand_in"
+ON_GPU = "benchmarks/on_gpu"
+STAND_IN = ROOT / ON_GPU / "stand_in"
 WHOLE_S = 470
 """From the first moment on, so that eight minutes hold; a part may take what is left of it, at
 most its own limit."""
@@ -81,7 +84,7 @@ def parts(work: Path) -> dict[str, Part]:
     ends that one alone."""
 
     def measures(name: str, limit_s: int, *options: str) -> Part:
-        script, result = f"benchmarks/gpu_{name}.py", str(work / f"{name}.json")
+        script, result = f"{ON_GPU}/gpu_{name}.py", str(work / f"{name}.json")
         seconds = str(limit_s - 20)
         return Part((script, "--json", result, "--seconds", seconds, *options), limit_s)
 
@@ -107,7 +110,7 @@ def tests_of(name: str, work: Path) -> tuple[str, ...]:
     """Return the arguments that run one file of tests, with pytest or without."""
     file = f"tests/gpu/test_{name}_on_gpu.py"
     if absent(["pytest"]):
-        return ("benchmarks/without_pytest.py", file)
+        return (f"{ON_GPU}/without_pytest.py", file)
     options = ("-v", "-rP", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
     return ("-m", "pytest", file, *options, f"--basetemp={work / 'runs' / name}", "--durations=5")
 

@@ -6,7 +6,7 @@ Each model trains at each size under torch.profiler with `profile_memory=True`: 
 longest samples, the one of varying length also eight steps of lengths drawn at random. The peak is
 that of the running sum of the allocation events, which hold the kernels' own temporary memory too.
 The prediction, for the longest samples, is compared without cuBLAS's workspaces, which a CPU does
-not have. On a GPU `benchmarks/gpu_memory.py` compares with CUDA's allocator instead.
+not have. On a GPU `benchmarks/on_gpu/gpu_memory.py` compares with CUDA's allocator instead.
 """
 
 import sys

@@ -15,7 +15,7 @@ BENCHMARKS = {
     "deferred": "cost/deferred.py",
     "capture": "cost/capture.py",
     "plan": "plan.py",
-    "memory": "gpu_memory.py",
+    "memory": "on_gpu/gpu_memory.py",
     "records": "reading/records.py",
     "ranks": "ranks.py",
     "trace_engine": "reading/trace_engine.py",

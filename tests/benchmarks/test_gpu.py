@@ -309,7 +309,7 @@ def test_a_network_that_swallows_everything_costs_no_more_than_its_share(gpu, mo
 def test_without_pytest_the_tests_run_all_the_same(gpu, monkeypatch, tmp_path):
     test = tmp_path / "test_some.py"
     test.write_text(SOME_TESTS)
-    without = [sys.executable, str(gpu.ROOT / "benchmarks" / "without_pytest.py"), str(test)]
+    without = [sys.executable, str(gpu.ROOT / gpu.ON_GPU / "without_pytest.py"), str(test)]
     done = subprocess.run(without, capture_output=True, text=True)
     assert done.returncode == 1
     outcomes = re.findall(r"::(\S+) (PASSED|FAILED|SKIPPED)", done.stdout)

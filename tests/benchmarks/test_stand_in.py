@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STAND_IN = ROOT / "benchmarks" / "stand_in"
+STAND_IN = ROOT / "benchmarks" / "on_gpu" / "stand_in"
 
 SCRIPT = """
 import json, sys, msgspec

@@ -1,4 +1,6 @@
-"""Runs test files where pytest is not to be had: `python benchmarks/without_pytest.py FILE ...`.
+"""Runs test files where pytest is not to be had.
+
+    python benchmarks/on_gpu/without_pytest.py FILE ...
 
 It knows what tests/gpu uses of pytest and no more: fixtures (of the file and of tests/conftest.py,
 made anew for each test), `parametrize`, `skipif`, `skip`, `importorskip`, `raises`, `approx`. Its
@@ -19,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HANGS_AFTER_S = 60
 Mark = tuple[str, tuple[Any, ...], dict[str, Any]]
 

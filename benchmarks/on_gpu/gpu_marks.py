@@ -1,6 +1,6 @@
 """What this package costs on a GPU: per mark on the device, and per step of each of its parts.
 
-    python benchmarks/gpu_marks.py [--json FILE] [--seconds S]
+    python benchmarks/on_gpu/gpu_marks.py [--json FILE] [--seconds S]
 
 Variants take turns in one process (A B A B ...); medians, with the least and the most beside them.
 The file is written anew whenever a figure is there. Where the time is up, the rounds done so far
@@ -9,6 +9,7 @@ are what counts.
 
 import json
 import statistics
+import sys
 import tempfile
 import time
 import warnings
@@ -16,6 +17,8 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
 from _figures import figure

@@ -1,6 +1,7 @@
 """Batch sizes that are predicted to fit, against those that do.
 
-    python benchmarks/gpu_memory.py [--json FILE] [--cap MIB] [--models NAME ...] [--seconds S]
+    python benchmarks/on_gpu/gpu_memory.py [--json FILE] [--cap MIB] [--models NAME ...] \
+        [--seconds S]
 
 torch's allocator is held to a cap, as on a smaller card. For each model: train at a small size with
 `BatchSizeAdvisor`, then at what it suggests, until it is content; then 200 steps at that size,
@@ -26,6 +27,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
 from _figures import figure

@@ -1,6 +1,6 @@
 """Faults that only a GPU has: is the first finding right, and does the fix save what was said?
 
-    python benchmarks/gpu_faults.py [--json FILE] [--runs FOLDER] [--seconds S]
+    python benchmarks/on_gpu/gpu_faults.py [--json FILE] [--runs FOLDER] [--seconds S]
 
 Each fault is trained once under GpuProfCallback and asked about with `lightning-gpuprof report
 --json`; then faulty and fixed take turns without any profiler. The findings are asked of a process
@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
 from _figures import figure
