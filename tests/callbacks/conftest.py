@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
+from lightning_gpuprof.callbacks.timing import own_cost
+
 
 @pytest.fixture(autouse=True)
 def plain_trainers(monkeypatch):
@@ -12,6 +14,12 @@ def plain_trainers(monkeypatch):
     for name in ("ENABLE_PROGRESS_BAR", "ENABLE_MODEL_SUMMARY", "ENABLE_CHECKPOINTING"):
         monkeypatch.setenv(f"PL_TRAINER_{name}", "False")
     monkeypatch.setenv("PL_TRAINER_ACCELERATOR", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def boundaries_cost_the_same(monkeypatch):
+    """What a busy machine takes for a region's boundary must not decide which steps are marked."""
+    monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import torch
 
+import lightning_gpuprof
 from lightning_gpuprof.probes.stacks.library_calls import called_library
 from lightning_gpuprof.records.phases import Phase
 
 _SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
 _PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _USER, _GPUPROF = "", "lightning_gpuprof"

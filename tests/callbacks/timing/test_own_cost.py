@@ -3,17 +3,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lightning_gpuprof.callbacks.timing import own_cost
-from lightning_gpuprof.callbacks.timing.own_cost import MOST_APART, OwnCost
+from lightning_gpuprof.callbacks.timing.own_cost import MOST_APART, OwnCost, boundary_cost_ns
 from lightning_gpuprof.callbacks.timing.windows import Layout, Window
 from lightning_gpuprof.probes.clock.phase_clock import Slot
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
-
-
-@pytest.fixture(autouse=True)
-def boundary_ns(monkeypatch):
-    monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
 
 
 def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000, stall_ns=0):
@@ -115,3 +109,7 @@ def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
 
     assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])
     assert window.profiled_own_ns == 700
+
+
+def test_what_a_boundary_costs_is_measured_on_this_machine():
+    assert 0 < boundary_cost_ns(rounds=5, repeats=3) < 1e9
