@@ -43,7 +43,8 @@ def test_a_saving_between_steps_is_no_share_of_a_step(reports, file_page):
     html = (reports / "demo.html").read_text(encoding="utf-8")
     saving = '"saving_ns":{"low":0,"high":90000000}'
     longer = reports / "longer.html"
-    html = re.sub(r'"saving_ns":\{[^}]*\}', saving, html).replace('"in_steps"', '"between"')
+    html = re.sub(r'"saving_ns":\{[^}]*\}', saving, html)
+    html = html.replace('"when":"in_steps"', '"when":"between"')
     longer.write_text(html, encoding="utf-8")
     hero = file_page(longer).wait_for(".hero", "Fixing it saves")
     assert "up to 90.0 ms" in hero

@@ -73,26 +73,29 @@ def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
     What other programs on the machine do to all of a step may hide that: a phase is looked at in
     itself, and at the pace at which its steps went through the backward pass and the optimizer.
     """
-    found = {}
-    before = int(np.argmax(steady)) if len(steady) else 0  # the warm-up's steps, as a rule
-    pace = _pace(session, steady)
-    for phase in Phase:
-        column = session.phase_ns(phase)
-        if column is None:
-            continue
+    found: dict[Phase, Growth] = {}
+    if steady.sum() < BUCKETS * MIN_PER_BUCKET:
+        return found
+    before = int(np.argmax(steady))  # the warm-up's steps, as a rule
+    pace = pace_of(steady_work(session, steady))
+    for phase, column in session.phases_ns(Phase).items():
         grown = growth(column[steady], steps_before=before)
-        if grown is None and pace is not None and phase not in PACE:
+        if grown is None and phase not in PACE:
             grown = growth((column[steady] / pace).astype(np.int64), steps_before=before)
         if grown is not None:
             found[phase] = grown
     return found
 
 
-def _pace(session: Session, steady: Mask) -> Floats | None:
+def steady_work(session: Session, steady: Mask) -> Floats:
+    """Return what each steady step took of `PACE`; where none of it was measured, all alike."""
+    columns = list(session.phases_ns(PACE).values())
+    if not columns:
+        return np.ones(int(steady.sum()))
+    work: Floats = np.sum(columns, axis=0)[steady].astype(np.float64)
+    return work
+
+
+def pace_of(work: Floats) -> Floats:
     """Return how much longer than usual each step's work took that does not grow by itself."""
-    columns = [column for phase in PACE if (column := session.phase_ns(phase)) is not None]
-    if not columns or not steady.any():
-        return None
-    work = np.sum(columns, axis=0)[steady]
-    usual = float(np.median(work))
-    return np.maximum(work, 1) / usual if usual else None
+    return np.maximum(work, 1.0) / (float(np.median(work)) or 1.0)

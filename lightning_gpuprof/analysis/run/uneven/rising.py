@@ -15,6 +15,8 @@ from lightning_gpuprof.analysis.run.uneven.growth import (
     Floats,
     bucket_medians,
     growth,
+    pace_of,
+    steady_work,
 )
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
@@ -82,7 +84,7 @@ def rising(spread: Spread) -> tuple[Rising, ...]:
     session, steady = spread.session, spread.steady
     if not session.steps or not steady.any():
         return ()
-    work, starts = _work(session, steady), session.columns["start_ns"][steady]
+    work, starts = steady_work(session, steady), session.columns["start_ns"][steady]
     found = [
         risen
         for key, times in (*_in_steps(spread), *_between(spread))
@@ -94,7 +96,7 @@ def rising(spread: Spread) -> tuple[Rising, ...]:
 
 def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Rising]:
     """Return what grows with each step, in itself and against what trains beside it."""
-    pace = np.maximum(work, 1.0) / (float(np.median(work)) or 1.0)
+    pace = pace_of(work)
     phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
     for key, column in (phases | _parts(session)).items():
         taken = column[steady]
@@ -208,15 +210,6 @@ def _lasting_slope(at: Floats, values: Floats) -> float | None:
     late, _, _ = theil_sen(at[half:].tolist(), values[half:].tolist())
     lasts = floors[0] < floors[1] < floors[2] and low > 0 and late >= LATE_FRAC * slope
     return slope if lasts else None
-
-
-def _work(session: Session, steady: Mask) -> Floats:
-    """Return what each steady step took of what is the same in each step of most programs."""
-    columns = list(session.phases_ns(PACE).values())
-    if not columns:
-        return np.ones(int(steady.sum()))
-    work: Floats = np.sum(columns, axis=0)[steady].astype(np.float64)
-    return work
 
 
 def _pace(work: Floats, starts: Int64, at_ns: Int64) -> Floats:
