@@ -204,7 +204,7 @@ def test_a_file_cut_anywhere_gives_what_it_holds_and_says_so(tmp_path, op, suffi
 
 def test_a_damaged_gzip_stream_gives_what_came_before(tmp_path, op):
     noise = random.Random(1)
-    events = [op(f"op{noise.random()}", ts=i) for i in range(20_000)]
+    events = [op(f"op{noise.random()}", ts=i) for i in range(10_000)]
     packed = bytearray(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     middle = len(packed) * 3 // 4
     packed[middle : middle + 64] = bytes(64)
@@ -213,7 +213,7 @@ def test_a_damaged_gzip_stream_gives_what_came_before(tmp_path, op):
 
     timeline = open_timeline(str(path))
 
-    assert 0 < len(timeline.host) < 20_000
+    assert 0 < len(timeline.host) < 10_000
     assert timeline.warnings
 
 
