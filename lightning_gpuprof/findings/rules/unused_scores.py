@@ -18,7 +18,7 @@ stays the same.
 Nothing is said where all of the results are used as well, or more than half of them (`MOST_KEPT`,
 `looks/scores.py`): picking costs something, too. `MIN_FRAC`: below it nobody would change a model.
 What goes with the unused share is `TRAINED` times the time of the layer and of what follows
-(`ALONE` without gradients), from times of both forms at six sizes (docs/adr/0031). Targets are read
+(`ALONE` without gradients), from times of both forms (docs/adr/0031). Targets are read
 on the CPU alone: on a GPU that would make the host wait; there an index is told, with a low bound
 of 0, and picking by a mask makes the host wait for the device once.
 Severity: the common scale (`findings/grade.py`).
@@ -35,7 +35,7 @@ from lightning_gpuprof.units import duration, percent
 ID = "unused-scores"
 EFFORT = Effort(Horizon.QUICK, "an index moves before a layer", "none")
 MIN_FRAC = 0.01
-TRAINED, ALONE = (2.0, 4.0), (0.8, 1.2)
+TRAINED, ALONE = (1.5, 3.5), (0.8, 1.2)
 
 
 @looked(ID)
