@@ -125,13 +125,13 @@ def _by_hand(
         most = step.mean_ns if run.on_gpu else round(LIST_HIGH_NS * calls)
         low = 0 if run.on_gpu else round(LIST_LOW_NS * calls)
         saving = Range(low=min(low, step.mean_ns), high=min(most, step.mean_ns))
-    each = round(calls / tensors / updates)
+    # Where few batches have an update, a trace of a few steps may have more of them than its share.
+    each = f", {round(calls / tensors)} operators for each" if updates == 1 else ""
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{name} takes {duration(step.mean_ns)} of each step "
-        f"({percent(step.mean_ns / step_ns)}): a Python loop over {tensors} tensors, "
-        f"{each} operators for each",
+        f"({percent(step.mean_ns / step_ns)}): a Python loop over {tensors} tensors" + each,
         advice=(f"Take torch's own {twin[1]}, fused, if it computes the same. " if twin else "")
         + "What torch has not: write the update for lists of all tensors (torch._foreach_mul_ and "
         "the like), not for one after the other.",

@@ -671,6 +671,7 @@ class TestUnfusedOptimizer:
         each = judge("unfused-optimizer", UPDATES, model=self.model())
         fourth = [UPDATES["optimizer_step"] if step % 4 == 3 else 0 for step in range(100)]
         phases = UPDATES | {"optimizer_step": fourth}
+        assert self.by_hand(judge, phases=phases).title.endswith("a Python loop over 100 tensors")
         shared = judge("unfused-optimizer", phases, model=self.model())
         assert shared.evidence["optimizer_ns"] == UPDATES["optimizer_step"] // 4
         assert span(shared) == tuple(one // 4 for one in span(each))
@@ -710,11 +711,12 @@ class TestUnfusedOptimizer:
         assert judge("unfused-optimizer", UPDATES, model=other) is None
 
     def by_hand(self, judge, name="PaperAdamW", calls=1_400, operator="aten::mul_", **options):
+        phases = options.pop("phases", UPDATES)
         optimizers = [{"class": name, "groups": 1, "package": "paper"}]
         rows = [op(operator, calls, 4 * MS) | {"update_count": calls}]
         model = {"dtypes": {"float32": 100}, "optimizers": optimizers}
         trace = {"operators": rows}
-        return judge("unfused-optimizer", UPDATES, trace=trace, model=model, **options)
+        return judge("unfused-optimizer", phases, trace=trace, model=model, **options)
 
     def test_an_optimizer_written_by_hand_is_a_loop_that_torchs_own_would_end(self, judge):
         finding = self.by_hand(judge)
