@@ -6,7 +6,7 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Where
-from lightning_gpuprof.records.function_calls import function_notes
+from lightning_gpuprof.records.function_calls import BusyFunction, FunctionNotes, function_notes
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
@@ -14,6 +14,8 @@ MIN_COUNT = 10
 """Samples in a phase, or reads, below which its lines are not named: one may be a tenth of them."""
 MIN_FRAC = 0.25
 """A line with less of its phase's samples, or calls, is one of many."""
+MIN_CALLS = 30
+"""A function that calls fewer of torch's is no loop: what is small and many is inside of those."""
 MOST = 2
 PHASES = {
     phase.value: phase
@@ -83,8 +85,16 @@ def _busy(run: RunResults, finding: Finding) -> tuple[Where, ...]:
     seen = function_notes(run.notes)
     if seen is None:
         return ()
-    busy = seen.busy
-    if finding.id == SYNC:
-        least = max(MIN_COUNT, MIN_FRAC * finding.evidence.get("reads_per_step_count", 0))
-        busy = tuple(one for one in seen.reading if one.calls >= least)
-    return in_forward(one.place for one in busy[:MOST] if one.calls_frac >= MIN_FRAC)
+    if finding.id != SYNC:
+        places = [at for one in busiest(seen) for at in (one.place, one.loop) if at]
+        return in_forward(dict.fromkeys(places))
+    least = max(MIN_COUNT, MIN_FRAC * finding.evidence.get("reads_per_step_count", 0))
+    reading = [one for one in seen.reading[:MOST] if one.calls >= least]
+    return in_forward(one.place for one in reading if one.calls_frac >= MIN_FRAC)
+
+
+def busiest(seen: FunctionNotes) -> tuple[BusyFunction, ...]:
+    """Return the functions that make a good part of a forward pass's calls."""
+    return tuple(
+        one for one in seen.busy[:MOST] if one.calls_frac >= MIN_FRAC and one.calls >= MIN_CALLS
+    )

@@ -84,6 +84,8 @@ class SeparateLayers(Struct, frozen=True):
         data: Shape of what each was given.
         weight: Shape of the first one's weight.
         place: The line.
+        depth: Such layers one behind the other, where each is part of a head of several.
+        after: Other functions that each one's result goes through before it meets another's.
     """
 
     kind: str
@@ -92,6 +94,8 @@ class SeparateLayers(Struct, frozen=True):
     data: tuple[int, ...]
     weight: tuple[int, ...]
     place: CallPlace
+    depth: int = 1
+    after: int = 0
 
 
 class UnreadWeights(Struct, frozen=True):
@@ -137,12 +141,14 @@ class BusyFunction(Struct, frozen=True):
     Args:
         calls_frac: Its share of a batch's calls of such functions.
         calls: How many, per batch.
-        place: Its line with most of them.
+        place: Its line with most of them, in the loop where there is one.
+        loop: Where the loop begins that makes them; None where there is none in the program.
     """
 
     calls_frac: float
     calls: int
     place: CallPlace
+    loop: CallPlace | None = None
 
 
 class Broadcast(Struct, frozen=True):
@@ -170,6 +176,46 @@ class Broadcast(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class OneHotLookup(Struct, frozen=True):
+    """Rows of zeros with a one that a layer multiplies by its weights.
+
+    Args:
+        classes: Numbers in each row.
+        width: Numbers that the layer makes of it.
+        indices: Rows per batch.
+        made_ns: Host time per batch of making the rows; 0 where something else needs them, too.
+        layer_ns: The same of the layer, forward.
+        places: The lines.
+    """
+
+    classes: int
+    width: int
+    indices: int
+    made_ns: int
+    layer_ns: int
+    places: tuple[CallPlace, ...]
+
+
+class UnusedScores(Struct, frozen=True):
+    """A linear layer of whose results a part is used.
+
+    Args:
+        kept_frac: The largest share that was used, at most a half.
+        numbers: What it gives per batch.
+        layer_ns: Host time per batch of the layer, forward.
+        after_ns: The same of functions on all that it gives, such as a loss.
+        trained: Gradients go back through it.
+        places: The lines, the layer's first.
+    """
+
+    kept_frac: float
+    numbers: int
+    layer_ns: int
+    after_ns: int
+    trained: bool
+    places: tuple[CallPlace, ...]
+
+
 class FunctionNotes(Struct, frozen=True):
     """What was seen; None and empty where nothing was."""
 
@@ -189,6 +235,8 @@ class FunctionNotes(Struct, frozen=True):
     reading: tuple[BusyFunction, ...] = ()
     """The same of calls that read a value (`item`, `tolist`, `float(x)`)."""
     broadcast: tuple[Broadcast, ...] = ()
+    lookups: tuple[OneHotLookup, ...] = ()
+    scores: tuple[UnusedScores, ...] = ()
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

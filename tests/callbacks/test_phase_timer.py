@@ -227,6 +227,21 @@ def test_two_optimizers_by_hand_are_timed_like_automatic_ones(
         assert (measured.columns[f"phase/{phase}"] > 0).all()
 
 
+def test_batches_on_which_no_optimizer_steps_have_no_time_of_it(planted, clock, timer, tmp_path):
+    class Model(planted.Model):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            self.manual_backward(self.loss(batch))
+            if batch_idx % 2:
+                self.optimizers().step()
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock))
+
+    stepped = planted.sessions(timer)[0].columns["phase/optimizer_step"] > 0
+    assert stepped.tolist() == [batch % 2 == 1 for batch in range(planted.STEPS)]
+
+
 def test_clipping_by_hand_is_charged_to_clipping(planted, clock, timer, tmp_path, monkeypatch):
     class Model(planted.Model):
         automatic_optimization = False

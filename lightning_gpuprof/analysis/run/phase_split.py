@@ -19,7 +19,8 @@ class PerStep:
 
     Where one step in many is marked, the mean is an estimate for all of them (`Spread`); median
     and maximum are of the marked ones. `early_ns` is the median of the first `EARLY` of them, near
-    which the first trace is taken.
+    which the first trace is taken. `active_frac` is the share of them that it took any time in: an
+    optimizer may step on each k-th batch.
     """
 
     median_ns: int
@@ -27,6 +28,7 @@ class PerStep:
     max_ns: int
     frac: float
     early_ns: int
+    active_frac: float
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
         max_ns=int(chosen.max()),
         frac=total_ns / max(1, steps_ns),
         early_ns=median(chosen[:EARLY]),
+        active_frac=float((chosen > 0).mean()),
     )
 
 

@@ -130,7 +130,7 @@ def host_work(run: RunResults) -> HostWork | None:
     reads = read.calls if read else 0.0
     if tensors is not None and optimizer_reads(run):
         reads = max(0.0, reads - tensors)
-    worst = max(filter(_computes, thin), key=lambda op: op.calls, default=None)
+    worst = max(filter(computes, thin), key=lambda op: op.calls, default=None)
     heavy = [op for op in used if op not in thin]
     looped = [op for op in heavy if op.calls >= LOOPED]
     return HostWork(
@@ -140,7 +140,7 @@ def host_work(run: RunResults) -> HostWork | None:
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
         forward_operators_ns=_forward_operators_ns(facts, used),
-        calls=round(sum(op.calls for op in used if _computes(op))),
+        calls=round(sum(op.calls for op in used if computes(op))),
         thin_calls=round(sum(op.calls for op in thin)),
         usual_calls=None if tensors is None else _usual(run) * tensors,
         looped_ns=round(sum(op.self_ns for op in looped)),
@@ -229,7 +229,8 @@ def _usual(run: RunResults) -> int:
     return CALLS_PER_TENSOR + (UPDATE_CALLS if optimizer_reads(run) else 0)
 
 
-def _computes(op: Operator) -> bool:
+def computes(op: Operator) -> bool:
+    """Tell whether an operator's calls compute something, and are counted nowhere else."""
     # The engine's mark around each node would count the node twice.
     return op.name not in _FREE and not op.name.startswith("autograd::engine")
 

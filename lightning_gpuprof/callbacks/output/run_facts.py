@@ -145,6 +145,8 @@ def _model(trainer: Trainer) -> dict[str, Any]:
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:
     facts = {"class": type(optimizer).__name__, "groups": len(optimizer.param_groups)}
+    # Whose code updates the weights: torch's also where a class of the program's own inherits it.
+    facts["package"] = str(getattr(type(optimizer).step, "__module__", "")).split(".")[0]
     facts |= {
         key: optimizer.defaults[key]
         for key in ("fused", "foreach", "capturable", "momentum", "weight_decay")

@@ -28,9 +28,10 @@ Severity: the common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import Broadcast, function_notes
+from lightning_gpuprof.records.function_calls import Broadcast, FunctionNotes
 from lightning_gpuprof.units import duration, percent, size
 
 ID = "broadcast-pairs"
@@ -55,14 +56,12 @@ _FORMS = (
 CHANGES = {kind: (what, change) for kind, what, change in _FORMS}
 
 
-def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
     """Return a finding for each place where pairs are written out."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
-    least_ns = MIN_FRAC * run.step_ns
+    least_ns = MIN_FRAC * step_ns
     return tuple(
-        _finding(run, run.step_ns, one)
+        _finding(run, step_ns, one)
         for one in seen.broadcast
         if one.taken_ns >= least_ns and one.kind in CHANGES
     )

@@ -25,9 +25,10 @@ pass takes twice its forward pass's time, what is around it once. From `LOW` to 
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import BuiltWeight, function_notes
+from lightning_gpuprof.records.function_calls import BuiltWeight, FunctionNotes
 from lightning_gpuprof.units import duration
 
 ID = "full-weight-product"
@@ -35,12 +36,10 @@ EFFORT = Effort(Horizon.QUICK, "two products in the place of one", "only last di
 LOW, HIGH = 0.35, 0.95
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> Finding | None:
     """Return a finding where factors are multiplied into a full weight."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
-    return None if seen.built is None else _finding(run, run.step_ns, seen.built)
+    return None if seen.built is None else _finding(run, step_ns, seen.built)
 
 
 def _finding(run: RunResults, step_ns: int, one: BuiltWeight) -> Finding | None:

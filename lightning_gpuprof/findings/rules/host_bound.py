@@ -13,6 +13,8 @@ A host-bound step gets no faster from a faster device, only from less host work 
 ## What to do
 Do the same work in fewer, larger operators: batch what a Python loop calls one by one, use a fused
 optimizer, `torch.compile` (on a GPU with `mode="reduce-overhead"`, CUDA graphs), or a larger batch.
+Where a loop of the program makes most calls of torch's functions in two of the first batches
+(`findings/places.py`), its line is named, and doing its turns at once is the change.
 
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
@@ -37,14 +39,22 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import busiest
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
+from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
 ADVICE = (
     "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
     "the optimizer, compile{with_graphs}, or raise the batch size."
+)
+LOOP_ADVICE = (
+    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step. Do all its "
+    "turns at once: stack what it goes through, and call each function once for all of it "
+    "(broadcasting, cumsum, unfold, bmm, one call of a layer for the whole batch). Where a turn "
+    "needs what the one before gave, torch.compile the function with the loop."
 )
 EFFORT = Effort(
     Horizon.MEDIUM,
@@ -62,6 +72,19 @@ HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_laten
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
+    found = _evaluate(run)
+    seen = function_notes(run.notes)
+    if not isinstance(found, Finding) or seen is None:
+        return found
+    first = next(iter(busiest(seen)), None)
+    if first is None or first.loop is None:
+        return found
+    loop = first.loop
+    advice = LOOP_ADVICE.format(calls=first.calls, file=loop.file, line=loop.line)
+    return replace(found, advice=advice, change=None)
+
+
+def _evaluate(run: RunResults) -> Finding | Abstained | None:
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
     if anomaly_on(run):

@@ -66,9 +66,9 @@ def _finding(run: RunResults, step_ns: int, optimizer: dict[str, Any]) -> Findin
         low, high = FUSED_NS
     elif optimizer.get("foreach") or (run.on_gpu and optimizer.get("foreach") is None):
         low, high = FOREACH_NS
-    # Per step of the optimizer, which comes after so many batches, and saves no more than it takes.
-    gone = (groups - settings) / run.start.trainer.get("accumulate_grad_batches", 1)
+    # Per step of the optimizer, which not every batch has, and no more goes than that takes.
     step = run.per_step(Phase.OPTIMIZER_STEP)
+    gone = (groups - settings) * (1.0 if step is None else step.active_frac)
     most_ns = step_ns if step is None else min(step_ns, step.mean_ns)
     saving = by_host(round(low * gone), round(high * gone), most_ns, unsure=run.on_gpu)
     return Finding(

@@ -24,9 +24,10 @@ low bound. Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import Checkpointed, function_notes
+from lightning_gpuprof.records.function_calls import Checkpointed, FunctionNotes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size
 
@@ -36,18 +37,16 @@ SPARE = 2
 CALL_NS = 20_000
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> Finding | Abstained | None:
     """Return a finding where checkpointed activations would fit."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
     one = seen.checkpointed
     if one is None:
         return None
     free_bytes = _free_bytes(run, one)
     if free_bytes is None:
         return Abstained(ID, "how much memory is free was not measured")
-    return _finding(run, run.step_ns, one, free_bytes) if _fits(one, free_bytes) else None
+    return _finding(run, step_ns, one, free_bytes) if _fits(one, free_bytes) else None
 
 
 def _fits(one: Checkpointed, free_bytes: int) -> bool:

@@ -25,9 +25,10 @@ Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import Penalty, function_notes
+from lightning_gpuprof.records.function_calls import FunctionNotes, Penalty
 from lightning_gpuprof.units import duration
 
 ID = "penalty-in-loss"
@@ -37,12 +38,10 @@ SAME = ("SGD", "Adam", "NAdam", "RAdam", "Adagrad", "RMSprop")
 """Their `weight_decay` is added to the gradient, as the penalty's is."""
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> Finding | None:
     """Return a finding where weights are squared and added up in the loss."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
-    return None if seen.penalty is None else _finding(run, run.step_ns, seen.penalty)
+    return None if seen.penalty is None else _finding(run, step_ns, seen.penalty)
 
 
 def _finding(run: RunResults, step_ns: int, one: Penalty) -> Finding:

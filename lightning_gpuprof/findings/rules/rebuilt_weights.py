@@ -24,9 +24,10 @@ clock gives no low bound. Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import RebuiltWeights, function_notes
+from lightning_gpuprof.records.function_calls import FunctionNotes, RebuiltWeights
 from lightning_gpuprof.units import duration, percent
 
 ID = "rebuilt-weights"
@@ -37,15 +38,13 @@ MIN_FRAC = 0.01
 BACK_HIGH = 2.0
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> Finding | None:
     """Return a finding where weights are computed more than once."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
     one = seen.rebuilt
-    if one is None or one.again_ns < MIN_FRAC * run.step_ns:
+    if one is None or one.again_ns < MIN_FRAC * step_ns:
         return None
-    return _finding(run, run.step_ns, one)
+    return _finding(run, step_ns, one)
 
 
 def _finding(run: RunResults, step_ns: int, one: RebuiltWeights) -> Finding:

@@ -24,9 +24,10 @@ Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import ConstantWork, function_notes
+from lightning_gpuprof.records.function_calls import ConstantWork, FunctionNotes
 from lightning_gpuprof.units import duration, percent
 
 ID = "recomputed-constant"
@@ -36,15 +37,11 @@ CALL_NS = 5_000
 MOST = 1.75
 
 
-def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
     """Return a finding for each function that computes what does not change."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
-    least_ns = MIN_FRAC * run.step_ns
-    return tuple(
-        _finding(run, run.step_ns, one) for one in seen.constants if one.taken_ns >= least_ns
-    )
+    least_ns = MIN_FRAC * step_ns
+    return tuple(_finding(run, step_ns, one) for one in seen.constants if one.taken_ns >= least_ns)
 
 
 def _finding(run: RunResults, step_ns: int, one: ConstantWork) -> Finding:

@@ -3,7 +3,9 @@
 ## What it measures
 `layers_count`: how many layers of one kind and size (embeddings of one width; linear layers,
 convolutions, norms) one line calls in a batch, each with its own weight and with an input of the
-same shape, and none with what another of them gave.
+same shape, and none with what another of them gave. Heads of several layers count as one each;
+`after_count` is how many other functions their results go through before they meet: an activation,
+a loss of each.
 
 ## Why it matters
 Each takes a call of a module, an operator, a node of the autograd graph with a gradient of its own,
@@ -16,25 +18,28 @@ after. On different inputs: `torch.einsum` or `torch.bmm` with stacked weights, 
 convolution.
 
 ## Thresholds
-`LEAST_LAYERS` (`looks/function_uses.py`), 8: fewer are little. Each layer but one takes
-`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward (docs/adr/0031), and where the optimizer
-updates tensors one by one half to all of what it takes for each tensor of the model: one for a
-table, two for others, which have a bias mostly. What the layers compute stays. One table in place
-of many made a program slower (docs/adr/0031), and on a GPU the host may be ahead: there the low
-bound is 0. Severity: the common scale (`findings/grade.py`).
+`LEAST_LAYERS` (`looks/function_uses.py`), 8: fewer are little to save. Each layer but one takes
+`CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward, each function after it `AFTER_LOW_NS` to
+`AFTER_HIGH_NS` (docs/adr/0031), and where the optimizer updates tensors one by one half to all of
+what it takes for each tensor of the model: one for a table, two for others, which have a bias
+mostly. What the layers compute stays. One table in place of many made a program slower (docs/adr/
+0031), and on a GPU the host may be ahead: there the low bound is 0. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import SeparateLayers, function_notes
+from lightning_gpuprof.records.function_calls import FunctionNotes, SeparateLayers
 from lightning_gpuprof.records.phases import Phase
 
 ID = "separate-layers"
 EFFORT = Effort(Horizon.MEDIUM, "one tensor of weights for all", "checkpoints name other weights")
 CALL_LOW_NS, CALL_HIGH_NS = 15_000, 40_000
+AFTER_LOW_NS, AFTER_HIGH_NS = 4_000, 15_000
 UPDATE_LOW_FRAC = 0.5
 _CHANGES = dict(
     embedding="all_rows = nn.Embedding(sum(rows), width)  # in __init__\n"
@@ -44,34 +49,40 @@ _CHANGES = dict(
 )
 
 
-def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
     """Return a finding for each line that calls many equal layers."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
-    step_ns = run.step_ns
     return tuple(_finding(run, step_ns, one) for one in seen.separate)
 
 
 def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
     less, update_ns = one.layers - 1, _update_ns(run, one)
-    low = round(less * (CALL_LOW_NS + UPDATE_LOW_FRAC * update_ns))
-    high = round(less * (CALL_HIGH_NS + update_ns))
+    low = one.depth * (CALL_LOW_NS + UPDATE_LOW_FRAC * update_ns) + one.after * AFTER_LOW_NS
+    high = one.depth * (CALL_HIGH_NS + update_ns) + one.after * AFTER_HIGH_NS
     unsure = run.on_gpu or one.kind == "embedding"
-    saving = by_host(low, high, step_ns, unsure=unsure)
+    saving = by_host(round(less * low), round(less * high), step_ns, unsure=unsure)
     shape = " x ".join(map(str, one.weight))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{one.layers} layers ({one.kind}, {shape}) are called one by one in one line",
+        title=f"{one.layers} {_what(one)} ({one.kind}, {shape}) are called one by one in one line",
         advice="Hold their weights in one tensor, and call it once: one table with the first row "
         "of each added to its indices, one linear layer that is split after, or a grouped one.",
-        evidence={"layers_count": one.layers, "call_ns": one.call_ns, "step_ns": step_ns},
+        evidence={
+            "layers_count": one.layers * one.depth,
+            "after_count": one.layers * one.after,
+            "call_ns": one.call_ns,
+            "step_ns": step_ns,
+        },
         saving_ns=saving,
         confidence=0.5 if unsure else 0.8,
         where=in_forward([one.place]),
         change=_CHANGES.get(one.kind),
     )
+
+
+def _what(one: SeparateLayers) -> str:
+    return "layers" if one.depth == 1 else f"heads of {one.depth} layers"
 
 
 def _update_ns(run: RunResults, one: SeparateLayers) -> float:

@@ -2,7 +2,8 @@
 
 ## What it measures
 `optimizer_ns`: mean time per steady step in the optimizer's step, on the host clock, of an
-optimizer that has a fused form and does not use it; and the number of parameter tensors.
+optimizer that has a fused form and does not use it; and the number of parameter tensors. Of an
+optimizer that is not torch's, from a trace: the operators of its update.
 
 ## Why it matters
 Unfused, an update is some ten operators for each parameter tensor, each dispatched from Python, and
@@ -10,6 +11,8 @@ each reads and writes its operands again. Fused, it is one pass over all of them
 
 ## What to do
 Pass `fused=True` (Adam, AdamW, SGD, Adagrad). On a GPU, torch's default (`foreach`) is in between.
+In place of a loop over parameters that came with a paper's code take torch's own, or write the
+update for lists of tensors (`torch._foreach_*`).
 
 ## Thresholds
 From measurement (docs/adr/0031; torch 2.13, AdamW, one core): unfused 25 to 60 µs per small tensor,
@@ -21,13 +24,19 @@ updates stays (`AROUND_LOW_NS` to `AROUND_HIGH_NS`), and each further group of p
 fused update of its own (`FUSED_NS` of many-parameter-groups). On a CPU, SGD without momentum and
 weight decay is one operator per tensor already: measured, its fused form is no faster, so it is not
 told. SGD and Adagrad refuse `fused=True` for sparse gradients (`nn.Embedding(..., sparse=True)`).
+Of another's optimizer `LEAST_CALLS` operators for each tensor are a loop: fewer are as good as
+fused. One named after torch's (`MyAdamW`) saves as that does unfused; else each operator that is
+called for a list saves `LIST_LOW_NS` to `LIST_HIGH_NS` on a CPU (docs/adr/0031).
 """
 
+import re
 from typing import Any
 
+from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
+from lightning_gpuprof.analysis.savings.host_work import computes, parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rules.many_parameter_groups import FUSED_NS
@@ -44,6 +53,10 @@ FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
 UNFUSED_NS = 25_000
 BULK_LOW, BULK_HIGH = 0.2, 0.6
 FOREACH_FRAC = 0.10
+LEAST_CALLS = 3
+LIST_LOW_NS, LIST_HIGH_NS = 1_000, 2_000
+_TWIN = re.compile(r"(?:^|_|(?<=[a-z]))(AdamW|Adam|SGD|Adagrad)(?![A-Za-z])")
+"""Torch's own that a class is named after: `MyAdamW`, not `RAdam`."""
 AROUND_LOW_NS, AROUND_HIGH_NS = 100_000, 250_000
 """A step of Lightning's around the updates themselves, which stays."""
 
@@ -57,6 +70,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     tensors = parameter_tensors(run)
     if not optimizers or tensors is None:
         return Abstained(ID, "the run's records do not say which optimizers it has")
+    written = next((one for one in optimizers if one.get("package", "torch") != "torch"), None)
+    if written is not None:
+        return _by_hand(run, step_ns, step, str(written["class"]), tensors)
     sparse = bool(run.start.model.get("sparse_gradients"))
     unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
     if not unfused or tensors < MIN_TENSORS:
@@ -66,7 +82,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     name = str(unfused[0]["class"])
     groups_more = sum(max(0, int(one.get("groups", 1)) - 1) for one in unfused)
-    saving = _saving(run, step.mean_ns, tensors, groups_more, loops=loops)
+    saving = _saving(run, step, tensors, groups_more, loops=loops)
     if not saving.high:
         return None
     return Finding(
@@ -90,6 +106,49 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
+def _by_hand(
+    run: RunResults, step_ns: int, step: PerStep, name: str, tensors: int
+) -> Finding | Abstained | None:
+    """Return a finding of an optimizer that is not torch's, and goes through tensors in Python."""
+    facts = trace_facts(run)
+    updating = [op for op in facts.operators.values() if op.update_calls] if facts else []
+    if facts is None or not updating:
+        return Abstained(ID, f"what {name} does in its step takes an analysed trace of one")
+    together = any(op.name.startswith(("aten::_foreach", "aten::_fused")) for op in updating)
+    calls = sum(op.update_calls for op in updating if computes(op))
+    updates = step.active_frac or 1.0
+    if together or tensors < MIN_TENSORS or calls < LEAST_CALLS * tensors * updates:
+        return None
+    twin = _TWIN.search(name)
+    saving = _saving(run, step, tensors, 0, loops=True)
+    if twin is None:
+        most = step.mean_ns if run.on_gpu else round(LIST_HIGH_NS * calls)
+        low = 0 if run.on_gpu else round(LIST_LOW_NS * calls)
+        saving = Range(low=min(low, step.mean_ns), high=min(most, step.mean_ns))
+    # Where few batches have an update, a trace of a few steps may have more of them than its share.
+    each = f", {round(calls / tensors)} operators for each" if updates == 1 else ""
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{name} takes {duration(step.mean_ns)} of each step "
+        f"({percent(step.mean_ns / step_ns)}): a Python loop over {tensors} tensors" + each,
+        advice=(f"Take torch's own {twin[1]}, fused, if it computes the same. " if twin else "")
+        + "What torch has not: write the update for lists of all tensors (torch._foreach_mul_ and "
+        "the like), not for one after the other.",
+        evidence={
+            "optimizer_ns": step.mean_ns,
+            "optimizer_frac": step.mean_ns / step_ns,
+            "parameter_tensors_count": tensors,
+            "update_calls_count": round(calls),
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.7 if twin else 0.5,
+        where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
+        change=f"torch.optim.{twin[1]}(..., fused=True)  # in place of {name}" if twin else None,
+    )
+
+
 def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
     """Tell whether an optimizer has a fused form that it does not use and that is faster."""
     if optimizer.get("class") not in FUSED or optimizer.get("fused"):
@@ -100,22 +159,24 @@ def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
     return on_gpu or optimizer["class"] != "SGD" or bool(several)
 
 
-def _saving(run: RunResults, now_ns: int, tensors: int, groups_more: int, *, loops: bool) -> Range:
+def _saving(
+    run: RunResults, step: PerStep, tensors: int, groups_more: int, *, loops: bool
+) -> Range:
     group_low_ns, group_high_ns = FUSED_NS
-    # What is known is of one update, which comes after so many batches.
-    batches = run.start.trainer.get("accumulate_grad_batches", 1)
-    update_ns = now_ns * batches
+    # What is known is of one update, which not every batch has.
+    updates = step.active_frac or 1.0
+    update_ns = step.mean_ns / updates
     low = _saved(update_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)
-    low = max(0, low - group_high_ns * groups_more) // batches
+    low = max(0, low - group_high_ns * groups_more) * updates
     high = _saved(update_ns - AROUND_LOW_NS, tensors, FUSED_LOW_NS, BULK_LOW)
-    high = max(0, high - group_low_ns * groups_more) // batches
+    high = max(0, high - group_low_ns * groups_more) * updates
     if not run.on_gpu:
-        return Range(low=low, high=high)
-    lost = exposed(run, Phase.OPTIMIZER_STEP, now_ns)
-    share = lost.high_ns / max(1, now_ns)
+        return Range(low=round(low), high=round(high))
+    lost = exposed(run, Phase.OPTIMIZER_STEP, step.mean_ns)
+    share = lost.high_ns / max(1, step.mean_ns)
     return Range(low=round(low * share) if loops else 0, high=round(high * share))
 
 
-def _saved(update_ns: int, tensors: int, fused_ns: int, bulk: float) -> int:
+def _saved(update_ns: float, tensors: int, fused_ns: int, bulk: float) -> float:
     bulk_ns = max(0, update_ns - UNFUSED_NS * tensors)
-    return max(0, round(update_ns - fused_ns * tensors - bulk * bulk_ns))
+    return max(0, update_ns - fused_ns * tensors - bulk * bulk_ns)

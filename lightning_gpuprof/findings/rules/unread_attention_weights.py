@@ -23,9 +23,10 @@ known. Severity: the common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
+from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import UnreadWeights, function_notes
+from lightning_gpuprof.records.function_calls import FunctionNotes, UnreadWeights
 from lightning_gpuprof.units import duration, size
 
 ID = "unread-attention-weights"
@@ -33,12 +34,10 @@ EFFORT = Effort(Horizon.QUICK, "one argument", "results may differ in the last d
 LOW_FRAC = 0.5
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@looked(ID)
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> Finding | None:
     """Return a finding where attention makes weights for nobody."""
-    seen = function_notes(run.notes)
-    if run.step_ns is None or seen is None:
-        return Abstained(ID, "no forward pass was looked at")
-    return None if seen.unread is None else _finding(run.step_ns, seen.unread)
+    return None if seen.unread is None else _finding(step_ns, seen.unread)
 
 
 def _finding(step_ns: int, one: UnreadWeights) -> Finding | None:

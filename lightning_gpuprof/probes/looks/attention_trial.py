@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 
-from lightning_gpuprof.probes.looks.function_calls import Place
 from lightning_gpuprof.probes.looks.function_uses import shown
+from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import UnreadWeights
 
 ROUNDS = 3

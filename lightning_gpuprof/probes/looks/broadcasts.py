@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from lightning_gpuprof.probes.looks.each_batch import in_each
+from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import Broadcast
 from lightning_gpuprof.records.module_calls import CallPlace
 
@@ -36,8 +38,6 @@ _SQUARES = frozenset({"pow", "__pow__", "square", "mul", "__mul__"})
 _ABSOLUTES = frozenset({"abs", "absolute", "__abs__"})
 _SUMS = frozenset({"sum", "mean"})
 _NORMS = frozenset({"norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "frobenius_norm"})
-
-Place = tuple[str, int, str]
 
 
 class _Wide(NamedTuple):
@@ -148,34 +148,24 @@ def broadcasts(
         batches: What was seen in each batch.
         shown: Returns places as they are written down.
     """
-    by_batch = [_by_lines(one) for one in batches]
-    found = []
-    for key, pairs in by_batch[-1].items():
-        everywhere = [batch[key] for batch in by_batch if key in batch]
-        if len(everywhere) < len(by_batch):
-            continue
-        times = (sum(pair.taken_ns for pair in same) for same in everywhere)
-        found.append(
-            Broadcast(
-                kind=key[0],
-                taken_ns=min(times),
-                calls=len(pairs),
-                wide_bytes=max(pair.wide_bytes for pair in pairs),
-                given_bytes=max(pair.given_bytes for pair in pairs),
-                summed=min(pair.summed for pair in pairs),
-                trained=any(pair.trained for pair in pairs),
-                places=shown(key[1]),
-            )
+    known = [
+        [pair for pair in batch.pairs if pair.kind is not None and not pair.needed]
+        for batch in batches
+    ]
+    found = [
+        Broadcast(
+            kind=str(every[-1][0].kind),
+            taken_ns=min(sum(pair.taken_ns for pair in pairs) for pairs in every),
+            calls=len(every[-1]),
+            wide_bytes=max(pair.wide_bytes for pair in every[-1]),
+            given_bytes=max(pair.given_bytes for pair in every[-1]),
+            summed=min(pair.summed for pair in every[-1]),
+            trained=any(pair.trained for pair in every[-1]),
+            places=shown(every[-1][0].places),
         )
+        for every in in_each(known, lambda pair: (pair.kind, *pair.places))
+    ]
     return tuple(sorted(found, key=lambda one: -one.taken_ns))
-
-
-def _by_lines(seen: Broadcasts) -> dict[tuple[str, tuple[Place, ...]], list[_Pair]]:
-    found: dict[tuple[str, tuple[Place, ...]], list[_Pair]] = {}
-    for pair in seen.pairs:
-        if pair.kind is not None and not pair.needed:
-            found.setdefault((pair.kind, tuple(pair.places)), []).append(pair)
-    return found
 
 
 def _shared(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:

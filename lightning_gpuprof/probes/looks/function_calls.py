@@ -16,7 +16,16 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
-from lightning_gpuprof.probes.stacks.stack_lines import outwards, own_line, package_of
+from lightning_gpuprof.probes.looks.lookups import Lookups
+from lightning_gpuprof.probes.looks.scores import Scores
+from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
+from lightning_gpuprof.probes.stacks.stack_lines import (
+    Place,
+    outwards,
+    own_line,
+    own_lines,
+    package_of,
+)
 
 LAYERS = frozenset(
     """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
@@ -25,7 +34,6 @@ PRODUCTS = frozenset({"matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsu
 READS = frozenset("item tolist __bool__ __int__ __float__ __index__".split())
 ATTENTION = "multi_head_attention_forward"
 PACKS = "_pack_padded_sequence"
-_TORCHS_OWN = (Tensor, torch.nn.Parameter)
 _FILLS = frozenset(
     """zeros ones full empty empty_strided scalar_tensor zeros_like ones_like full_like empty_like
     new_zeros new_ones new_full new_empty""".split()
@@ -37,7 +45,9 @@ _MOST_PARTS = 10_000
 """Of longer lists (`torch.tensor(rows)`, `x.tolist()`) no more parts are looked at."""
 _CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
 
-Place = tuple[str, int, str]
+Group = tuple[str, Place, tuple[int, ...], tuple[int, ...]]
+"""Layers that could be one: function, line, shape given, and shape of the weight (of a table its
+width)."""
 
 
 class Origin(IntEnum):
@@ -50,8 +60,8 @@ class Origin(IntEnum):
 
 class _Known(NamedTuple):
     origin: Origin
-    layers: frozenset[Any]
-    """Groups of layers that it came through."""
+    layers: dict[Group, int | None]
+    """Groups of layers that it came through, and which of the group; None of several of them."""
 
 
 class Call(NamedTuple):
@@ -74,10 +84,8 @@ class Call(NamedTuple):
 class LayerCall(NamedTuple):
     """A layer's function that was given data."""
 
-    name: str
-    place: Place
+    group: Group
     taken_ns: int
-    data: tuple[int, ...]
     weight: tuple[int, ...]
     number: int
     """Which weight, by its `id`."""
@@ -116,9 +124,13 @@ class FunctionCalls:
     dropped: list[Dropped] = field(default_factory=list)
     lines: Counter[Place] = field(default_factory=Counter)
     """How many functions each line called, those of the modules that it called included."""
+    callers: dict[Place, tuple[Place, ...]] = field(default_factory=dict)
+    """The lines that the function of each was first called from, the nearest first."""
     reads: Counter[Place] = field(default_factory=Counter)
     """How many values each line read, which it waits for on a GPU, or would."""
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
+    after: Counter[Group] = field(default_factory=Counter)
+    """How many functions were given what one layer of a group gave, and of no other of it."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -126,6 +138,9 @@ class FunctionCalls:
         fixed = (one for one in self.model.parameters() if not one.requires_grad)
         self._constants = {id(one) for one in (*self.model.buffers(), *fixed)}
         self._on_host = all(one.device.type == "cpu" for one in self.model.parameters())
+        weights = {*self._parameters, *self._constants}
+        self.lookups, self.scores = Lookups(weights), Scores(weights)
+        self._followers = (self.broadcasts, self.lookups, self.scores)
 
     def seen(
         self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
@@ -134,27 +149,32 @@ class FunctionCalls:
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
         if name in READS and self._waits(args):
-            self.reads.update(_at(own_line(frame)))
-        results = [one for one in _parts(output) if _is_plain(one)]
+            read = own_line(frame)
+            self.reads.update(() if read is None else (read,))
+        results = [one for one in _parts(output) if is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             if results or name == "__setitem__" or name in READS:  # not a shape alone
-                self.broadcasts.used(_parts((args, kwargs)))
+                for each in self._followers:
+                    each.used(_parts((args, kwargs)))
             self._carry(results, args)
+            if name == "__setitem__":
+                self._counts(own_line(frame), frame)
             return
         place = own_line(frame)
-        self.lines.update(_at(place))
+        self._counts(place, frame)
         self._drops(results, taken_ns, frame)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
-        given = [one for one in every if _is_plain(one)]
+        given = [one for one in every if is_plain(one)]
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
         if _is_random(name) or len(given) < len(every):
             origin = Origin.DATA
-        through: frozenset[Any] = frozenset().union(*(one.layers for one in known))
+        through = _through(known)
         if origin is Origin.DATA:
             through = self._layer(name, args, kwargs, given, known, taken_ns, frame, place, through)
             self._joins(given, known, results)
-            self.broadcasts.seen(name, args, kwargs, given, results[0], taken_ns, place)
+            for each in self._followers:
+                each.seen(name, args, kwargs, given, results[0], taken_ns, place)
         elif (
             place is not None and name not in _FILLS and not all(one._is_view() for one in results)
         ):
@@ -163,6 +183,12 @@ class FunctionCalls:
             self._set(one, _Known(origin, through))
         if _in_place(name) and given:
             self._set(given[0], _Known(origin, through))
+
+    def _counts(self, place: Place | None, frame: FrameType) -> None:
+        if place is not None:
+            if place not in self.lines:
+                self.callers[place] = own_lines(frame)[1:]
+            self.lines[place] += 1
 
     def _waits(self, args: Any) -> bool:
         """Tell whether a read is of a value that a device has, where there is one."""
@@ -179,11 +205,11 @@ class FunctionCalls:
         place: Place,
     ) -> None:
         shapes = tuple(one if id(one) in self._parameters else one.numel() for one in given)
-        digest = _digest(results) if origin is Origin.CONSTANT else None
+        digest = digest_of(results) if origin is Origin.CONSTANT else None
         made = max(one.numel() for one in results)
         trained = any(one.requires_grad for one in results)
         ours = (one for one in given if id(one) in self._parameters)
-        weights = tuple((id(one), _version(one)) for one in ours)
+        weights = tuple((id(one), version(one)) for one in ours)
         self.calls.append(
             Call(origin, name, place, taken_ns, shapes, made, trained, digest, weights)
         )
@@ -198,24 +224,26 @@ class FunctionCalls:
         taken_ns: int,
         frame: FrameType,
         place: Place | None,
-        through: frozenset[Any],
-    ) -> frozenset[Any]:
+        through: dict[Group, int | None],
+    ) -> dict[Group, int | None]:
         """Note a layer's call, and return the groups that its result has come through."""
         if place is None:
             return through
         if name == ATTENTION and kwargs.get("need_weights", True) and _called_by_own(frame):
             self.attention.append((place, _to_try(args), _to_try(kwargs), taken_ns))
         if name not in LAYERS or len(given) < 2 or known[1].origin is Origin.DATA:
+            last = next((one for one in reversed(through) if through[one] is not None), None)
+            if last is not None:
+                self.after[last] += 1
             return through
         data, weight = given[0], given[1]
-        group = (name, place[0], place[1])
+        shape = tuple(weight.shape)
+        group = (name, place, tuple(data.shape), shape[1:] if name == "embedding" else shape)
         self.layers.append(
             LayerCall(
-                name,
-                place,
+                group,
                 taken_ns,
-                tuple(data.shape),
-                tuple(weight.shape),
+                shape,
                 id(weight),
                 trained=known[1].origin is Origin.WEIGHTS,
                 built=id(weight) not in self._parameters and not weight._is_view(),
@@ -224,7 +252,7 @@ class FunctionCalls:
                 or (data.requires_grad and data not in self._known),
             )
         )
-        return through | {group}
+        return {**through, group: id(weight)}
 
     def _drops(self, results: list[Tensor], taken_ns: int, frame: FrameType) -> None:
         for each in outwards(frame):
@@ -245,9 +273,9 @@ class FunctionCalls:
         if known is not None:
             return known
         if id(tensor) in self._constants:
-            return _Known(Origin.CONSTANT, frozenset())
+            return _Known(Origin.CONSTANT, {})
         trained = id(tensor) in self._parameters
-        return _Known(Origin.WEIGHTS if trained else Origin.DATA, frozenset())
+        return _Known(Origin.WEIGHTS if trained else Origin.DATA, {})
 
     def _set(self, tensor: Tensor, known: _Known) -> None:
         if id(tensor) not in self._parameters:
@@ -262,24 +290,19 @@ class FunctionCalls:
                 self._set(one, self._known_of(args[0]))
 
 
-def _at(place: Place | None) -> tuple[Place, ...]:
-    return () if place is None else (place,)
+def _through(known: list[_Known]) -> dict[Group, int | None]:
+    """Return what a function of several tensors has come through."""
+    if len(known) == 1:
+        return known[0].layers
+    through: dict[Group, int | None] = {}
+    for one in known:
+        for group, number in one.layers.items():
+            through[group] = number if through.get(group, number) == number else None
+    return through
 
 
 def _parts(value: Any) -> Iterator[Any]:
     return islice(tensors_in(value), _MOST_PARTS)
-
-
-def _version(tensor: Tensor) -> int:
-    """Return what counts changes in place; those of an inference tensor are not counted."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _is_plain(value: Any) -> bool:
-    """Tell whether something is a tensor with a shape and numbers one after the other."""
-    if not isinstance(value, Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
-        return False
-    return value.layout is torch.strided and not value.is_nested
 
 
 def _to_try(given: Any) -> Any:
@@ -312,20 +335,3 @@ def _in_place(name: str) -> bool:
         or (name.startswith("__i") and name != "__invert__")
         or (name.endswith("_") and not name.endswith("__"))
     )
-
-
-@torch.no_grad()
-def _digest(results: list[Tensor]) -> tuple[Any, ...] | None:
-    """Return what tells values apart; None where that would make a device wait.
-
-    Nor are values read where others than torch would be told: a dispatch mode, a tensor's class.
-    """
-    told = torch._C._len_torch_dispatch_stack() > 0
-    if told or any(one.device.type != "cpu" or type(one) not in _TORCHS_OWN for one in results):
-        return None
-    return tuple((*one.shape, _sum(one)) for one in results)
-
-
-def _sum(tensor: Tensor) -> complex:
-    total = tensor.sum(dtype=None if tensor.is_complex() else torch.float64)
-    return complex(total.item())

@@ -15,11 +15,14 @@ from lightning_gpuprof.probes.looks.function_calls import (
     PRODUCTS,
     Call,
     FunctionCalls,
+    Group,
     LayerCall,
     Origin,
-    Place,
 )
-from lightning_gpuprof.probes.stacks.stack_lines import shown_path
+from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
+from lightning_gpuprof.probes.looks.scores import unused_scores
+from lightning_gpuprof.probes.stacks.loops import loop_line
+from lightning_gpuprof.probes.stacks.stack_lines import Place, shown_path
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
     BusyFunction,
@@ -56,27 +59,53 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         penalty=_least((_penalty(one) for one in batches), lambda one: one.taken_ns),
         built=_least((_built(one) for one in batches), lambda one: one.layer_ns),
         rebuilt=_least((_rebuilt(one) for one in batches), lambda one: one.again_ns),
-        separate=_separate(last.layers),
+        separate=_separate(last),
         unread=unread,
         lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
         packs=last.packs,
         checkpointed=_checkpointed(batches),
-        busy=_busy(last.lines),
-        reading=_busy(last.reads),
+        busy=_busy(last.lines, last.callers),
+        reading=_busy(last.reads, last.callers),
         broadcast=broadcasts([one.broadcasts for one in batches], _shown),
+        lookups=one_hot_lookups([one.lookups for one in batches], _shown),
+        scores=unused_scores([one.scores for one in batches], _shown),
     )
 
 
-def _busy(lines: Counter[Place]) -> tuple[BusyFunction, ...]:
+def _busy(
+    lines: Counter[Place], callers: dict[Place, tuple[Place, ...]]
+) -> tuple[BusyFunction, ...]:
     functions: dict[tuple[str, str], Counter[Place]] = defaultdict(Counter)
     for place, calls in lines.items():
         file, _, name = place
         functions[file, name][place] = calls
     ranked = sorted(functions.values(), key=lambda ones: -ones.total())
-    return tuple(
-        BusyFunction(ones.total() / lines.total(), ones.total(), shown(ones.most_common(1)[0][0]))
-        for ones in ranked[:MOST_PLACES]
+    return tuple(_busy_function(ones, lines.total(), callers) for ones in ranked[:MOST_PLACES])
+
+
+def _busy_function(
+    lines: Counter[Place], every: int, callers: dict[Place, tuple[Place, ...]]
+) -> BusyFunction:
+    """Return a function by the loop in it, or around it, that makes most of its calls."""
+    loops: dict[Place | None, Counter[Place]] = defaultdict(Counter)
+    for place, calls in lines.items():
+        loops[_loop((place, *callers.get(place, ())))][place] = calls
+    loop, ones = max(loops.items(), key=lambda item: item[1].total())
+    return BusyFunction(
+        calls_frac=lines.total() / every,
+        calls=lines.total(),
+        place=shown(ones.most_common(1)[0][0]),
+        loop=None if loop is None else shown(loop),
     )
+
+
+def _loop(places: Iterable[Place]) -> Place | None:
+    """Return the innermost loop that one of some lines, each called from the next, is in."""
+    for file, line, function in places:
+        begins = loop_line(file, line)
+        if begins is not None:
+            return file, begins, function
+    return None
 
 
 def _checkpointed(batches: Sequence[FunctionCalls]) -> Checkpointed | None:
@@ -104,7 +133,8 @@ def _free_bytes() -> int | None:
 
 
 def _lengths(call: LayerCall) -> tuple[int, ...]:
-    return call.data if call.name == "embedding" else call.data[:-1]
+    name, _, data, _ = call.group
+    return data if name == "embedding" else data[:-1]
 
 
 def _least(found: Iterable[_T | None], time_of: Callable[[_T], int]) -> _T | None:
@@ -168,7 +198,7 @@ def _penalty(calls: FunctionCalls) -> Penalty | None:
 
 
 def _built(calls: FunctionCalls) -> BuiltWeight | None:
-    used = [one for one in calls.layers if one.built and one.name == "linear"]
+    used = [one for one in calls.layers if one.built and one.group[0] == "linear"]
     for places in _functions(calls, Origin.WEIGHTS).values():
         ours = [one for place in places.values() for one in place]
         products = [one for one in ours if one.name in PRODUCTS and one.trained and _thin(one)]
@@ -216,26 +246,33 @@ def _sizes(call: Call) -> list[int]:
     return [one.numel() if isinstance(one, Tensor) else one for one in call.given]
 
 
-def _separate(calls: Sequence[LayerCall]) -> tuple[SeparateLayers, ...]:
-    groups: dict[object, list[LayerCall]] = defaultdict(list)
-    for one in calls:
-        width = one.weight[1:] if one.name == "embedding" else one.weight
-        groups[one.name, one.place, one.data, width].append(one)
-    found = []
-    for same in groups.values():
+def _separate(calls: FunctionCalls) -> tuple[SeparateLayers, ...]:
+    groups: dict[Group, list[LayerCall]] = defaultdict(list)
+    for one in calls.layers:
+        groups[one.group].append(one)
+    # Heads of several layers are one group for each of these: as many, in the same function.
+    heads: dict[object, list[Group]] = defaultdict(list)
+    for group, same in groups.items():
         layers = len({one.number for one in same})
-        if layers < LEAST_LAYERS or any(
+        if layers >= LEAST_LAYERS and not any(
             one.chained or one.built or not one.trained for one in same
         ):
-            continue
+            kind, (file, _, function), _, _ = group
+            heads[kind, file, function, layers].append(group)
+    found = []
+    for alike in heads.values():
+        kind, place, data, _ = alike[0]
+        layers = len({one.number for one in groups[alike[0]]})
         found.append(
             SeparateLayers(
-                kind=same[0].name,
+                kind=kind,
                 layers=layers,
-                call_ns=round(median(one.taken_ns for one in same)),
-                data=same[0].data,
-                weight=same[0].weight,
-                place=shown(same[0].place),
+                call_ns=round(median(one.taken_ns for one in groups[alike[0]])),
+                data=data,
+                weight=groups[alike[0]][0].weight,
+                place=shown(place),
+                depth=len(alike),
+                after=round(sum(calls.after[group] for group in alike) / layers),
             )
         )
     return tuple(sorted(found, key=lambda one: -one.layers))

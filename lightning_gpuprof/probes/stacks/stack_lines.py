@@ -55,6 +55,10 @@ _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
 
+Place = tuple[str, int, str]
+"""File, line and function."""
+
+
 class At(NamedTuple):
     """Where a thread is; `file` is empty where no frame of the user's own is in the step."""
 
@@ -165,7 +169,7 @@ def where_is(frame: FrameType | None) -> At | None:
     )
 
 
-def own_line(frame: FrameType | None) -> tuple[str, int, str] | None:
+def own_line(frame: FrameType | None) -> Place | None:
     """Return file, line and function of a thread's innermost frame in the user's own code.
 
     Where no frame is the user's, it is the outermost one that is not Python's. In a training step
@@ -187,6 +191,18 @@ def own_line(frame: FrameType | None) -> tuple[str, int, str] | None:
     if outermost is None:
         return None
     return outermost.f_code.co_filename, line_of(outermost), outermost.f_code.co_name
+
+
+def own_lines(frame: FrameType | None) -> tuple[Place, ...]:
+    """Return a thread's lines in the user's own code within a step, the innermost first."""
+    found: list[Place] = []
+    for each in outwards(frame):
+        package = package_of(each.f_code.co_filename)
+        if _runs_steps(each, package):
+            break
+        if package == _USER:
+            found.append((each.f_code.co_filename, line_of(each), each.f_code.co_name))
+    return tuple(found)
 
 
 def line_of(frame: FrameType) -> int:

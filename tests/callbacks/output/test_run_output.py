@@ -120,6 +120,35 @@ def test_groups_whose_rates_a_scheduler_sets_apart_are_not_said_to_be_alike(
     assert (optimizer["groups"], optimizer.get("settings")) == (2, settings)
 
 
+class ByHand(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        closure()
+        for parameter in self.param_groups[0]["params"]:
+            parameter -= 0.1 * parameter.grad
+
+
+class Renamed(torch.optim.SGD):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("made", "package"), [(ByHand, ByHand.__module__.split(".")[0]), (Renamed, "torch")]
+)
+def test_whose_code_updates_the_weights_is_noted(fit, made, package):
+    class Model(BoringModel):
+        def configure_optimizers(self):
+            return made(self.parameters())
+
+    probe = Probe()
+    fit(probe, model=Model())
+    (optimizer,) = read_run(probe.output.run_dir)[0].sessions[0].start.model["optimizers"]
+    assert (optimizer["class"], optimizer["package"]) == (made.__name__, package)
+
+
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
         return iter(torch.randn(8, 32))

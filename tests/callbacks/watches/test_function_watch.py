@@ -95,6 +95,40 @@ def test_the_function_that_calls_most_functions_is_noted_with_the_line_that_call
     assert 0.9 < first.calls_frac < 1
 
 
+class Turns(Model):
+    def inside(self, x):
+        total = self.layer(x).sum()
+        for row in range(4):
+            total = self.turn(total + x[row].sum())
+        return total.exp().log().exp().log().sqrt()
+
+    def turn(self, total):
+        total = total * 0.5
+        return total.tanh().sin()
+
+
+def test_the_loop_around_the_line_that_calls_most_is_noted_also_where_it_calls_a_function(look):
+    busy = {one.place.function: one for one in look(Turns()).busy}
+    # Of `inside` the last line has 5 calls, the one in the loop 4 * 3.
+    for name, source in (("inside", "total = self.turn(total + x[row].sum())"), ("turn", None)):
+        assert busy[name].loop.source == "for row in range(4):"
+        assert busy[name].place.source == source or source is None
+
+
+class Written(Model):
+    def inside(self, x):
+        bank = torch.zeros(32, 32)
+        for row in range(32):
+            bank[row, row] = 1.0
+        return self.layer(torch.stft(x.flatten(), 32, return_complex=True).abs().mean() + x @ bank)
+
+
+def test_elements_that_a_loop_writes_one_by_one_are_calls_too(look):
+    first, *_ = look(Written()).busy
+    assert first.place.source == "bank[row, row] = 1.0"
+    assert first.loop.source == "for row in range(32):"
+
+
 def test_lines_that_read_values_are_noted(look):
     class Reads(Model):
         def inside(self, x):
@@ -272,6 +306,129 @@ class Deep(Model):
 def test_a_few_layers_or_one_after_the_other_are_a_model_as_usual(look):
     assert look(Tables(7)).separate == ()
     assert look(Deep()).separate == ()
+
+
+class Heads(Model):
+    """Nine answers from one trunk, each with a head of two layers and a loss of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = torch.nn.Linear(32, 32)
+        self.heads = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(32, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+            for _ in range(9)
+        )
+
+    def training_step(self, batch, batch_idx):
+        features = self.trunk(batch[0])
+        losses = []
+        for head in self.heads:
+            losses.append(F.mse_loss(head(features).squeeze(1), batch[0][:, 0]))
+        return torch.stack(losses).mean()
+
+
+def test_heads_of_several_layers_are_one_with_the_losses_behind_each(look):
+    (found,) = look(Heads()).separate
+    assert (found.kind, found.layers, found.depth, found.weight) == ("linear", 9, 2, (8, 32))
+    # An activation, squeeze and the loss; stack and mean are of all.
+    assert found.after == 3
+
+
+class OneHot(Model):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Linear(9, 32, bias=False)
+
+    def training_step(self, batch, batch_idx):
+        rows = F.one_hot(batch[1], 9).float()
+        return self.used(rows).square().mean()
+
+    def used(self, rows):
+        return self.words(rows)
+
+
+class OneHotMatrix(OneHot):
+    def used(self, rows):
+        return rows @ self.words.weight.T.contiguous() + rows.sum()
+
+
+class OneHotFlat(OneHot):
+    def used(self, rows):
+        return self.words(rows.flatten(1)[:, :9])
+
+
+def test_rows_of_zeros_with_a_one_that_a_layer_multiplies_are_noted(look):
+    (found,) = look(OneHot()).lookups
+    # Four samples of twelve words; two functions make the rows, one multiplies them.
+    assert (found.classes, found.width, found.indices) == (9, 32, 48)
+    assert (found.made_ns, found.layer_ns) == (20, 10)
+    assert [at.source for at in found.places] == [
+        "rows = F.one_hot(batch[1], 9).float()",
+        "return self.words(rows)",
+    ]
+
+
+@pytest.mark.parametrize("model", [OneHotMatrix, OneHotFlat])
+def test_rows_that_go_elsewhere_are_no_lookup(look, model):
+    assert look(model()).lookups == ()
+
+
+class Scoring(Model):
+    """Scores 2,000 words at 12 places of 4 samples, of which few are used."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 8)
+        self.head = torch.nn.Linear(8, 2_000)
+
+    def training_step(self, batch, batch_idx):
+        return self.loss(self.head(self.words(batch[1])), batch[1])
+
+    def loss(self, scores, wanted):
+        wanted = wanted.clone()
+        wanted[:, 3:] = -100
+        return F.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+
+
+class LastPlace(Scoring):
+    def loss(self, scores, wanted):
+        return F.cross_entropy(scores[:, -1], wanted[:, -1])
+
+
+class Shifted(Scoring):
+    def loss(self, scores, wanted):
+        return F.cross_entropy(scores[:, :-1].flatten(0, 1), wanted[:, 1:].flatten())
+
+
+class AlsoCounted(LastPlace):
+    def loss(self, scores, wanted):
+        self.right = scores.argmax(-1).eq(wanted).sum()
+        return super().loss(scores, wanted)
+
+
+class OneOfEach(Scoring):
+    def loss(self, scores, wanted):
+        return scores[..., 0].mean()
+
+
+def test_scores_of_places_that_no_target_counts_are_noted(look):
+    (found,) = look(Scoring()).scores
+    assert found.kept_frac == 0.25
+    assert (found.numbers, found.trained) == (96_000, True)
+    # The layer; flatten and the loss.
+    assert (found.layer_ns, found.after_ns) == (10, 20)
+    assert found.places[0].source == "return self.loss(self.head(self.words(batch[1])), batch[1])"
+
+
+def test_scores_of_which_an_index_keeps_few_are_noted(look):
+    (found,) = look(LastPlace()).scores
+    assert found.kept_frac == pytest.approx(1 / 12)
+    assert found.after_ns == 0
+
+
+@pytest.mark.parametrize("model", [Shifted, AlsoCounted, OneOfEach])
+def test_scores_that_are_used_at_most_places_or_for_more_are_needed(look, model):
+    assert look(model()).scores == ()
 
 
 class Attending(Model):

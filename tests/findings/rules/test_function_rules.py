@@ -10,10 +10,12 @@ from lightning_gpuprof.records.function_calls import (
     Checkpointed,
     ConstantWork,
     FunctionNotes,
+    OneHotLookup,
     Penalty,
     RebuiltWeights,
     SeparateLayers,
     UnreadWeights,
+    UnusedScores,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
@@ -32,6 +34,8 @@ EVERY = (
     "unread-attention-weights",
     "needless-checkpointing",
     "rebuilt-weights",
+    "one-hot-lookup",
+    "unused-scores",
 )
 
 
@@ -123,6 +127,50 @@ def test_a_fused_optimizer_has_no_calls_per_tensor(look):
     assert span(finding) == (0, 1_600_000)
 
 
+def test_heads_of_several_layers_cost_each_of_them_and_what_follows(look):
+    heads = replace(TABLES, kind="linear", depth=2, after=3)
+    (finding,) = look("separate-layers", separate=(heads,))
+    assert finding.title.startswith("41 heads of 2 layers (linear, 30 x 8) are called one by one")
+    assert (finding.evidence["layers_count"], finding.evidence["after_count"]) == (82, 123)
+    # Two calls of 15 to 40 us, and three functions of 4 to 15.
+    assert span(finding) == (40 * (30_000 + 12_000), 40 * (80_000 + 45_000))
+
+
+ROWS = OneHotLookup(900, 64, 128, MS, MS, PLACES)
+
+
+def test_rows_that_could_be_looked_up_cost_the_layers_gradient_too(look):
+    (finding,) = look("one-hot-lookup", lookups=(ROWS,))
+    assert finding.title.startswith("128 rows of 900 zeros and ones pick rows of weights: 2.00 ms")
+    assert finding.change.startswith("table = nn.Embedding(900, 64)")
+    assert finding.where[0].line == 27
+    assert span(finding) == (1_400_000, 3_800_000)
+
+
+def test_rows_of_a_few_classes_are_left_out(look):
+    few = replace(ROWS, made_ns=40_000, layer_ns=50_000)
+    assert look("one-hot-lookup", lookups=(few,)) == ()
+
+
+SCORES = UnusedScores(0.25, 96_000, MS, MS // 2, True, PLACES)
+
+
+def test_scores_that_nobody_uses_cost_their_way_back_too(look):
+    (finding,) = look("unused-scores", scores=(SCORES,))
+    assert finding.title == (
+        "25.0% of what a linear layer gives is used: for the rest go 1.12 ms of the forward pass "
+        "(11.2% of the step), and its backward pass"
+    )
+    # Three quarters of 1.5 ms, 1.5 to 3.5 times.
+    assert span(finding) == (1_687_500, 3_937_500)
+    (alone,) = look("unused-scores", scores=(replace(SCORES, trained=False),))
+    assert span(alone) == (900_000, 1_350_000)
+
+
+def test_a_few_unused_scores_are_left_out(look):
+    assert look("unused-scores", scores=(replace(SCORES, layer_ns=100_000, after_ns=0),)) == ()
+
+
 CHECKPOINTED = Checkpointed(MS, 10, 2**30, 2**32, PLACES)
 
 
@@ -208,8 +256,10 @@ def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
     gpu = Device(type="cuda")
     penalty = Penalty(1_000, MS, PLACES)
     assert look("penalty-in-loss", penalty=penalty, device=gpu).saving_ns.low == 0
-    (finding,) = look("separate-layers", separate=(TABLES,), device=gpu)
-    assert finding.saving_ns.low == 0
+    seen = {"separate": (TABLES,), "lookups": (ROWS,), "scores": (SCORES,)}
+    for rule in ("separate-layers", "one-hot-lookup", "unused-scores"):
+        (finding,) = look(rule, device=gpu, **seen)
+        assert finding.saving_ns.low == 0
 
 
 @pytest.mark.parametrize("finding_id", EVERY)

@@ -2,7 +2,13 @@ import pytest
 
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.findings.rules.host_bound import evaluate
-from lightning_gpuprof.records.schema import Device, ProfilerCycle
+from lightning_gpuprof.records.function_calls import (
+    FUNCTIONS_NOTE,
+    BusyFunction,
+    FunctionNotes,
+)
+from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.schema import Device, Note, ProfilerCycle
 
 US, MS = 1_000, 1_000_000
 PHASES = {"forward": 6 * MS, "backward": 4 * MS}
@@ -40,6 +46,27 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
     # 12, and 10/12 of that where all was slower. That many events slow them by 2.8 %.
     assert saving.low == pytest.approx(0.75 * (10 * MS - 4 * MS / 1.028), abs=2 * US)
     assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=US)
+
+
+LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
+BODY = CallPlace("train.py", 21, "spread", "state = state * 0.9 + x[step]")
+
+
+@pytest.mark.parametrize(
+    ("busy", "loops"),
+    [
+        (BusyFunction(0.8, 400, BODY, LOOP), True),
+        (BusyFunction(0.8, 400, BODY), False),
+        (BusyFunction(0.2, 400, BODY, LOOP), False),
+        (BusyFunction(0.8, 20, BODY, LOOP), False),
+    ],
+)
+def test_where_a_loop_makes_the_calls_its_turns_are_to_be_done_at_once(analyze, busy, loops):
+    note = Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,)))
+    run = analyze(PHASES, records=[CYCLE, note], traces=traced(2_000, 4 * MS))
+    finding = evaluate(run)
+    assert ("The loop at train.py:19 makes 400 calls" in finding.advice) is loops
+    assert (finding.change is None) is loops
 
 
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):

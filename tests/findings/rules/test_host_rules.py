@@ -669,11 +669,11 @@ class TestUnfusedOptimizer:
 
     def test_an_update_after_several_batches_is_shared_by_them(self, judge):
         each = judge("unfused-optimizer", UPDATES, model=self.model())
-        often = {name: taken // 4 for name, taken in UPDATES.items() if name == "optimizer_step"}
-        trainer = {"accumulate_grad_batches": 4}
-        shared = judge(
-            "unfused-optimizer", {**UPDATES, **often}, model=self.model(), trainer=trainer
-        )
+        fourth = [UPDATES["optimizer_step"] if step % 4 == 3 else 0 for step in range(100)]
+        phases = UPDATES | {"optimizer_step": fourth}
+        assert self.by_hand(judge, phases=phases).title.endswith("a Python loop over 100 tensors")
+        shared = judge("unfused-optimizer", phases, model=self.model())
+        assert shared.evidence["optimizer_ns"] == UPDATES["optimizer_step"] // 4
         assert span(shared) == tuple(one // 4 for one in span(each))
 
     def test_with_several_optimizers_whose_parameters_are_not_guessed(self, judge):
@@ -709,6 +709,41 @@ class TestUnfusedOptimizer:
         assert judge("unfused-optimizer", UPDATES, model=self.model(fused=True)) is None
         other = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Shampoo"}]}
         assert judge("unfused-optimizer", UPDATES, model=other) is None
+
+    def by_hand(self, judge, name="PaperAdamW", calls=1_400, operator="aten::mul_", **options):
+        phases = options.pop("phases", UPDATES)
+        optimizers = [{"class": name, "groups": 1, "package": "paper"}]
+        rows = [op(operator, calls, 4 * MS) | {"update_count": calls}]
+        model = {"dtypes": {"float32": 100}, "optimizers": optimizers}
+        trace = {"operators": rows}
+        return judge("unfused-optimizer", phases, trace=trace, model=model, **options)
+
+    def test_an_optimizer_written_by_hand_is_a_loop_that_torchs_own_would_end(self, judge):
+        finding = self.by_hand(judge)
+        assert finding.title == (
+            "PaperAdamW takes 10.0 ms of each step (50.0%): a Python loop over 100 tensors, "
+            "7 operators for each"
+        )
+        assert finding.change == "torch.optim.AdamW(..., fused=True)  # in place of PaperAdamW"
+        assert span(finding) == span(judge("unfused-optimizer", UPDATES, model=self.model()))
+
+    @pytest.mark.parametrize("name", ["Lion", "RAdam", "Adamax"])
+    def test_one_that_torch_has_not_fused_saves_what_lists_do(self, judge, name):
+        finding = self.by_hand(judge, name)
+        assert finding.change is None
+        assert span(finding) == (700 * US, 1_400 * US)
+
+    def test_on_a_gpu_launches_of_a_loop_may_be_hidden(self, judge):
+        assert self.by_hand(judge, "Lion", device=Device(type="cuda")).saving_ns.low == 0
+
+    def test_anothers_optimizer_that_goes_through_lists_is_no_loop(self, judge):
+        assert self.by_hand(judge, operator="aten::_foreach_mul_") is None
+        assert self.by_hand(judge, calls=400) is None
+
+    def test_without_a_trace_nobody_knows_what_anothers_optimizer_does(self, judge):
+        optimizers = [{"class": "PaperAdamW", "package": "paper"}]
+        model = {"dtypes": {"float32": 100}, "optimizers": optimizers}
+        assert isinstance(judge("unfused-optimizer", UPDATES, model=model), Abstained)
 
     def test_abstains_without_the_facts(self, judge):
         assert isinstance(judge("unfused-optimizer", UPDATES), Abstained)

@@ -1,0 +1,117 @@
+"""Follows rows of zeros with a one (`one_hot`) to a layer that multiplies them by its weights."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from lightning_gpuprof.probes.looks.each_batch import in_each
+from lightning_gpuprof.probes.stacks.stack_lines import Place
+from lightning_gpuprof.records.function_calls import OneHotLookup
+from lightning_gpuprof.records.module_calls import CallPlace
+
+_PRODUCTS = frozenset({"linear", "matmul", "mm", "__matmul__"})
+
+
+@dataclass
+class Rows:
+    """One call of `one_hot`, and what its rows were given to."""
+
+    places: list[Place]
+    classes: int
+    indices: int
+    made_ns: int
+    """Making the rows, and giving them another type."""
+    layer_ns: int = 0
+    width: int = 0
+    shared: bool = False
+    """Something else needs the rows, too."""
+
+
+@dataclass
+class Lookups:
+    """What becomes of the rows of one batch; `seen` is told of each function on data.
+
+    Args:
+        weights: Numbers (`id`) of the model's parameters.
+    """
+
+    weights: set[int]
+    rows: list[Rows] = field(default_factory=list)
+    _known: Any = field(default_factory=WeakIdKeyDictionary)
+
+    def seen(
+        self,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        given: Sequence[Tensor],
+        result: Tensor,
+        taken_ns: int,
+        place: Place | None,
+    ) -> None:
+        """Note a function whose result is a tensor, and the program's line that called it."""
+        if name == "one_hot" and place is not None and result.numel():
+            classes = result.shape[-1]
+            self.rows.append(Rows([place], classes, result.numel() // classes, taken_ns))
+            self._known[result] = self.rows[-1]
+            return
+        source = next((one for one in given if one in self._known), None)
+        if source is None:
+            return
+        rows: Rows = self._known[source]
+        if _same_rows(given, result, rows.classes):
+            rows.made_ns += taken_ns
+            self._known[result] = rows
+        elif (
+            name in _PRODUCTS
+            and source is given[0]
+            and self.weights.intersection(map(id, given[1:2]))
+        ):
+            rows.layer_ns += taken_ns
+            rows.width = result.shape[-1]
+        else:
+            rows.shared = True
+        if place is not None and place not in rows.places:
+            rows.places.append(place)
+
+    def used(self, given: Iterable[Any]) -> None:
+        """Note that something is done with tensors of which no function on data tells."""
+        for one in given:
+            if isinstance(one, Tensor) and one in self._known:
+                self._known[one].shared = True
+
+
+def one_hot_lookups(
+    batches: Sequence[Lookups], shown: Callable[[Sequence[Place]], tuple[CallPlace, ...]]
+) -> tuple[OneHotLookup, ...]:
+    """Return the rows that are multiplied by weights, by their lines.
+
+    Args:
+        batches: What was seen in each batch; times are of the faster one.
+        shown: Returns places as they are written down.
+    """
+    multiplied = [[rows for rows in batch.rows if rows.width] for batch in batches]
+    return tuple(
+        OneHotLookup(
+            classes=every[-1][0].classes,
+            width=every[-1][0].width,
+            indices=sum(rows.indices for rows in every[-1]),
+            made_ns=min(sum(rows.made_ns for rows in ones if not rows.shared) for ones in every),
+            layer_ns=min(sum(rows.layer_ns for rows in ones) for ones in every),
+            places=shown(every[-1][0].places),
+        )
+        for every in in_each(multiplied, lambda rows: rows.places[0])
+    )
+
+
+def _same_rows(given: Sequence[Tensor], result: Tensor, classes: int) -> bool:
+    """Tell whether a function gave the rows another type or order alone."""
+    return (
+        len(given) == 1
+        and result.ndim > 0
+        and result.shape[-1] == classes
+        and result.numel() == given[0].numel()
+    )
