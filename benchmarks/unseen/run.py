@@ -47,6 +47,7 @@ SETS = {  # each set's folder, and its results
     "second": (HERE / "second", "unseen-second-2026-11-21.json"),
     "third": (HERE / "third", "unseen-third-2026-11-22.json"),
     "fourth": (HERE / "fourth", "unseen-fourth-2026-11-22.json"),
+    "fifth": (HERE / "fifth", "unseen-fifth-2026-11-22.json"),
 }
 
 
