@@ -4,6 +4,10 @@ The strict counts ignore this file; the page gives both. An entry says what of t
 after all (`finding`, an id that the author had not known, or `line`) and why.
 """
 
+# Where the author wrote in words what a right answer says: the ids whose first finding, as it was
+# read after the look, says that. A program that is looked at and not here was judged wrong.
+BY_WORDS: dict[str, tuple[str, ...]] = {}
+
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {
     "double_dtype": {
         "finding": "double-precision",

@@ -72,7 +72,9 @@ def false_alarms(entry: dict[str, Any], which: str) -> list[dict[str, Any]]:
 
 def page(cases: dict[str, Any]) -> str:
     """Return the page."""
-    lines = ["# Programs that the rules had not seen", "", _HEAD, ""]
+    in_words = any("words" in entry for entry in cases.values())
+    head = _HEAD + _BY_WORDS if in_words else _HEAD
+    lines = ["# Programs that the rules had not seen", "", head, ""]
     looked = {n: e["first_look"]["commit"] for n, e in cases.items() if "first_look" in e}
     for commit in dict.fromkeys(looked.values()):
         some = {n: e for n, e in cases.items() if looked.get(n) == commit}
@@ -121,7 +123,7 @@ def page(cases: dict[str, Any]) -> str:
     ]
     lines += ["", "The causes:", ""]
     seen = {name: entry for name, entry in cases.items() if "first_look" in entry}
-    lines += [f"- `{name}`: {e['cause']}" for name, e in seen.items() if e["cause"]]
+    lines += [f"- `{name}`: {e['cause']}{_asked(e)}" for name, e in seen.items() if e["cause"]]
     return "\n".join(lines) + "\n"
 
 
@@ -142,6 +144,11 @@ def _recorded(cases: dict[str, Any]) -> str:
     return f"{'; '.join(said)}."
 
 
+def _asked(entry: dict[str, Any]) -> str:
+    """Return what the author asked of an answer, where that was said in words."""
+    return f". A right answer {entry['words']}" if "words" in entry else ""
+
+
 def _name(name: str, which: str) -> str:
     return f"{name}, after" if which == "after" else name
 
@@ -155,7 +162,7 @@ def _row(name: str, entry: dict[str, Any], which: str) -> str:
         line = "right" if first["line_right"] else f"wrong ({first['where'][0]})"
     cells = [
         _name(name, which),
-        " ".join(entry["accept"]),
+        " ".join(entry["accept"]) or "by words",
         f"{first['id']} ({first['severity']})" if first else "none",
         "yes" if result["right"] else "owned below" if result["owned"] else "**no**",
         line,
@@ -178,4 +185,9 @@ _HEAD = (
     "`@line` accepts any finding that names a marked line first. Measured: mean step of the slow "
     "less that of the fixed form, whole loop, two pairs in turns without a profiler, one thread of "
     "torch on two cores. The interval is judged where the finding was right."
+)
+
+_BY_WORDS = (
+    " Here the author wrote in words what a right answer names (below), and an id is accepted "
+    "where its finding, read after the look, named that."
 )

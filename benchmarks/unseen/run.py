@@ -13,9 +13,10 @@ and which finding would help before it ran under the profiler. What the report s
 when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
 --again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
 seconds end them in time). The second set was written when the rules had been mended with the
-first at hand, the third when with the second, the fourth when with the third; the causes of the
-last two are those of users' threads, which the docstrings name. Chance drew their halves: A may
-mend the rules again, B is looked at once, at the end.
+first at hand, the third when with the second, and so on; the causes from the third on are those of
+users' threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B
+is looked at once, at the end. The docstrings of the fifth say in words what a right answer names,
+and by these a first look's finding is judged (`judged.py`), for their author knew no ids.
 """
 
 import argparse
@@ -38,6 +39,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import page  # noqa: E402
 from _harness import keep_memory, machine, one_thread  # noqa: E402
+from judged import BY_WORDS  # noqa: E402
 
 import lightning_gpuprof  # noqa: E402
 
@@ -57,6 +59,7 @@ class Case:
 
     path: Path
     cause: str | None
+    words: str
     accept: tuple[str, ...]
     lines: tuple[int, ...]
 
@@ -66,14 +69,16 @@ class Case:
 
 
 def read(path: Path) -> Case:
-    """Return the case of a script: its docstring's `cause` and `accept`, and its marked lines."""
+    """Return the case of a script: what its docstring says of it, and its marked lines."""
     source = path.read_text(encoding="utf-8")
     text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
     before, _, accept = text.partition("accept: ")
+    before, _, words = before.partition("right: ")
     cause = before.partition("cause: ")[2].strip() or None
     ids = () if accept == "none" else tuple(accept.split())
+    ids = BY_WORDS.get(path.stem, ()) if words else ids
     marked = [n for n, line in enumerate(source.splitlines(), 1) if line.endswith("# cause")]
-    return Case(path, cause, ids, tuple(marked))
+    return Case(path, cause, words, ids, tuple(marked))
 
 
 def cases(folder: Path, names: list[str], half: str | None) -> list[Case]:
@@ -223,6 +228,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
     for case in cases(SETS[args.set][0], args.cases, args.half):
         entry = state["cases"].setdefault(case.name, {})
         entry.update(cause=case.cause, accept=list(case.accept), lines=list(case.lines))
+        entry |= {"words": case.words} if case.words else {}
         if args.command == "pairs" and (case.cause is None or "pairs" in entry) and not args.again:
             continue
         if args.command == "look" and "first_look" in entry and not args.again:

@@ -51,8 +51,8 @@ def twice(into: int, out: int) -> nn.Sequential:
 class UNet(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.third = twice(3, 12), twice(12, 24), twice(36, 12)
-        self.head = nn.Conv2d(12, 1, 1)
+        self.first, self.second, self.third = twice(3, 8), twice(8, 16), twice(24, 8)
+        self.head = nn.Conv2d(8, 1, 1)
 
     def training_step(self, batch, batch_idx):
         pictures, masks = batch

@@ -21,10 +21,10 @@ JOINTS, HIGH, WIDE, SPREAD = 17, 48, 36, 2.0
 
 def heat_maps(joints, seen):
     maps = np.zeros((JOINTS, HIGH, WIDE), dtype=np.float32)
-    rows, columns = np.mgrid[:HIGH, :WIDE]
     for number in range(JOINTS):
         if seen[number] > 0.5:
             x, y = joints[number]
+            rows, columns = np.mgrid[:HIGH, :WIDE]  # cause
             squares = (columns - x) ** 2 + (rows - y) ** 2  # cause
             maps[number] = np.exp(-squares / (2 * SPREAD**2))  # cause
     return maps
