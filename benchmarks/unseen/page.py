@@ -18,7 +18,7 @@ def judged(name: str, entry: dict[str, Any], which: str) -> dict[str, Any] | Non
     pairs = entry.get("pairs")
     owned = first is not None and RIGHT_AFTER_ALL.get(name, {}).get("finding") == first["id"]
     result["owned"] = owned and not result["right"]
-    if pairs and (result["right"] or owned):
+    if pairs and (result["right"] or owned) and same_pace(seen, pairs):
         low, high = first["saving_ms"]
         middle, measured = (low + high) / 2, saving_ms(pairs)
         result |= {
@@ -33,6 +33,12 @@ def right(entry: dict[str, Any], finding: dict[str, Any]) -> bool:
     return finding["id"] in entry["accept"] or (
         "@line" in entry["accept"] and finding["line_right"] is True
     )
+
+
+def same_pace(seen: dict[str, Any], pairs: dict[str, Any]) -> bool:
+    """Whether look and pairs met the same machine: milliseconds of a busy one save others."""
+    slow = pairs["slow_ms"]
+    return 1 / 2 <= seen["step_ms"] / (sum(slow) / len(slow)) <= 2
 
 
 def saving_ms(pairs: dict[str, Any]) -> float:
