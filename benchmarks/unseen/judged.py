@@ -13,6 +13,8 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "judge_not_frozen": ("unused-gradients",),
     "masked_in_a_loop": ("data-wait",),  # which came second
     "pose_heatmaps": ("data-wait",),
+    "positions_of_graphs": ("data-wait",),
+    "written_every_step": ("slow-logging",),
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {
