@@ -38,7 +38,7 @@ def right(entry: dict[str, Any], finding: dict[str, Any]) -> bool:
 def same_pace(seen: dict[str, Any], pairs: dict[str, Any]) -> bool:
     """Whether look and pairs met the same machine: milliseconds of a busy one save others."""
     slow = pairs["slow_ms"]
-    return 1 / 2 <= seen["step_ms"] / (sum(slow) / len(slow)) <= 2
+    return seen["step_ms"] <= 2 * sum(slow) / len(slow)
 
 
 def saving_ms(pairs: dict[str, Any]) -> float:
@@ -195,5 +195,6 @@ _HEAD = (
 
 _BY_WORDS = (
     " Here the author wrote in words what a right answer names (below), and an id is accepted "
-    "where its finding, read after the look, named that."
+    "where its finding, read after the look, named that. No saving is judged where the step of the "
+    "look lasted over twice as long as that of the pairs, for then the machine was busy."
 )
