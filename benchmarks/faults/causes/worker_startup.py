@@ -37,6 +37,8 @@ def run(persistent: bool, knob: float) -> Setup:
         epoch_steps=length,
         warm_steps=20,
         timed_steps=TIMED,
+        # Epochs begin where they do: blocks of 60 steps have one or none in them.
+        block_steps=TIMED,
     )
 
 
