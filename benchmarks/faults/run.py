@@ -32,7 +32,7 @@ from cause import Cause
 from causes import CAUSES
 from controls import CONTROLS
 from pairs import Pair, error_ns, saving_ns
-from score import Said, Verdict, brief, judge, summary
+from score import NEAR_FRAC, Said, Verdict, brief, judge, summary
 from table import markdown
 from turns import Turns
 from workload import Fitted, Setup
@@ -42,8 +42,6 @@ PAIRS, MOST_PAIRS = 3, 12
 """Pairs of processes for each case, and at most."""
 LARGE, LARGE_PAIRS = 0.5, 1
 """From this share on the saving is far above what runs differ by."""
-KNOWN_FRAC = 0.2
-"""A saving known to this share of it needs no more pairs."""
 MINUTES = 46.0
 """For all: what is left once each case has its pairs goes to savings that are not known well."""
 
@@ -156,11 +154,11 @@ class Trial:
 
     @property
     def lacking(self) -> float:
-        """About how many pairs more it takes to know the saving to `KNOWN_FRAC`; 0 for none."""
+        """About how many pairs more it takes to know the saving to a quarter; 0 for none."""
         error, saved = error_ns(self.pairs), abs(saving_ns(self.pairs))
         if error is None:
             return 1.0
-        return max(0.0, len(self.pairs) * ((error / max(1.0, KNOWN_FRAC * saved)) ** 2 - 1))
+        return max(0.0, len(self.pairs) * ((error / max(1.0, NEAR_FRAC * saved)) ** 2 - 1))
 
     def verdict(self) -> Verdict:
         return judge(

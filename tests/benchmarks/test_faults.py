@@ -173,7 +173,7 @@ def test_the_time_that_is_left_goes_to_the_cases_that_take_fewest_pairs_more(
         pairs = [Pair([one], [0.0], median_ns=1.0) for one in savings]
         return run.Trial(CAUSES["syncs"], 0.05, 1.0, [], 1.0, None, None, pairs)
 
-    known, near, far = trial(9.9, 10, 10.1), trial(9, 10, 11), trial(1, 10, 20)
+    known, near, far = trial(9.9, 10, 10.1), trial(8.5, 10, 11.5), trial(1, 10, 20)
     clock, measured = [0.0], []
     monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
 
