@@ -207,6 +207,14 @@ def test_how_often_the_report_proposes_is_the_fix_that_gets_measured(fault_suite
     assert cause.remedy(fewer, 8.0).trainer == {"val_check_interval": 60}
 
 
+def test_blocks_of_short_epochs_hold_whole_epochs(fault_suite):
+    from causes import CAUSES
+
+    for knob, epoch, block in [(119, 3, 60), (20, 18, 72), (4, 90, 90), (1, 360, 360)]:
+        setup = CAUSES["worker_startup"].faulty(float(knob))
+        assert (setup.epoch_steps, setup.block_steps) == (epoch, block)
+
+
 def test_calibration_finds_the_knob_of_a_cost_in_proportion(fault_suite):
     from calibrate import calibrate
     from cause import Cause
