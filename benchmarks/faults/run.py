@@ -5,20 +5,21 @@
 Every cause is calibrated on this machine to cost about 5, 20 and 60 % of a step, trained once
 under GpuProfCallback, and asked about with `lightning-gpuprof report --json`. Then the faulty and
 the fixed run take turns without any profiler, and what the fix saved is compared with what the
-report had predicted. Clean controls must give no warning. The suite takes about 40 minutes on two
-quiet cores; nothing else should run meanwhile.
+report had predicted. Clean controls must give no warning. The suite takes `--minutes` on two quiet
+cores, with knobs to be found some more; nothing else should run meanwhile.
 """
 
 import json
+import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -30,20 +31,19 @@ from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
 from controls import CONTROLS
-from score import Said, Verdict, brief, error_ns, judge, summary
+from pairs import Pair, error_ns, saving_ns
+from score import NEAR_FRAC, Said, Verdict, brief, judge, summary
 from table import markdown
 from turns import Turns
 from workload import Fitted, Setup
 
 SHARES = (0.05, 0.20, 0.60)
-PAIRS = (2, 3)
-"""Pairs of processes, at least and at most."""
-SMALL, SMALL_PAIRS = 0.1, (3, 5)
-"""Below this share the saving is about what two equal runs differ by: it takes more pairs."""
-PRECISE_FRAC = 0.15
-"""A saving known to this share of it needs no more pairs."""
-LARGE = 0.5
-"""From this share on the saving is far above what runs differ by: one pair is enough."""
+PAIRS, MOST_PAIRS = 3, 12
+"""Pairs of processes for each case, and at most."""
+LARGE, LARGE_PAIRS = 0.5, 1
+"""From this share on the saving is far above what runs differ by."""
+MINUTES = 46.0
+"""For all: what is left once each case has its pairs goes to savings that are not known well."""
 
 
 class Suite:
@@ -62,29 +62,28 @@ class Suite:
         if self.knobs_path.exists():
             self.knobs = json.loads(self.knobs_path.read_text(encoding="utf-8"))
 
-    def verdict(self, cause: Cause, share: float) -> Verdict:
+    def trial(self, cause: Cause, share: float) -> "Trial":
+        """Ask for the report of one case, and measure what its fix saves by the first pairs."""
         knob = self.knob(cause, share)
-        said = self.said(cause.name, knob)
+        profiled_ns, said = self.said(cause.name, knob)
         named = next((one for one in said if cause.accepts(one["id"])), None)
         fixed = cause.remedy(named, knob)
         length = {"timed_steps": fixed.timed_steps, "block_steps": fixed.block_steps}
-        faulty_ns, fixed_ns, pairs = self.blocks_ns(
-            replace(cause.faulty(knob), **length), fixed, pairs=self._pairs(share)
-        )
-        return judge(
-            cause,
-            wanted_frac=share,
-            knob=knob,
-            said=said,
-            faulty_ns=faulty_ns,
-            fixed_ns=fixed_ns,
-            pairs=pairs,
-        )
+        faulty = replace(cause.faulty(knob), **length)
+        trial = Trial(cause, share, knob, said, profiled_ns, faulty, fixed)
+        several = fixed.timed_steps > fixed.block_steps  # one period tells no error
+        few = self.quick or (share >= LARGE and several)
+        for _ in range(LARGE_PAIRS if few else PAIRS):
+            self.measure(trial)
+        return trial
 
-    def _pairs(self, share: float) -> tuple[int, int]:
-        if share >= LARGE or self.quick:
-            return (1, 1)
-        return SMALL_PAIRS if share < SMALL else PAIRS
+    def measure(self, trial: "Trial") -> None:
+        """Let the faulty and the fixed run take turns once more, each in a new process.
+
+        Every second pair begins with the fixed run: where memory comes to lie differs as well.
+        """
+        slow, fast = self._pair(trial.faulty, trial.fixed, number=len(trial.pairs))
+        trial.pairs.append(Pair(slow.block_ns, fast.block_ns, slow.median_ns))
 
     def knob(self, cause: Cause, share: float) -> float:
         """Return the knob for a share of the step, calibrated once per folder."""
@@ -96,47 +95,28 @@ class Suite:
             _say(f"  calibrated: {found.knob:g} {cause.knob}, {found.frac:.0%} of the step")
         return self.knobs[name]
 
-    def said(self, name: str, knob: float = 1.0) -> list[dict[str, Any]]:
-        """Train a faulty run or a control under our callback and return the report's findings."""
+    def said(self, name: str, knob: float = 1.0) -> tuple[float, list[dict[str, Any]]]:
+        """Train a faulty run or a control under our callback; return its median step and report."""
         folder = tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)
         fitted = self.children.call(case.profiled, name, knob, False, folder)
         findings: list[dict[str, Any]] = report(fitted.log_dir)["findings"]
         shutil.rmtree(folder)
-        return findings
-
-    def blocks_ns(
-        self, faulty: Setup, fixed: Setup, *, pairs: tuple[int, int]
-    ) -> tuple[list[float], list[float], int]:
-        """Return the step time of each block of two runs that take turns, and of how many pairs.
-
-        Every second pair begins with the fixed run, and all are new processes: where memory
-        comes to lie makes a difference as well. There are as many pairs as it takes to know the
-        saving to `PRECISE_FRAC`, between the two numbers given.
-        """
-        least, most = pairs
-        slow: list[float] = []
-        fast: list[float] = []
-        done = 0
-        while done < least or (done < most and not _precise(slow, fast, done)):
-            before, after = self._pair(faulty, fixed, done % 2)
-            slow.extend(before.block_ns)
-            fast.extend(after.block_ns)
-            done += 1
-        return slow, fast, done
+        return fitted.median_ns, findings
 
     def steps_ns(self, faulty: Setup, fixed: Setup) -> tuple[float, float]:
         """Return the step times of two runs that take turns once."""
-        slow, fast = self._pair(faulty, fixed, first=0)
+        slow, fast = self._pair(faulty, fixed)
         return slow.step_ns, fast.step_ns
 
-    def _pair(self, faulty: Setup, fixed: Setup, first: int) -> list[Fitted]:
-        turns = [self.children.semaphore(number == first) for number in (0, 1)]
+    def _pair(self, faulty: Setup, fixed: Setup, number: int = 0) -> list[Fitted]:
+        turns = [self.children.semaphore(side == number % 2) for side in (0, 1)]
         steps = max(faulty.turn_steps, fixed.turn_steps)
+        core = None if faulty.workers or fixed.workers else _core(number // 2)
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
 
-            def run(number: int, setup: Setup) -> Fitted:
-                mine = Turns(turns[number], turns[1 - number], steps)
-                place = f"{folder}/{number}"
+            def run(side: int, setup: Setup) -> Fitted:
+                mine = Turns(turns[side], turns[1 - side], steps, core)
+                place = f"{folder}/{side}"
                 fitted: Fitted = self.children.call(case.in_turns, setup, place, mine)
                 return fitted
 
@@ -153,10 +133,44 @@ class Suite:
         return known[nearest] * (share / (1 - share)) / (nearest / (1 - nearest))
 
 
-def _precise(slow_ns: list[float], fast_ns: list[float], pairs: int) -> bool:
-    savings = [slow - fast for slow, fast in zip(slow_ns, fast_ns, strict=True)]
-    error = error_ns(savings, pairs)
-    return error is not None and error <= PRECISE_FRAC * abs(statistics.median(savings))
+def _core(number: int) -> int | None:
+    """Return one core after the other; None where a thread cannot be kept on one."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[number % len(cores)]
+
+
+@dataclass
+class Trial:
+    """One cause at one share: what was said of it, and the pairs measured so far."""
+
+    cause: Cause
+    share: float
+    knob: float
+    said: list[dict[str, Any]]
+    profiled_ns: float
+    faulty: Setup
+    fixed: Setup
+    pairs: list[Pair] = field(default_factory=list)
+
+    @property
+    def lacking(self) -> float:
+        """About how many pairs more it takes to know the saving to a quarter; 0 for none."""
+        error, saved = error_ns(self.pairs), abs(saving_ns(self.pairs))
+        if error is None:
+            return 1.0
+        return max(0.0, len(self.pairs) * ((error / max(1.0, NEAR_FRAC * saved)) ** 2 - 1))
+
+    def verdict(self) -> Verdict:
+        return judge(
+            self.cause,
+            wanted_frac=self.share,
+            knob=self.knob,
+            said=self.said,
+            pairs=self.pairs,
+            profiled_ns=self.profiled_ns,
+        )
 
 
 def report(log_dir: str) -> dict[str, Any]:
@@ -169,21 +183,38 @@ def report(log_dir: str) -> dict[str, Any]:
     return payload
 
 
-def run_cases(suite: Suite, args: Namespace) -> Iterator[Verdict]:
+def run_cases(suite: Suite, args: Namespace) -> Iterator[Trial]:
     for name, cause in CAUSES.items():
         # The largest first: it is calibrated best, and the others begin from its knob.
         for share in sorted(args.shares, reverse=True):
             if args.only and name not in args.only:
                 continue
             _say(f"{name} at {share:.0%}")
-            verdict = suite.verdict(cause, share)
-            first = verdict.said[0]["id"] if verdict.said else "nothing"
-            _say(
-                f"  said {first}; {verdict.faulty_ns.median / 1e6:.1f} ms per step, the fix saved "
-                f"{verdict.saved_ns / 1e6:.2f} ms (+- {(verdict.saved_error_ns or 0) / 1e6:.2f}), "
-                f"predicted {verdict.predicted_ns}"
-            )
-            yield verdict
+            trial = suite.trial(cause, share)
+            _tell(trial)
+            yield trial
+
+
+def know_more(suite: Suite, trials: Sequence[Trial], until: float) -> None:
+    """Measure more pairs until a time: first of those whose saving takes the fewest more."""
+    while time.monotonic() < until:
+        open_ones = [one for one in trials if one.lacking and len(one.pairs) < MOST_PAIRS]
+        if not open_ones:
+            return
+        nearest = min(open_ones, key=lambda one: one.lacking)
+        suite.measure(nearest)
+        _say(f"{nearest.cause.name} at {nearest.share:.0%}: pair {len(nearest.pairs)}")
+        _tell(nearest)
+
+
+def _tell(trial: Trial) -> None:
+    verdict = trial.verdict()
+    first = verdict.said[0]["id"] if verdict.said else "nothing"
+    _say(
+        f"  said {first}; {verdict.faulty_ns.median / 1e6:.1f} ms per step, the fix saved "
+        f"{verdict.saved_ns / 1e6:.2f} ms (+- {(verdict.saved_error_ns or 0) / 1e6:.2f}), "
+        f"predicted {verdict.predicted_ns}"
+    )
 
 
 def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
@@ -191,7 +222,7 @@ def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
     for name in CONTROLS:
         if not args.only or name in args.only:
             _say(f"control {name}")
-            said[name] = [brief(one) for one in suite.said(name)]
+            said[name] = [brief(one) for one in suite.said(name)[1]]
             _say(f"  said {', '.join(one['id'] for one in said[name]) or 'nothing'}")
     return said
 
@@ -201,16 +232,20 @@ def main() -> None:
     one_thread()
     keep_memory()
     args.folder.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60 * args.minutes
     suite = Suite(args.folder, quick=args.quick)
     controls = run_controls(suite, args)
-    verdicts: list[Verdict] = []
+    trials: list[Trial] = []
     complete = True
     try:
-        for verdict in run_cases(suite, args):
-            verdicts.append(verdict)
+        for trial in run_cases(suite, args):
+            trials.append(trial)
+        if not args.quick:
+            know_more(suite, trials, until)
     except KeyboardInterrupt:
         complete = False
         _say("stopped: the results hold the cases that were measured, and say so")
+    verdicts = [trial.verdict() for trial in trials]
     totals = summary(verdicts, controls)
     text = markdown(verdicts, controls, totals)
     print(text)
@@ -233,6 +268,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="no pair begins after")
     parser.add_argument(
         "--folder",
         type=Path,

@@ -8,13 +8,21 @@ from typing import Any
 
 from _harness import Spread
 from cause import Cause
+from pairs import Pair, error_ns, saving_ns
 
 Said = Sequence[Mapping[str, Any]]
 """The findings of `report --json`, ranked."""
 NEAR_FRAC = 0.25
 """How far the middle of a prediction may lie from the measured saving to count as near."""
-STUDENT = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 7: 2.36, 10: 2.23, 15: 2.13, 30: 2.04}
-"""Student's t, two-sided 95 %, by degrees of freedom; of those between, the next one below."""
+DERIVED = (
+    "first",
+    "inside",
+    "inside_at_speed",
+    "middle_error_frac",
+    "told",
+    "near",
+    "near_at_speed",
+)
 
 
 @dataclass(frozen=True)
@@ -32,12 +40,14 @@ class Verdict:
     advice_right: bool | None
     """None where the cause asks nothing of the advice."""
     saved_ns: float
-    """Median over the blocks of faulty minus fixed, per step."""
+    """Faulty minus fixed, per step: the median of all periods."""
     saved_error_ns: float | None
-    """95 % of measurements like this one lie so far from the truth at most; None of one block."""
-    profiled_step_ns: int | None
-    """The step of the run that the report is about: beside `faulty_ns`, how much faster or slower
-    the machine was when it was recorded, the profiler's own cost included."""
+    """95 % of measurements like this one lie so far from the truth at most; None of one period."""
+    pair_saved_ns: list[float]
+    """The saving by each pair alone."""
+    slower: float
+    """How many times as long the faulty program's median step took when the saving was measured as
+    when the report was made: the machine's doing."""
     predicted_ns: tuple[int, int] | None
 
     @property
@@ -48,9 +58,12 @@ class Verdict:
     @property
     def inside(self) -> bool | None:
         """Whether the measured saving lies in the predicted interval; None without one."""
-        if self.predicted_ns is None:
-            return None
-        return self.predicted_ns[0] <= self.saved_ns <= self.predicted_ns[1]
+        return self._inside(1.0)
+
+    @property
+    def inside_at_speed(self) -> bool | None:
+        """The same, had the machine been as fast when the report was made."""
+        return self._inside(self.slower)
 
     @property
     def middle_error_frac(self) -> float | None:
@@ -68,12 +81,25 @@ class Verdict:
     @property
     def near(self) -> bool:
         """Whether the middle of the prediction is within a quarter of the measured saving."""
-        error = self.middle_error_frac
-        return error is not None and abs(error) <= NEAR_FRAC
+        return self._near(1.0)
+
+    @property
+    def near_at_speed(self) -> bool:
+        """The same, had the machine been as fast when the report was made."""
+        return self._near(self.slower)
 
     def as_dict(self) -> dict[str, Any]:
-        derived = ("first", "inside", "middle_error_frac", "told", "near")
-        return asdict(self) | {name: getattr(self, name) for name in derived}
+        return asdict(self) | {name: getattr(self, name) for name in DERIVED}
+
+    def _inside(self, slower: float) -> bool | None:
+        if self.predicted_ns is None:
+            return None
+        low, high = self.predicted_ns
+        return low * slower <= self.saved_ns <= high * slower
+
+    def _near(self, slower: float) -> bool:
+        error = self.middle_error_frac
+        return error is not None and abs((1 + error) * slower - 1) <= NEAR_FRAC
 
 
 def judge(
@@ -82,46 +108,28 @@ def judge(
     wanted_frac: float,
     knob: float,
     said: Said,
-    faulty_ns: Sequence[float],
-    fixed_ns: Sequence[float],
-    pairs: int = 1,
+    pairs: Sequence[Pair],
+    profiled_ns: float,
 ) -> Verdict:
-    """Return the verdict on one case; the two series are blocks taken in turn, pair after pair."""
+    """Return the verdict on one case; `profiled_ns` is the median step of the reported run."""
     rank = next((place for place, one in enumerate(said) if cause.accepts(one["id"])), None)
     named = None if rank is None else said[rank]
     saving = None if named is None else named["saving_ns"]
-    savings = [slow - fast for slow, fast in zip(faulty_ns, fixed_ns, strict=True)]
     return Verdict(
         case=cause.name,
         wanted_frac=wanted_frac,
         knob=knob,
-        faulty_ns=Spread.of(faulty_ns),
-        fixed_ns=Spread.of(fixed_ns),
+        faulty_ns=Spread.of(one for pair in pairs for one in pair.slow_ns),
+        fixed_ns=Spread.of(one for pair in pairs for one in pair.fast_ns),
         said=[brief(one) for one in said],
         rank=rank,
         advice_right=_advice_right(cause, named),
-        saved_ns=statistics.median(savings),
-        saved_error_ns=error_ns(savings, pairs),
-        profiled_step_ns=(named or {}).get("evidence", {}).get("step_ns"),
+        saved_ns=saving_ns(pairs),
+        saved_error_ns=error_ns(pairs),
+        pair_saved_ns=[saving_ns([pair]) for pair in pairs],
+        slower=statistics.median(pair.median_ns for pair in pairs) / profiled_ns,
         predicted_ns=None if saving is None else (saving["low"], saving["high"]),
     )
-
-
-def error_ns(savings_ns: Sequence[float], pairs: int) -> float | None:
-    """Return how far the median of savings, block by block, may be from the truth (95 %).
-
-    Two processes differ by where their memory comes to lie, whatever their blocks say: of three
-    pairs and more the pairs are what is compared, of fewer their blocks, which say too little.
-    """
-    each = len(savings_ns) // pairs
-    values = list(savings_ns)
-    if pairs >= 3:
-        values = [statistics.median(values[at : at + each]) for at in range(0, len(values), each)]
-    if len(values) < 2:
-        return None
-    freedom = len(values) - 1
-    student = STUDENT[max(known for known in STUDENT if known <= freedom)]
-    return student * statistics.stdev(values) / len(values) ** 0.5
 
 
 def brief(finding: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,9 +150,13 @@ def summary(verdicts: Sequence[Verdict], controls: Mapping[str, Said]) -> dict[s
         "first_count": sum(v.first for v in verdicts),
         "named_count": sum(v.rank is not None for v in verdicts),
         "inside_count": sum(v.inside is True for v in verdicts),
+        "inside_at_speed_count": sum(v.inside_at_speed is True for v in verdicts),
         "near_count": sum(v.near for v in verdicts),
+        "near_at_speed_count": sum(v.near_at_speed for v in verdicts),
         "told_count": sum(v.told for v in verdicts),
+        "inside_told_count": sum(v.inside is True and v.told for v in verdicts),
         "near_told_count": sum(v.near and v.told for v in verdicts),
+        "near_told_at_speed_count": sum(v.near_at_speed and v.told for v in verdicts),
         "control_count": len(controls),
         "false_alarm_count": sum(bool(false_alarms(said)) for said in controls.values()),
     }

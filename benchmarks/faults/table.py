@@ -5,6 +5,9 @@ from typing import Any
 
 from score import Said, Verdict, false_alarms
 
+AT_SPEED = "scaled to the machine's speed at the measurement"
+OF_TOLD = "of the cases whose saving is known to 25 %"
+
 
 def markdown(
     verdicts: Sequence[Verdict], controls: Mapping[str, Said], totals: Mapping[str, Any]
@@ -13,27 +16,29 @@ def markdown(
 
 
 def _totals(totals: Mapping[str, Any]) -> list[str]:
-    cases = totals["case_count"]
-    return [
-        "| | count | of |",
-        "|---|---|---|",
-        f"| right finding first | {totals['first_count']} | {cases} |",
-        f"| right finding among those said | {totals['named_count']} | {cases} |",
-        f"| measured saving inside the predicted interval | {totals['inside_count']} | {cases} |",
-        f"| middle of the prediction within 25 % | {totals['near_count']} | {cases} |",
-        "| the same of the cases whose measured saving is itself known to 25 % "
-        f"| {totals['near_told_count']} | {totals['told_count']} |",
-        f"| controls with a false warning | {totals['false_alarm_count']} "
-        f"| {totals['control_count']} |",
+    cases, told = totals["case_count"], totals["told_count"]
+    rows = [
+        ("right finding first", "first_count", cases),
+        ("right finding among those said", "named_count", cases),
+        ("measured saving inside the predicted interval", "inside_count", cases),
+        ("middle of the prediction within 25 %", "near_count", cases),
+        (f"inside, prediction {AT_SPEED}", "inside_at_speed_count", cases),
+        (f"within 25 %, prediction {AT_SPEED}", "near_at_speed_count", cases),
+        (f"inside, {OF_TOLD}", "inside_told_count", told),
+        (f"within 25 %, {OF_TOLD}", "near_told_count", told),
+        (f"within 25 %, {OF_TOLD}, prediction {AT_SPEED}", "near_told_at_speed_count", told),
+        ("controls with a false warning", "false_alarm_count", totals["control_count"]),
     ]
+    counts = [f"| {name} | {totals[count]} | {of} |" for name, count, of in rows]
+    return ["| | count | of |", "|---|---|---|", *counts]
 
 
 def _cases(verdicts: Sequence[Verdict]) -> list[str]:
     head = (
-        "| cause | share | step, ms | first finding | right | saving predicted, ms "
-        "| saving measured, ms | inside | middle |"
+        "| cause | share wanted | saved | step, ms | first finding | right "
+        "| saving predicted, ms | machine | saving measured, ms | inside | middle |"
     )
-    return [head, "|---" * 9 + "|", *(_row(verdict) for verdict in verdicts)]
+    return [head, "|---" * 11 + "|", *(_row(verdict) for verdict in verdicts)]
 
 
 def _row(verdict: Verdict) -> str:
@@ -49,8 +54,9 @@ def _row(verdict: Verdict) -> str:
     span = "-" if predicted is None else f"{_ms(predicted[0])} to {_ms(predicted[1])}"
     inside = {True: "yes", False: "no", None: "-"}[verdict.inside]
     return (
-        f"| {verdict.case} | {verdict.wanted_frac:.0%} | {_ms(faulty)} | {first} | {right} "
-        f"| {span} | {_measured(verdict)} | {inside} | {_middle(verdict)} |"
+        f"| {verdict.case} | {verdict.wanted_frac:.0%} | {verdict.saved_ns / faulty:.0%} "
+        f"| {_ms(faulty)} | {first} | {right} | {span} | x{verdict.slower:.2f} "
+        f"| {_measured(verdict)} | {inside} | {_middle(verdict)} |"
     )
 
 

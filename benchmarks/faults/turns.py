@@ -4,6 +4,7 @@ A machine's speed drifts by more within seconds than small faults cost. Whole ru
 seconds apart; turns of a fraction of a second are not. A run that waits computes nothing.
 """
 
+import os
 import time
 from typing import Protocol
 
@@ -25,10 +26,14 @@ class Turns:
         mine: Released when it is this run's turn.
         others: Released to pass the turn on.
         steps: In each turn, the same for both runs.
+        core: The training thread stays on it once warm, or goes where it likes if None. Two runs
+            left to themselves keep to a core each, of which one may be the busier one all along.
     """
 
-    def __init__(self, mine: Semaphore, others: Semaphore, steps: int) -> None:
-        self.mine, self.others, self._steps = mine, others, steps
+    def __init__(
+        self, mine: Semaphore, others: Semaphore, steps: int, core: int | None = None
+    ) -> None:
+        self.mine, self.others, self._steps, self._core = mine, others, steps, core
         self._warm = 1
         self._waited_ns = 0
 
@@ -38,6 +43,9 @@ class Turns:
 
     def waited_ns(self, step: int) -> int:
         """Wait if the turn is over before this step; return all that was waited so far."""
+        if step == self._warm and self._core is not None:
+            # This thread alone: a logger's own has begun by now, and goes where it likes.
+            os.sched_setaffinity(0, {self._core})
         if step == 0:
             self._wait()
         elif step >= self._warm and (step - self._warm) % self._steps == 0:

@@ -5,6 +5,7 @@ between two such moments holds everything that a step costs (data, callbacks, va
 checkpoints) without any profiler.
 """
 
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -115,7 +116,12 @@ class Setup:
         Workers go on while the run waits, and give each turn a batch or two for nothing: theirs
         are long.
         """
-        return BLOCK_STEPS if self.loader.get("num_workers") else TURN_STEPS
+        return BLOCK_STEPS if self.workers else TURN_STEPS
+
+    @property
+    def workers(self) -> int:
+        """Worker processes of the training loader."""
+        return self.loader.get("num_workers", 0)
 
     def every(self, steps: int) -> "Setup":
         """Return the same run timed in whole periods of something that comes every so often."""
@@ -129,9 +135,11 @@ class Fitted:
 
     step_ns: float
     """Mean wall time of the timed steps, everything included."""
+    median_ns: float
+    """The median of them: how fast the machine was."""
     log_dir: str
     block_ns: tuple[float, ...]
-    """The same of each block of timed steps."""
+    """The mean of each block of timed steps."""
 
 
 def fit(
@@ -155,11 +163,13 @@ def fit(
     began = model.began_ns
     if len(began) < steps:
         raise RuntimeError(f"only {len(began)} training steps ran instead of {steps}")
-    edges = began[setup.warm_steps : steps : setup.block_steps]
+    block = setup.block_steps
+    timed = began[setup.warm_steps : steps]
     return Fitted(
-        step_ns=(began[steps - 1] - began[setup.warm_steps]) / setup.timed_steps,
+        step_ns=(timed[-1] - timed[0]) / setup.timed_steps,
+        median_ns=statistics.median(end - start for start, end in pairwise(timed)),
         log_dir=str(trainer.log_dir),
-        block_ns=tuple((end - start) / setup.block_steps for start, end in pairwise(edges)),
+        block_ns=tuple((end - start) / block for start, end in pairwise(timed[::block])),
     )
 
 

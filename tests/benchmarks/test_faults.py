@@ -22,16 +22,18 @@ def finding(name, low=0, high=0, severity="warning", **more):
 def judged(fault_suite):
     """Return a function that judges findings of a cause whose fix saves 4 ms of 10 ms."""
     from causes import CAUSES
+    from pairs import Pair
     from score import judge
 
-    def judged(name, *said):
+    def judged(name, *said, profiled_ns=10 * MS):
+        pair = Pair([10 * MS, 11 * MS, 10 * MS], [6 * MS, 7 * MS, 5 * MS], median_ns=10 * MS)
         return judge(
             CAUSES[name],
             wanted_frac=0.4,
             knob=1.0,
             said=said,
-            faulty_ns=[10 * MS, 11 * MS, 10 * MS],
-            fixed_ns=[6 * MS, 7 * MS, 5 * MS],
+            pairs=[pair],
+            profiled_ns=profiled_ns,
         )
 
     return judged
@@ -73,6 +75,14 @@ def test_the_right_finding_second_is_not_first(judged):
     assert verdict.inside is False
 
 
+def test_a_machine_that_was_slower_when_the_saving_was_measured_is_told_apart(judged):
+    verdict = judged("slow_callback", finding("slow-callback", 2 * MS, 3 * MS), profiled_ns=6 * MS)
+
+    assert verdict.slower == pytest.approx(10 / 6)
+    assert (verdict.inside, verdict.near) == (False, False)
+    assert (verdict.inside_at_speed, verdict.near_at_speed) == (True, True)
+
+
 def test_another_rightful_name_of_the_cause_is_accepted(judged):
     assert judged("python_loop", finding("host-bound", 0, MS)).first
 
@@ -98,7 +108,7 @@ def test_a_proposed_number_of_workers_is_the_fix_that_gets_measured(fault_suite)
     proposed = cause.remedy({"change": "DataLoader(..., num_workers=2)"}, 10.0)
 
     assert proposed.loader["num_workers"] == 2
-    assert cause.remedy({"change": None}, 10.0).loader == {}
+    assert "num_workers" not in cause.remedy({"change": None}, 10.0).loader
     assert cause.remedy(None, 10.0).dataset.func is cause.fixed(10.0).dataset.func
 
 
@@ -124,24 +134,61 @@ def test_the_summary_counts_what_the_suite_is_judged_by(judged, fault_suite):
         "first_count": 2,
         "named_count": 2,
         "inside_count": 1,
+        "inside_at_speed_count": 1,
         "near_count": 1,
+        "near_at_speed_count": 1,
         "told_count": 0,
+        "inside_told_count": 0,
         "near_told_count": 0,
+        "near_told_at_speed_count": 0,
         "control_count": 2,
         "false_alarm_count": 1,
     }
     text = markdown([right, off], controls, totals)
-    row = "| slow_callback | 40% | 10.00 | slow-callback | yes | 3.00 to 5.00 | 4.00 ± 1.43 | yes |"
-    assert f"{row} +0%, cannot be told |" in text
+    row = "| slow_callback | 40% | 40% | 10.00 | slow-callback | yes | 3.00 to 5.00 | x1.00 |"
+    assert f"{row} 4.00 ± 1.43 | yes | +0%, cannot be told |" in text
 
 
 def test_of_three_pairs_and_more_the_pairs_say_how_uncertain_a_saving_is(fault_suite):
-    from score import error_ns
+    from pairs import Pair, error_ns
 
-    within = [4.0, 4.2, 3.8]
-    assert error_ns(within, 1) == pytest.approx(4.30 * 0.2 / 3**0.5)
-    assert error_ns([*within, 5.0, 5.2, 4.8, 6.0, 6.2, 5.8], 3) == pytest.approx(4.30 / 3**0.5)
-    assert error_ns([4.0], 1) is None
+    def pair(*savings):
+        return Pair(savings, [0.0] * len(savings), median_ns=1.0)
+
+    within = pair(4.0, 4.2, 3.8)
+    assert error_ns([within]) == pytest.approx(4.30 * 0.2 / 3**0.5)
+    others = [pair(5.0, 5.2, 4.8), pair(6.0, 6.2, 5.8)]
+    assert error_ns([within, *others]) == pytest.approx(4.30 / 3**0.5)
+    assert error_ns([pair(4.0)]) is None
+
+
+def test_the_time_that_is_left_goes_to_the_cases_that_take_fewest_pairs_more(
+    fault_suite, monkeypatch
+):
+    import run
+    from causes import CAUSES
+    from pairs import Pair
+
+    def trial(*savings):
+        pairs = [Pair([one], [0.0], median_ns=1.0) for one in savings]
+        return run.Trial(CAUSES["syncs"], 0.05, 1.0, [], 1.0, None, None, pairs)
+
+    known, near, far = trial(9.9, 10, 10.1), trial(8.5, 10, 11.5), trial(1, 10, 20)
+    clock, measured = [0.0], []
+    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
+
+    class Measures:
+        def measure(self, trial):
+            clock[0] += 1
+            measured.append(trial)
+            trial.pairs.append(Pair([10.0], [0.0], median_ns=1.0))
+
+    run.know_more(Measures(), [known, near, far], until=5.0)
+
+    assert measured[0] is near
+    assert measured[-1] is far
+    assert known not in measured
+    assert len(measured) == 5
 
 
 def test_how_often_the_report_proposes_is_the_fix_that_gets_measured(fault_suite):
@@ -158,6 +205,14 @@ def test_how_often_the_report_proposes_is_the_fix_that_gets_measured(fault_suite
     assert (checked.block_steps, checked.timed_steps) == (50, 200)
     fewer = {"change": "Trainer(..., limit_val_batches=0.2)"}
     assert cause.remedy(fewer, 8.0).trainer == {"val_check_interval": 60}
+
+
+def test_blocks_of_short_epochs_hold_whole_epochs(fault_suite):
+    from causes import CAUSES
+
+    for knob, epoch, block in [(119, 3, 60), (20, 18, 72), (4, 90, 90), (1, 360, 360)]:
+        setup = CAUSES["worker_startup"].faulty(float(knob))
+        assert (setup.epoch_steps, setup.block_steps) == (epoch, block)
 
 
 def test_calibration_finds_the_knob_of_a_cost_in_proportion(fault_suite):
@@ -238,6 +293,20 @@ def test_runs_take_turns_before_the_first_step_and_after_each_block(fault_suite,
     turn_over = ["pass to other", "wait for me"]
     assert told == ["wait for me", *turn_over, *turn_over, "pass to other"]
     assert waited == [7, 7, 14, 14, 14, 21]
+
+
+def test_a_warm_training_thread_is_kept_on_the_core_of_its_pair(fault_suite, monkeypatch):
+    import turns
+
+    kept = []
+    monkeypatch.setattr(turns.os, "sched_setaffinity", lambda *asked: kept.append(asked))
+    mine = turns.Turns(Baton("me", [], [0]), Baton("other", [], [0]), steps=3, core=1)
+    mine.begin(warm=2)
+
+    seen = [(mine.waited_ns(step), len(kept))[1] for step in range(6)]
+
+    assert seen == [0, 0, 1, 1, 1, 1]
+    assert kept == [(0, {1})]
 
 
 def test_a_peer_is_credited_for_the_place_in_its_own_words(fault_suite):

@@ -40,7 +40,8 @@ class CompiledHead(Workload):
 
 
 def run(dynamic: bool, knob: float) -> Setup:
-    return Setup(module=partial(CompiledHead, lengths=knob, dynamic=dynamic))
+    module = partial(CompiledHead, lengths=knob, dynamic=dynamic)
+    return Setup(module=module, block_steps=TIMED_STEPS)
 
 
 CAUSE = Cause(

@@ -1,5 +1,7 @@
 """Every item is unpacked again each time it is asked for; the fix unpacks the data set once.
 
+The report says to index whole batches as well, so the fix does that too (`__getitems__`).
+
 Records are zlib-compressed 16-bit samples, as audio and sensor archives keep them.
 """
 
@@ -24,35 +26,48 @@ class Packed(Rows):
     def unpack(self, blob: bytes) -> Tensor:
         return torch.from_numpy(np.frombuffer(zlib.decompress(blob), np.int16).copy())
 
-    def signal(self, index: int) -> Tensor:
-        return self.unpack(self.blobs[index % DISTINCT])
+    def level(self, index: int) -> Tensor:
+        signal = self.unpack(self.blobs[index % DISTINCT])
+        return (signal[:FEATURES].float() / 4096).mean()
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        level = self.signal(index)[:FEATURES].float() / 4096
         inputs, targets = super().__getitem__(index)
-        return inputs + level.mean(), targets
+        return inputs + self.level(index), targets
 
 
 class Unpacked(Packed):
+    """Each record's level is known before training, and a batch is one index of tensors."""
+
     def __init__(self, count: int, *, samples: int) -> None:
         super().__init__(count, samples=samples)
-        self.signals = [self.unpack(blob) for blob in self.blobs]
+        self.levels = torch.stack([self.level(number) for number in range(DISTINCT)])
 
-    def signal(self, index: int) -> Tensor:
-        return self.signals[index % DISTINCT]
+    def __getitems__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
+        rows = torch.tensor(indices)
+        return self.inputs[rows] + self.levels[rows % DISTINCT, None], self.targets[rows]
 
 
-def run(dataset: type[Packed], knob: float) -> Setup:
-    return Setup(dataset=partial(dataset, samples=FEATURES + round(knob)))
+def faulty(knob: float) -> Setup:
+    return Setup(dataset=partial(Packed, samples=FEATURES + round(knob)))
+
+
+def as_made(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Collate nothing: the data set makes whole batches."""
+    return batch
+
+
+def fixed(knob: float) -> Setup:
+    dataset = partial(Unpacked, samples=FEATURES + round(knob))
+    return Setup(dataset=dataset, loader={"collate_fn": as_made})
 
 
 CAUSE = Cause(
     name="slow_getitem",
     finding="data-wait",
-    fix="unpack the data set once, before training",
-    faulty=partial(run, Packed),
-    fixed=partial(run, Unpacked),
-    advised=partial(run, Packed),
+    fix="unpack the data set once, before training, and index whole batches",
+    faulty=faulty,
+    fixed=fixed,
+    advised=faulty,
     knob="samples per record",
     guess=1_000,
 )

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from cause import Cause
-from workload import Rows, Setup
+from workload import BLOCK_STEPS, Rows, Setup
 
 TIMED, RECORDS = 360, 20_000
 
@@ -26,17 +26,17 @@ class Indexed(Rows):
 
 
 def run(persistent: bool, knob: float) -> Setup:
-    """Train in epochs of a whole number of steps that divides the timed ones."""
-    length = min(
-        (steps for steps in range(1, TIMED + 1) if TIMED % steps == 0),
-        key=lambda steps: abs(TIMED / steps - knob),
-    )
+    """Train in epochs of a whole number of steps that divides the timed ones, and so do blocks."""
+    whole = [steps for steps in range(1, TIMED + 1) if TIMED % steps == 0]
+    length = min(whole, key=lambda steps: abs(TIMED / steps - knob))
+    block = min(steps for steps in whole if steps >= BLOCK_STEPS and steps % length == 0)
     return Setup(
         dataset=Indexed,
         loader={"num_workers": 1, "persistent_workers": persistent},
         epoch_steps=length,
         warm_steps=20,
         timed_steps=TIMED,
+        block_steps=block,
     )
 
 

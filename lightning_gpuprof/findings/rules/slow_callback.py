@@ -14,8 +14,9 @@ Do the work less often, move it out of the step hooks (`on_train_epoch_end`), or
 thread. In one that reads values off the device (`.item()`, `.cpu()`), keep them on the device and
 read them once in many steps (`DeferredLoss`).
 
-What changes weights, gradients or learning rates (a scheduler's step, an average of the weights)
-must stay in every step, or the training is another one: make it cheaper instead.
+What changes weights, gradients or learning rates (a scheduler's step) must stay in every step, or
+the training is another one: make it cheaper instead. An average of the weights may come once in N
+steps with its decay to the power of N.
 
 ## Thresholds
 `EVERY_N_STEPS`: the change proposed, one step in 50, is Lightning's own default for logging; it
@@ -128,9 +129,11 @@ def _advice(part: Part, every: int) -> str:
         )
     if AVERAGE.search(part.name):
         return (
-            f"Make {part.name} cheaper: update its copy in place and all tensors in one call "
-            "(torch._foreach_lerp_), without copying the state_dict first. To run it less often "
-            "changes what it averages: the decay must be adapted."
+            f"Update {part.name}'s average once in N steps with decay ** N: its horizon stays as "
+            "long, where N is small beside 1 / (1 - decay) (Lightning's EMAWeightAveraging has "
+            "update_every_n_steps). An equal mean of all steps (SWA) is then one of fewer. "
+            "Where it must be in each step, update it in place and all tensors in one call "
+            "(torch._foreach_lerp_), without copying the state_dict first: that saves less."
         )
     advice = (
         f"Run {part.name}'s work once in {every} steps, or move it to the epoch's end or a thread."

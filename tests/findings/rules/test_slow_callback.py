@@ -71,8 +71,9 @@ def test_a_schedulers_step_is_made_cheaper_not_rarer(analyze):
 
 
 @pytest.mark.parametrize("name", ["EMA", "EmaCallback", "WeightAveraging", "ModelEMA"])
-def test_an_average_of_weights_is_made_cheaper_not_rarer(analyze, name):
+def test_an_average_of_weights_is_made_rarer_only_with_its_decay(analyze, name):
     finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+    assert "decay ** N" in finding.advice
     assert "in place" in finding.advice
     assert finding.change is None
 
