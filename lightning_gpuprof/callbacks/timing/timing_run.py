@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import torch
+from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Trainer
@@ -142,7 +142,7 @@ class TimingRun:
         else:
             batch = self._epoch_loop._results.batch
             first = batch[0] if type(batch) in _ROWS and batch else batch
-            shape = first.shape if type(first) is torch.Tensor else ()
+            shape = first.shape if type(first) is Tensor else ()
             timeline.samples.append(shape[0] if shape else _size_of(batch))
             timeline.begun = True
         if output.step_flags:
@@ -220,12 +220,13 @@ class TimingRun:
 def batch_size(batch: Any) -> int:
     """Return the first dimension of the first tensor in a batch, or `UNKNOWN_SAMPLES`.
 
-    >>> batch_size((torch.zeros(8, 3), torch.zeros(8)))
+    >>> from torch import zeros
+    >>> batch_size((zeros(8, 3), zeros(8)))
     8
-    >>> batch_size({"x": torch.zeros(4)}), batch_size("text"), batch_size(torch.tensor(1))
+    >>> batch_size({"x": zeros(4)}), batch_size("text"), batch_size(zeros(()))
     (4, -1, -1)
     """
-    while not isinstance(batch, torch.Tensor):
+    while not isinstance(batch, Tensor):
         if isinstance(batch, (list, tuple)) and batch:
             batch = batch[0]
         elif isinstance(batch, Mapping) and batch:
