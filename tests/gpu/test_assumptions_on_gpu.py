@@ -148,7 +148,7 @@ def test_a_capture_is_seen_and_outlived_by_events_recorded_before_it():
     static, graph = torch.ones(8, device="cuda"), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         assert torch.cuda.is_current_stream_capturing()
-        kept = static + 1  # what is made here lies in the graph's own pool; writing in place does not
+        kept = static + 1  # made anew, so in the graph's own pool
     assert not torch.cuda.is_current_stream_capturing()
     assert memory_probe(torch.device("cuda", 0)).graph_pools()
     behind = torch.cuda.Event(enable_timing=True)
