@@ -350,3 +350,19 @@ def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
     finding = judge("host-sync", WORK, trace=trace, device=H100)
 
     assert finding.evidence["blocked_ns"] == 2 * MS
+
+
+def test_a_batch_that_is_copied_from_pageable_memory_is_no_value_that_is_read(judge):
+    trace = {
+        "gpu": {"idle_ns": 12 * MS},
+        "sync_ns": 16 * MS,
+        "upload_wait_ns": 16 * MS,
+        "what_if": {"savings": [{"part": "sync", "saved_ns": 16 * MS}]},
+    }
+    assert judge("host-sync", WORK, trace=trace, device=H100) is None
+
+    trace["upload_wait_ns"] = 10 * MS
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+
+    assert finding.evidence["blocked_ns"] == 3 * MS
+    assert span(finding)[1] == 3 * MS
