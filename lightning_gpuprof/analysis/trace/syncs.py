@@ -94,8 +94,11 @@ def _waited_copies(trace: LinkedTrace) -> Int64:
 
 def _to_device(timeline: Timeline, copies: Int64) -> Mask:
     names = timeline.device.name[copies]
-    up = [name for name in used(names) if copy_kind(timeline.names[name])[0] == "HtoD"]
-    return np.isin(names, up)
+    up = np.zeros(len(timeline.names), dtype=np.bool_)
+    for name in used(names):
+        up[name] = copy_kind(timeline.names[name])[0] == "HtoD"
+    found: Mask = up[names]
+    return found
 
 
 def _call(trace: LinkedTrace, places: CodePlaces | None, row: int, kind: str) -> SyncCall:
