@@ -256,7 +256,7 @@ def run(
     print("\n".join(lines[-60:]), flush=True)
     seconds = round(time.monotonic() - begin, 1)
     passed = status == "passed"
-    row = {"status": status, "seconds": seconds, "tail": lines[-5 if passed else -60 :]}
+    row = {"status": status, "seconds": seconds, "tail": lines[-12 if passed else -60 :]}
     _, found, failures = text.partition(" FAILURES ")
     return row | ({"failures": failures[:FAILURES_CHARS].splitlines()[1:]} if found else {})
 

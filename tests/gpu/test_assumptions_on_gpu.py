@@ -132,7 +132,7 @@ def test_reading_the_memory_does_not_sync(strict):
 
 def test_a_copy_to_pinned_memory_does_not_wait_for_a_busy_device(strict):
     values = torch.arange(4.0, device="cuda")
-    to_host(values).ready()  # the first one allocates
+    to_host(values).result()  # allocates what the second one takes over
     torch.cuda._sleep(BUSY_CYCLES)
     begin = time.perf_counter_ns()
     pending = to_host(values)
@@ -148,7 +148,7 @@ def test_a_capture_is_seen_and_outlived_by_events_recorded_before_it():
     static, graph = torch.ones(8, device="cuda"), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         assert torch.cuda.is_current_stream_capturing()
-        static += 1
+        kept = static + 1  # made anew, so in the graph's own pool
     assert not torch.cuda.is_current_stream_capturing()
     assert memory_probe(torch.device("cuda", 0)).graph_pools()
     behind = torch.cuda.Event(enable_timing=True)
@@ -156,6 +156,7 @@ def test_a_capture_is_seen_and_outlived_by_events_recorded_before_it():
     torch.cuda.synchronize()
     assert before.query()
     assert before.elapsed_time(behind) > 0
+    assert kept.is_cuda
 
 
 def test_the_allocators_history_holds_notes_and_python_lines(tmp_path):

@@ -120,7 +120,7 @@ def analyze_snapshot(
         peak_sites=tuple(_sites(at_peak)[:top]),
         usage=_usage(lives, events, totals),
         growing=tuple(_growing(lives, phases)[:top]),
-        steps=_steps(phases),
+        steps=len(_step_begins(phases)) or None,
         ooms=sum(event.action == "oom" for event in events),
         before_bytes=totals[0],
     )
@@ -181,6 +181,7 @@ def _classify(
 ) -> None:
     known = {address: kind for kind, addresses in kinds.items() for address in addresses}
     next_other = _next_other_phase(phases)
+    last_step = max(_step_begins(phases), default=0)
     for life in lives:
         if life.end is None and life.address in known:
             life.kind = known[life.address]
@@ -190,9 +191,11 @@ def _classify(
             continue
         left = next_other[life.start]
         outlived = left is not None and (life.end is None or life.end > left)
-        if born == FORWARD and outlived:
+        # What its step left for good is a workspace of cuBLAS's, a cache or a leak.
+        kept = life.end is None and life.start < last_step
+        if born == FORWARD and outlived and not kept:
             life.kind = "activations"
-        elif born == BACKWARD and outlived:
+        elif born == BACKWARD and outlived and not (kept and known):
             life.kind = "gradients"
         elif born == OPTIMIZER and outlived and life.end is None:
             life.kind = "optimizer_state"
@@ -255,12 +258,13 @@ def _usage(
     return Usage(times, columns)
 
 
-def _steps(phases: Sequence[str]) -> int | None:
-    starts = sum(
-        phase == FORWARD and (index == 0 or phases[index - 1] != FORWARD)
+def _step_begins(phases: Sequence[str]) -> list[int]:
+    """Return the events at which a step's forward pass begins."""
+    return [
+        index
         for index, phase in enumerate(phases)
-    )
-    return starts or None
+        if phase == FORWARD and (index == 0 or phases[index - 1] != FORWARD)
+    ]
 
 
 def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[GrowingSite]:
@@ -272,7 +276,7 @@ def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[GrowingSite]
     for life in lives:
         if life.end is None and life.start >= 0 and life.kind in ("activations", "other"):
             survivors[user_frame(life.frames)].append(life)
-    steps = _steps(phases)
+    steps = len(_step_begins(phases))
     found = []
     for frame, left in survivors.items():
         quarters = {life.start * _QUARTERS // len(phases) for life in left}

@@ -96,6 +96,10 @@ class TraceFacts:
             )
         return total / self.steps
 
+    def upload_wait_ns(self) -> float:
+        """Return the part of `sync_ns` per step in copies of pageable memory to the device."""
+        return (self.number("upload_wait_ns") or 0) / self.steps
+
     def saved_ns(self, part: str) -> float | None:
         """Return what a replay of the trace without a part saved per step; None without one."""
         replay = self.document.get("what_if")

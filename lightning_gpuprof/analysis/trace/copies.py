@@ -44,7 +44,7 @@ def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
     copies = of_category(device, "gpu_memcpy", "gpu_memset")
     groups: dict[tuple[str, str | None], list[int]] = {}
     for name in used(device.name[copies]):
-        groups.setdefault(_kind(timeline.names[name]), []).append(name)
+        groups.setdefault(copy_kind(timeline.names[name]), []).append(name)
     rows = []
     for (kind, memory), names in groups.items():
         chosen = np.zeros(len(timeline.names), dtype=np.bool_)
@@ -54,10 +54,10 @@ def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.kind, row.memory or "")))
 
 
-def _kind(name: str) -> tuple[str, str | None]:
+def copy_kind(name: str) -> tuple[str, str | None]:
     """Return direction and kind of host memory.
 
-    >>> _kind("Memcpy HtoD (Pageable -> Device)"), _kind("Memset (Device)")
+    >>> copy_kind("Memcpy HtoD (Pageable -> Device)"), copy_kind("Memset (Device)")
     (('HtoD', 'pageable'), ('Memset', None))
     """
     low = name.lower()

@@ -4,12 +4,13 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
+from lightning_gpuprof.analysis.trace.copies import copy_kind
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, of_category
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 LONGEST = 200
 
@@ -37,10 +38,15 @@ class SyncCall(Struct, frozen=True):
 
 
 class SyncReport(Struct, frozen=True):
-    """Synchronizing calls: all of them summed up, and the longest ones one by one."""
+    """Synchronizing calls: all of them summed up, and the longest ones one by one.
+
+    `upload_ns` is the part of `total_ns` in asynchronous copies to the device, which wait because
+    they come from pageable memory: nobody reads a value there.
+    """
 
     count: int
     total_ns: int
+    upload_ns: int
     calls: tuple[SyncCall, ...]
 
 
@@ -57,8 +63,12 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
         text = timeline.names[name]
         kinds[name] = 1 if call_kind(text) == "sync" else 2 if blocks_as_copy(text) else 0
     kind = kinds[host.name[rows]]
-    waited = np.zeros(len(host), dtype=np.bool_)
-    waited[_waited_copies(trace)] = True
+    waited, uploads = np.zeros((2, len(host)), dtype=np.bool_)
+    copies = _waited_copies(trace)
+    calls = trace.launches.call[copies]
+    waited[calls] = True
+    uploads[calls[_to_device(timeline, copies)]] = True
+    uploads[rows[kind > 0]] = False  # a call that always waits is the program's own
     kind[waited[rows]] = 2
     rows, kind = rows[kind > 0], kind[kind > 0]
     dur = host.dur_ns[rows]
@@ -66,6 +76,7 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
     return SyncReport(
         count=len(rows),
         total_ns=int(dur.sum()),
+        upload_ns=int(host.dur_ns[uploads].sum()),
         calls=tuple(
             _call(trace, places, int(rows[i]), "sync" if kind[i] == 1 else "copy")
             for i in longest.tolist()
@@ -74,12 +85,20 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
 
 
 def _waited_copies(trace: LinkedTrace) -> Int64:
+    """Return the device rows of copies that had ended when their call returned."""
     device, host, call = trace.timeline.device, trace.timeline.host, trace.launches.call
-    copies = (device.category == CATEGORY_ID["gpu_memcpy"]) & (call >= 0)
-    calls = call[copies]
-    waited = host.end_ns[calls] >= device.end_ns[copies]
-    rows: Int64 = calls[waited]
+    copies = np.flatnonzero((device.category == CATEGORY_ID["gpu_memcpy"]) & (call >= 0))
+    rows: Int64 = copies[host.end_ns[call[copies]] >= device.end_ns[copies]]
     return rows
+
+
+def _to_device(timeline: Timeline, copies: Int64) -> Mask:
+    names = timeline.device.name[copies]
+    up = np.zeros(len(timeline.names), dtype=np.bool_)
+    for name in used(names):
+        up[name] = copy_kind(timeline.names[name])[0] == "HtoD"
+    found: Mask = up[names]
+    return found
 
 
 def _call(trace: LinkedTrace, places: CodePlaces | None, row: int, kind: str) -> SyncCall:

@@ -14,13 +14,17 @@ step on every rank.
 Exchange less often (`accumulate_grad_batches` skips the exchange in between), less
 (`bf16` gradients: `ddp_comm_hook`), in larger buckets (`bucket_cap_mb`), or with
 `gradient_as_bucket_view=True`; shard with FSDP where the model is large. Of a model whose gradients
-fit DDP's one bucket (25 MB), buckets change nothing: accumulate.
+fit DDP's one bucket (25 MB), buckets change nothing: accumulate. What is gathered or sent to and
+fro (FSDP's weights, rows of sharded embeddings) is no sum of gradients, and DDP's settings do not
+reach it: have it gathered ahead (`FSDPStrategy(forward_prefetch=True)`), or less of it.
 
 ## Thresholds
 `WARNING_FRAC` of the step. `LOW_FRAC`, `HIGH_FRAC`: the last bucket cannot be hidden, so a quarter
 stays at least in the high bound, and three quarters in the low one; gradients accumulated over four
 batches are exchanged a quarter as often. Severity: the common scale (`findings/grade.py`).
 """
+
+import re
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
@@ -33,6 +37,8 @@ EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
 BUCKET_BYTES = 25 * 2**20
 """DDP's own `bucket_cap_mb`."""
+_SHARDED = re.compile(r"all_?gather|reduce_?scatter|send_?recv|all_?to_?all", re.IGNORECASE)
+"""In names of kernels that exchange something else than DDP's gradients."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -59,8 +65,15 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         "Exchange gradients less often (accumulate_grad_batches), smaller (a bf16 hook), or in "
         "other bucket sizes, so that the backward pass hides it."
     )
-    change = "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
-    if 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
+    change: str | None = "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
+    if rows and _SHARDED.search(str(rows[0]["name"])):
+        advice = (
+            "Most of it gathers or sends shards (of weights under FSDP, of embeddings), not DDP's "
+            "gradients: have them fetched ahead (FSDPStrategy(forward_prefetch=True)), in larger "
+            "pieces, or shard less (SHARD_GRAD_OP)."
+        )
+        change = None
+    elif 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
         advice = (
             "All gradients fit one of DDP's buckets, so no other bucket size hides the exchange: "
             "accumulate gradients over several batches, which makes the batch larger."

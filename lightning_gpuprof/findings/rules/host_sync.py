@@ -3,7 +3,8 @@
 ## What it measures
 From the sync detector: lines of code that make the host wait, how often per step, and for how long.
 From a trace: the time in synchronizing calls (on a GPU), and the reads of single values
-(`aten::item`) per step.
+(`aten::item`) per step. A copy to the device from pageable memory waits too, and reads nothing: see
+slow-host-to-device-copy.
 
 ## Why it matters
 While the host waits, it queues nothing: when the device is done it stands idle until the next
@@ -85,9 +86,9 @@ def _on_gpu(
     run: RunResults, step_ns: int, facts: TraceFacts | None, sites: list[SyncSite]
 ) -> Finding | None:
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
-    in_calls = facts.sync_ns() if facts else None
+    in_calls = max(0, (facts.sync_ns() or 0) - facts.upload_wait_ns()) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
-    cost_ns = max(blocked, round(in_calls or 0))
+    cost_ns = max(blocked, round(in_calls))
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
@@ -107,9 +108,11 @@ def _on_gpu(
     saving = Range(low=min(saving.low, saving.high), high=max(saving.low, saving.high))
     replayed = facts.saved_ns("sync") if facts else None
     if replayed is not None:
+        # The replay waits for nothing at all, uploads included.
+        most = min(step_ns, cost_ns)
         saving = Range(
-            low=round((1 - REPLAY_ERROR) * replayed),
-            high=min(step_ns, round((1 + REPLAY_ERROR) * replayed)),
+            low=min(most, round((1 - REPLAY_ERROR) * replayed)),
+            high=min(most, round((1 + REPLAY_ERROR) * replayed)),
         )
     if not saving.high:
         return None  # the device had work all the while

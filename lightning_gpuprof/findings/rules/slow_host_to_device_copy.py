@@ -99,7 +99,8 @@ def _advice(
             None,
         )
     pinned = run.start.loader.pin_memory if run.start.loader else None
-    if run.on_gpu and (not pinned or copies.get("pageable_copies_per_step_count")):
+    # A trace knows better than the loader's settings: batches may come pinned from elsewhere.
+    if run.on_gpu and copies.get("pageable_copies_per_step_count", not pinned):
         return "Pin the batch's memory, so that the copy runs while the host goes on.", PIN
     if copies.get("copies_per_step_count", 0) > SMALL_COPIES:
         return (

@@ -120,6 +120,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "syncs": [_placed(call) for call in found.syncs.calls],
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,
+        "upload_wait_ns": found.syncs.upload_ns,
         "modules": [_placed(row) for row in found.modules],
         "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,

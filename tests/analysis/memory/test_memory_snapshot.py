@@ -74,6 +74,29 @@ def test_a_planted_leak_is_found_with_its_line_and_rate(allocator_snapshot, anal
     assert growing.bytes_per_step == 3 * MIB
 
 
+def test_what_a_step_leaves_for_good_is_neither_activation_nor_gradient(
+    allocator_snapshot, analyzed
+):
+    pool = allocator_snapshot
+    weight, gradient = pool.held(8 * MIB), pool.held(8 * MIB)
+    pool.note = "forward"
+    pool.allocate(32 * MIB, line=10)  # cuBLAS makes a workspace in each thread, at its first use
+    pool.note = "backward"
+    pool.allocate(32 * MIB)
+    for _ in range(3):
+        train_step(pool)
+    pool.note = "forward"
+    pool.allocate(30 * MIB, line=10)  # where the history ends: of a step under way
+    result = analyzed(kinds={"parameters": [weight], "gradients": [gradient]})
+    assert result.peak_kind_bytes == {
+        "parameters": 8 * MIB,
+        "gradients": (8 + 8) * MIB,
+        "optimizer_state": 0,
+        "activations": 30 * MIB,
+        "other": 64 * MIB,
+    }
+
+
 def test_a_flat_run_has_no_growing_line(allocator_snapshot, analyzed):
     for _ in range(20):
         train_step(allocator_snapshot)

@@ -160,6 +160,21 @@ def test_exposed_communication_is_judged_only_with_several_ranks(judge):
     assert span(finding) == (500_000, 1_500_000)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "change"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", False),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", False),
+    ],
+)
+def test_settings_of_ddp_are_proposed_for_its_own_exchange_alone(judge, kernel, change):
+    trace = {"gpu": GPU, "kernels": [{"name": kernel, "category": "communication"}]}
+    finding = judge("exposed-communication", WORK, trace=trace, device=H100, world_size=2)
+    assert bool(finding.change) is change
+    assert ("FSDPStrategy" in finding.advice) is not change
+
+
 def test_communication_is_what_the_last_rank_still_waits_whatever_others_wait(
     make_session, write_run
 ):
@@ -335,3 +350,19 @@ def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
     finding = judge("host-sync", WORK, trace=trace, device=H100)
 
     assert finding.evidence["blocked_ns"] == 2 * MS
+
+
+def test_a_batch_that_is_copied_from_pageable_memory_is_no_value_that_is_read(judge):
+    trace = {
+        "gpu": {"idle_ns": 12 * MS},
+        "sync_ns": 16 * MS,
+        "upload_wait_ns": 16 * MS,
+        "what_if": {"savings": [{"part": "sync", "saved_ns": 16 * MS}]},
+    }
+    assert judge("host-sync", WORK, trace=trace, device=H100) is None
+
+    trace["upload_wait_ns"] = 10 * MS
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+
+    assert finding.evidence["blocked_ns"] == 3 * MS
+    assert span(finding)[1] == 3 * MS

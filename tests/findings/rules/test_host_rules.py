@@ -76,6 +76,17 @@ class TestSlowHostToDeviceCopy:
         # The device stood idle for half of it.
         assert finding.saving_ns.high == 1_100_000
 
+    def test_proposes_no_pinned_memory_where_the_trace_has_every_copy_from_it(self, judge):
+        copies = [{"kind": "HtoD", "memory": "pinned", "count": 4, "bytes": 2_000, "total_ns": 1}]
+        finding = judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": 2 * MS},
+            device=Device(type="cuda"),
+            trace={"copies": copies},
+        )
+        assert finding.change is None
+        assert "Send less" in finding.advice
+
     def test_is_silent_where_nothing_is_handed_over(self, judge):
         assert judge("slow-host-to-device-copy", WORK) is None
 

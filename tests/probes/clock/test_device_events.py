@@ -13,15 +13,47 @@ class FakeCuda:
         def record(self, stream="the current device's stream"):
             self.stream = stream
 
+    def __init__(self):
+        self.number, self.asked = 7, 0
+
     def current_stream(self, index):
-        return f"stream of device {index}"
+        self.asked += 1
+        return f"stream {self.number} of device {index}"
+
+    def _cuda_getCurrentStream(self, index):
+        return (self.number, index, 1)
 
 
 def test_events_are_recorded_on_their_own_device_whichever_is_current():
-    events = TorchEvents(torch.device("cuda", 1), cuda=FakeCuda())
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
     event = events.new_event()
     events.record(event)
-    assert event.stream == "stream of device 1"
+    assert event.stream == "stream 7 of device 1"
+
+
+def test_the_stream_is_asked_for_anew_only_where_another_one_is_current():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    event = events.new_event()
+    for _ in range(10):
+        events.record(event)
+    asked = cuda.asked
+    assert asked <= 2
+    cuda.number = 8
+    events.record(event)
+    events.record(event)
+    assert (event.stream, cuda.asked) == ("stream 8 of device 1", asked + 1)
+
+
+def test_a_torch_that_does_not_number_its_streams_is_asked_each_time():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=object())
+    event = events.new_event()
+    events.record(event)
+    cuda.number = 8
+    events.record(event)
+    assert event.stream == "stream 8 of device 1"
 
 
 def test_only_cuda_and_hip_have_events_to_time_with():

@@ -129,6 +129,15 @@ def test_a_trace_without_steps_is_judged_as_a_whole_and_its_findings_say_so(shar
     assert 0 < finding["saving_ns"]["high"] <= document["gpu"]["idle_ns"]
 
 
+def test_of_a_jax_trace_no_code_of_torchs_is_proposed(shared_traces):
+    [path] = (shared_traces / "jax" / "xplane" / "jax08_attention").iterdir()
+
+    findings = analyze_file(str(path))["findings"]
+
+    assert "host-bound" in [one["id"] for one in findings]
+    assert {one["change"] for one in findings} == {None}
+
+
 def test_a_handful_of_kernels_without_steps_is_not_judged(shared_traces):
     path = shared_traces / "kineto" / "tracelens-misc" / "torch_compile_triton" / "trace.json.gz"
 

@@ -1,0 +1,30 @@
+import pytest
+
+from lightning_gpuprof.analysis.trace.linked_trace import link
+from lightning_gpuprof.analysis.trace.syncs import sync_calls
+from lightning_gpuprof.traces import open_timeline
+
+UP, DOWN = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
+PINNED = "Memcpy HtoD (Pinned -> Device)"
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "call_dur", "waited", "uploaded"),
+    [
+        (UP, "cudaMemcpyAsync", 120, 1, 120_000),
+        (DOWN, "cudaMemcpyAsync", 120, 1, 0),
+        (PINNED, "cudaMemcpyAsync", 5, 0, 0),
+        (UP, "cudaMemcpy", 120, 1, 0),
+    ],
+    ids=["pageable upload", "read", "pinned upload", "blocking upload"],
+)
+def test_a_waiting_copy_to_the_device_is_told_from_a_read(
+    write_trace, launched, name, call, call_dur, waited, uploaded
+):
+    copy = launched(1, 0, 10, 100, name=name, call=call, cat="gpu_memcpy", call_dur=call_dur)
+    kernel = launched(2, 200, 210, 50)
+
+    found = sync_calls(link(open_timeline(write_trace([*copy, *kernel]))))
+
+    assert (found.count, found.upload_ns) == (waited, uploaded)
+    assert found.total_ns == waited * call_dur * 1_000
