@@ -110,12 +110,16 @@ def without_workers(run: RunResults, lost: Exposed) -> Cure | None:
     if starts is not None and run.steps is not None and not loader.persistent_workers:
         again_ns = (starts.again_ns + starts.slowed_ns) // run.steps.ran
     least, most = around(again_ns)
+    start = " With the wait goes their start in each epoch." if again_ns else ""
     return Cure(
         f"The samples are rows of tensors in memory: to make a batch of {size:,.0f} takes about "
         f"{duration(made_ns)}, to take it over from a worker process more. Make batches in the "
-        "training process, or take rows by a list of indices (__getitems__).",
+        f"training process, or take rows by a list of indices (__getitems__).{start}",
         "DataLoader(..., num_workers=0)",
-        Range(low=lost.low_ns - made_ns + least, high=lost.high_ns + most),
+        Range(
+            low=lost.low_ns - made_ns + least,
+            high=min(lost.high_ns + most, run.step_ns or lost.high_ns),
+        ),
         workers=0,
     )
 

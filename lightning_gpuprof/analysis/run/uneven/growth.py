@@ -40,8 +40,8 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 
     >>> growth(np.arange(80) * 10).per_step
     10.0
-    >>> growth(np.array([1, 5] * 40)) is None
-    True
+    >>> growth(np.array([1, 5] * 40)) is None, growth(np.arange(160).clip(max=60)) is None
+    (True, True)
     """
     if len(values) < BUCKETS * MIN_PER_BUCKET:
         return None
