@@ -64,6 +64,8 @@ def _of_validations(run: RunResults) -> Finding | None:
     workers = seen.loader.num_workers or 0
     low_ns, each_ns = seen.start_again_ns
     cost_ns = each_ns * seen.count // run.every.steps
+    if not cost_ns:
+        return None
     # Where none was before training, a first start there always is.
     low_ns = low_ns * (seen.count - 1) // run.every.steps
     saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])

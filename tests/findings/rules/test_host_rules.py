@@ -55,6 +55,9 @@ class TestSlowHostToDeviceCopy:
         assert finding.severity is Severity.CRITICAL
         assert finding.where[0].name == "on_before_batch_transfer"
         assert "on_before_batch_transfer" in finding.advice
+        assert finding.title.startswith(
+            "on_before_batch_transfer, the module's own work on each batch, takes 10.0 ms"
+        )
         # A tenth of the work may stay; what goes with it differs by up to a fifth.
         assert span(finding) == (7_200 * US, 12 * MS)
 
@@ -72,6 +75,7 @@ class TestSlowHostToDeviceCopy:
             trace={"copies": copies},
         )
         assert finding.change == "DataLoader(..., pin_memory=True)"
+        assert finding.title.startswith("Handing the batch to the device takes 2.00 ms")
         assert finding.evidence["copied_per_step_bytes"] == 1_000
         # The device stood idle for half of it.
         assert finding.saving_ns.high == 1_100_000
@@ -193,6 +197,10 @@ class TestWorkerStartup:
     def test_validations_without_workers_of_their_own_start_none(self, judge, loader):
         outcome = judge("worker-startup", **self.VALIDATED, validation_loader=loader)
         assert isinstance(outcome, Abstained)
+
+    def test_a_start_that_was_not_timed_is_not_told(self, judge):
+        run = {**self.VALIDATED, "parts": {}, "validation_loader": Loader(num_workers=2)}
+        assert isinstance(judge("worker-startup", **run), Abstained)
 
     def test_frequent_validation_leaves_out_what_the_workers_start_takes(self, judge):
         once = Loader(num_workers=2, length=8)
