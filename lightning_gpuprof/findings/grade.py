@@ -32,9 +32,6 @@ def by_host(low: int, high: int, step_ns: int, *, unsure: bool) -> Range:
     return Range(low=0 if unsure else min(low, step_ns), high=min(high, step_ns))
 
 
-SHORT_NS = 1_000_000_000
-"""What is done once an epoch and takes less altogether belongs to short epochs, no setting."""
-
 FEWER = 5
 """What is done too often is proposed a fifth as often at least: less would not be noticed."""
 

@@ -1,12 +1,15 @@
 """Which change to propose for a wait for data, and what it saves."""
 
-import re
 from dataclasses import dataclass, replace
 
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.cheaper_batches import cheaper_batches, own_code
-from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.analysis.savings.cheaper_batches import (
+    SAMPLE_NS,
+    cheaper_batches,
+    draws,
+    own_code,
+)
+from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
     HANDOVER_HIGH_NS,
@@ -18,7 +21,6 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
     plan_workers,
 )
 from lightning_gpuprof.findings.model import Range
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.units import duration, percent, spread
 
@@ -27,7 +29,20 @@ CROWDED = 4
 """More workers than cores cost training up to a quarter more than the wait."""
 SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
-_RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?)\b")
+_ONCE = (
+    "Make __getitem__ and the collate function cheaper: decode or encode once, before training, "
+    "and keep tensors; index whole batches instead of samples."
+)
+_SOME_DRAWN = (
+    " What is drawn at random is another in each epoch: not done once, but for a whole batch in "
+    "one operation on tensors."
+)
+_DRAWN = (
+    "It draws at random, so its result is another in each epoch and cannot be kept: draw for a "
+    "whole batch at once, and apply that in one operation on tensors, in the collate function or, "
+    "on the device, in on_after_batch_transfer. What comes before it, such as decoding, can be "
+    "done once."
+)
 SHARDING = """
 # in the dataset's __iter__, before anything is read, or each worker yields every sample:
 info = torch.utils.data.get_worker_info()
@@ -79,6 +94,36 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
     return _surer(run, more, cheaper)
 
 
+def without_workers(run: RunResults, lost: Exposed) -> Cure | None:
+    """Return what it saves to make batches without workers where they are rows in memory.
+
+    None where it is not known to be little work, or workers hide it. With the wait goes what is
+    told of their start.
+    """
+    loader, size, starts = run.start.loader, run.batch_size, run.epoch_starts
+    if loader is None or not loader.in_memory or not loader.num_workers or size is None:
+        return None
+    made_ns = round(SAMPLE_NS * size)
+    if lost.low_ns <= made_ns:
+        return None
+    again_ns = 0
+    if starts is not None and run.steps is not None and not loader.persistent_workers:
+        again_ns = (starts.again_ns + starts.slowed_ns) // run.steps.ran
+    least, most = around(again_ns)
+    start = " With the wait goes their start in each epoch." if again_ns else ""
+    return Cure(
+        f"The samples are rows of tensors in memory: to make a batch of {size:,.0f} takes about "
+        f"{duration(made_ns)}, to take it over from a worker process more. Make batches in the "
+        f"training process, or take rows by a list of indices (__getitems__).{start}",
+        "DataLoader(..., num_workers=0)",
+        Range(
+            low=lost.low_ns - made_ns + least,
+            high=min(lost.high_ns + most, run.step_ns or lost.high_ns),
+        ),
+        workers=0,
+    )
+
+
 def core_plan(run: RunResults, step_ns: int, wait_ns: int) -> CorePlan | None:
     """Return how to divide cores that training uses all; None where that is no sure gain."""
     loader, cores = run.start.loader, run.cores
@@ -110,28 +155,17 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
     low_ns, high_ns = cheaper_batches(run, step_ns, lost)
     loader, own = run.start.loader, own_code(run)
-    advice = (
-        "Make __getitem__ and the collate function cheaper: decode or encode once, before "
-        "training, and keep tensors; index whole batches instead of samples."
-    )
-    if _draws(run):
-        advice += (
-            " What is drawn at random is another in each epoch: not done once, but for a whole "
-            "batch in one operation on tensors."
-        )
+    drawn_frac = draws(run)
+    if drawn_frac >= MOST:
+        advice = _DRAWN
+    else:
+        advice = _ONCE + (_SOME_DRAWN if drawn_frac else "")
     if own is not None:
         advice = f"Most of the wait is your own code, above all {own.function}. {advice}"
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
     return Cure(advice, None, Range(low=round(waited * low_ns), high=round(waited * high_ns)))
-
-
-def _draws(run: RunResults) -> bool:
-    """Tell whether the program was seen to draw random numbers while it made batches."""
-    lines = host_lines(run.notes)
-    seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
-    return any(_RANDOM.search(one.source) or _RANDOM.match(one.callee or "") for one in seen)
 
 
 def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:

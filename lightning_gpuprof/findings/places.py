@@ -4,14 +4,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Where
 from lightning_gpuprof.records.function_calls import BusyFunction, FunctionNotes, function_notes
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
-MIN_COUNT = 10
-"""Samples in a phase, or reads, below which its lines are not named: one may be a tenth of them."""
+MIN_READS = 10
+"""Fewer in a step are not named: one may be a tenth of them."""
 MIN_FRAC = 0.25
 """A line with less of its phase's samples, or calls, is one of many."""
 MIN_CALLS = 30
@@ -61,9 +62,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
         lines = run.rank_waits.lines if run.rank_waits else None
     if phase is None or lines is None:
         return finding
-    whole = lines.by_phase.get(phase.value, 0)
-    if whole < MIN_COUNT:
-        return finding
+    least = max(LEAST_COUNT, MIN_FRAC * lines.by_phase.get(phase.value, 0))
     functions: dict[tuple[str, str], list[LineCount]] = {}
     for one in lines.of(phase):
         functions.setdefault((one.file, one.function), []).append(one)
@@ -71,7 +70,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     found = tuple(
         Where(file=ones[0].file, line=ones[0].line, source=ones[0].source, phase=phase.value)
         for ones in ranked[:MOST]
-        if sum(one.count for one in ones) >= MIN_FRAC * whole
+        if sum(one.count for one in ones) >= least
     )
     return replace(finding, where=(*finding.where, *found))
 
@@ -88,7 +87,7 @@ def _busy(run: RunResults, finding: Finding) -> tuple[Where, ...]:
     if finding.id != SYNC:
         places = [at for one in busiest(seen) for at in (one.place, one.loop) if at]
         return in_forward(dict.fromkeys(places))
-    least = max(MIN_COUNT, MIN_FRAC * finding.evidence.get("reads_per_step_count", 0))
+    least = max(MIN_READS, MIN_FRAC * finding.evidence.get("reads_per_step_count", 0))
     reading = [one for one in seen.reading[:MOST] if one.calls >= least]
     return in_forward(one.place for one in reading if one.calls_frac >= MIN_FRAC)
 

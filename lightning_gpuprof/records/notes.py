@@ -86,6 +86,8 @@ class CheckpointContent(Struct, frozen=True):
         buffer_bytes: Buffers, and whatever else the module's `state_dict` holds.
         optimizer_bytes: The optimizers' states.
         largest_fixed: Name of the largest tensor among frozen parameters and buffers.
+        hparams_bytes: What `save_hyperparameters` has kept: arrays, tables, whole modules.
+        largest_hparam: Name of the largest of them.
     """
 
     trained_bytes: int
@@ -93,11 +95,13 @@ class CheckpointContent(Struct, frozen=True):
     buffer_bytes: int
     optimizer_bytes: int
     largest_fixed: str | None = None
+    hparams_bytes: int = 0
+    largest_hparam: str | None = None
 
     @property
     def fixed_bytes(self) -> int:
         """What gradients do not change."""
-        return self.frozen_bytes + self.buffer_bytes
+        return self.frozen_bytes + self.buffer_bytes + self.hparams_bytes
 
     @property
     def whole_bytes(self) -> int:

@@ -35,6 +35,10 @@ SELF_LOG = "self.log"
 SAMPLER, WORKERS = "sampler", "workers"
 """Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
 With workers, the rest of the wait is taking over what they sent; without, making the batch."""
+LOADER_START, FIRST_BATCH, NEXT_BATCHES = "loader start", "first batch", "next batches"
+"""Parts of `validation`: making its loader's iterator and workers (the last ones end then), waiting
+for its first batch, and for the others."""
+FETCHES = (LOADER_START, FIRST_BATCH, NEXT_BATCHES)
 EXCHANGE = "gradient exchange"
 """Part of `backward` where there are several ranks: from when this rank has its own gradients until
 all have exchanged theirs. What this takes is communication, and waiting for ranks that are late."""

@@ -108,7 +108,7 @@ class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Settings of the training DataLoader, where it is one."""
+    """Settings of a DataLoader, where it is one."""
 
     num_workers: int | None = None
     batch_size: int | None = None
@@ -120,6 +120,9 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """"map" (indexed) or "iterable" (`IterableDataset`)."""
     sampler: str | None = None
     """Class of its sampler or batch sampler, where that is neither torch's nor Lightning's own."""
+    in_memory: bool | None = None
+    """Its samples are rows of tensors in memory: those of a `TensorDataset`, or of parts of one,
+    stacked as by default."""
     shares: str | None = None
     """What the dataset reads of the module while it trains: "the model", or an attribute's name."""
 
@@ -153,6 +156,9 @@ class RunStart(_Record, tag="run"):
     """class, parameters (count), parameter_bytes, dtypes, optimizers, compiled."""
     device: Device | None = None
     loader: Loader | None = None
+    validation_loader: Loader | None = None
+    """That of a fit's validations, where there is one alone; `length` counts what they take of it.
+    """
     config: dict[str, Any] = {}
     timer: str = "tap"
     """"tap" (by the Trainer's profiler actions) or "hooks" (fallback: some phases merged)."""

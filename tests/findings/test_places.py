@@ -30,6 +30,17 @@ def test_what_is_slow_in_validation_is_named_by_its_line(analyze):
     assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]
 
 
+@pytest.mark.parametrize(("count", "named"), [(4, []), (5, ["t.py"])])
+def test_a_line_is_named_by_as_few_samples_as_the_table_of_lines_has_it(analyze, count, named):
+    seen = (LineCount("data_wait", "t.py", 41, "drawn", "sample(x)", None, "python", count),)
+    lines = HostLines(50, seen, {"data_wait": 9, "forward": 41})
+    run = analyze(
+        {"forward": 5 * MS, "data_wait": 5 * MS}, records=[Note(step=90, name=NOTE, value=lines)]
+    )
+    (found,) = evaluate_rules(run, ["data-wait"]).found
+    assert [at.file for at in found.where if at.file] == named
+
+
 LOOP = CallPlace("t.py", 25, "decayed", "state = DECAY * state + drive[:, moment]")
 
 

@@ -76,14 +76,10 @@ def _growth(
     series = series[:: -(-len(series) // MAX_WINDOWS)]
     steps = np.array([step for step, _ in series], dtype=np.float64)
     used = np.array([size for _, size in series], dtype=np.float64)
-    if not _rises(used):
+    slopes = lasting_slope(steps, used)
+    if slopes is None or slopes[0] * (steps[-1] - steps[0]) < MIN_RISE_FRAC * used[0]:
         return None, True
-    slope, low, high = theil_sen(steps.tolist(), used.tolist())
-    half = len(steps) // 2
-    late, _, _ = theil_sen(steps[half:].tolist(), used[half:].tolist())
-    rise = slope * (steps[-1] - steps[0])
-    if low <= 0 or late < LATE_FRAC * slope or rise < MIN_RISE_FRAC * used[0]:
-        return None, True
+    slope, low, high = slopes
     growth = MemoryGrowth(
         of_device=of_device,
         bytes_per_step=slope,
@@ -116,11 +112,22 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, flo
     return float(np.median(slopes)), float(slopes[low]), float(slopes[high])
 
 
-def _rises(used: _Floats) -> bool:
-    """Tell a steady rise from noise, and from a run that only wanders."""
+def lasting_slope(at: _Floats, values: _Floats) -> tuple[float, float, float] | None:
+    """Return the slope of a steady rise and its interval; None of noise, and of what settles.
+
+    >>> lasting_slope(np.arange(9.0), 3 * np.arange(9.0))
+    (3.0, 3.0, 3.0)
+    >>> lasting_slope(np.arange(20.0), np.arange(20.0).clip(max=10)) is None
+    True
+    """
     # What leaks is never given back: the floor of each third lies above the one before.
-    floors = [part.min() for part in np.array_split(used, 3)]
-    return rises(used) and bool(floors[0] < floors[1] < floors[2])
+    floors = [part.min() for part in np.array_split(values, 3)]
+    if not (rises(values) and floors[0] < floors[1] < floors[2]):
+        return None
+    slope, low, high = theil_sen(at.tolist(), values.tolist())
+    half = len(at) // 2
+    late, _, _ = theil_sen(at[half:].tolist(), values[half:].tolist())
+    return (slope, low, high) if low > 0 and late >= LATE_FRAC * slope else None
 
 
 def rises(values: _Floats) -> bool:

@@ -7,6 +7,7 @@ taken to be spread over phases as in the marked steps, a sample of them, so that
 steps and add up to the mean step.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.steady import step_flags
@@ -72,6 +73,19 @@ def every_step(session: Session, steady: Mask) -> EveryStep | None:
             if (name := str(flag.name).lower())
         },
     )
+
+
+def parts_in_all(session: Session, steady: Mask, phase: Phase) -> Counter[str]:
+    """Return what parts of a phase of `BETWEEN` took of all steps and between epochs, in total."""
+    found: Counter[str] = Counter()
+    for name, column in session.columns.items():
+        if name.startswith(f"part/{phase.value}/"):
+            found[name.split("/", 2)[2]] += int(column[steady].sum())
+    for span in (*unmarked_spans(session), *between_epochs(session)):
+        for name, ns in span.part_ns.items():
+            if name.startswith(f"{phase.value}/"):
+                found[name.split("/", 1)[1]] += ns
+    return found
 
 
 class Spread:

@@ -31,6 +31,7 @@ from lightning_gpuprof.analysis.run.uneven.special_steps import (
 )
 from lightning_gpuprof.analysis.run.uneven.spikes import spikes
 from lightning_gpuprof.analysis.run.uneven.step_noise import step_noise_ns
+from lightning_gpuprof.analysis.run.validations import validations
 from lightning_gpuprof.analysis.run.wall_time import outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
@@ -100,6 +101,7 @@ def analyze_run(
         compiling=compiling(chosen, steady),
         usual_save_ns=usual_save_ns(chosen, steady),
         every=every,
+        validations=validations(chosen, steady, every),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,
         stop_check=stop_check(same, compared),

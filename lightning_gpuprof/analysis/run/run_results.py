@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.uneven.slowest import SlowStep
     from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
     from lightning_gpuprof.analysis.run.uneven.spikes import Spikes
+    from lightning_gpuprof.analysis.run.validations import Validations
     from lightning_gpuprof.analysis.run.wall_time import OutsideTime, WallTime
     from lightning_gpuprof.arrays import Int64
     from lightning_gpuprof.records.phases import Phase
@@ -91,6 +92,8 @@ class RunResults:
     """What a checkpoint takes at the median; None without one."""
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
+    validations: Validations | None = None
+    """None where there was none."""
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
     """How long ranks wait for one another; None with one rank, or where it was not measured."""

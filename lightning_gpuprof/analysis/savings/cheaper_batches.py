@@ -1,5 +1,6 @@
 """What the making of batches would take if their samples were cheaper, by what is seen of it."""
 
+import re
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.host_lines import host_lines
@@ -9,6 +10,8 @@ from lightning_gpuprof.records.phases import Phase
 
 MIN_SAMPLES = 10
 MOSTLY = 0.5
+_RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?|Random[A-Z]\w*|\w*[Aa]ugment\w*)\b")
+"""Numbers drawn by Python, numpy or torch, and the usual names of what draws them."""
 LEFT_FRAC = 0.1
 """May stay of work that is done once, as of a callback's."""
 SAMPLE_NS = 6_000
@@ -45,15 +48,32 @@ def own_code(run: RunResults) -> OwnCode | None:
     return OwnCode(low, max(functions, key=lambda name: functions[name]))
 
 
+def draws(run: RunResults) -> float:
+    """Return the share of the program's lines, while it made batches, in functions that draw.
+
+    That is, where a line of the function was seen that draws random numbers.
+    """
+    lines = host_lines(run.notes)
+    seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
+    at_random = {
+        (one.file, one.function)
+        for one in seen
+        if _RANDOM.search(one.source) or _RANDOM.match(one.callee or "")
+    }
+    count = sum(one.count for one in seen if (one.file, one.function) in at_random)
+    return count / max(1, sum(one.count for one in seen))
+
+
 def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, int]:
     """Return the least and the most that cheaper samples save of a wait, per step.
 
     The most is all that goes with the wait. The least, where the user's own code was seen to be
-    most of it, is that code done once, with `LEFT_FRAC` of it left. Code that was not seen is only
-    taken to become half as long: a wait for busy workers is then gone unless it was more than half
-    of the step. Either way no less stays than cheap samples take: what the library does with each
-    is the part of the wait that is not the user's code, so it is not taken off that code again.
-    It is 0 where the number of samples is not known.
+    most of it, is that code done once, with `LEFT_FRAC` of it left. Code that was not seen, or
+    draws at random and must be done each time, is only taken to become half as long: a wait for
+    busy workers is then gone unless it was more than half of the step. Either way no less stays
+    than cheap samples take: what the library does with each is the part of the wait that is not the
+    user's code, so it is not taken off that code again. It is 0 where the number of samples is not
+    known.
     """
     loader, own = run.start.loader, own_code(run)
     if loader is not None and loader.num_workers:
@@ -61,6 +81,8 @@ def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, 
     if run.batch_size is None:
         return 0, lost.high_ns
     cheap_ns = round(SAMPLE_NS * run.batch_size)
-    gone_frac = 0.5 if own is None else (1 - LEFT_FRAC) * own.low_frac
+    gone_frac = 0.5
+    if own is not None:
+        gone_frac = own.low_frac * (0.5 if draws(run) >= MOSTLY else 1 - LEFT_FRAC)
     low_ns = min(round(gone_frac * lost.low_ns), lost.low_ns - cheap_ns)
     return max(0, low_ns), lost.high_ns

@@ -55,7 +55,8 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         trainer=_trainer(trainer),
         model=attempt(lambda: _model(trainer), {}),
         device=attempt(lambda: device_of(trainer.strategy.root_device), None),
-        loader=attempt(lambda: _loader(trainer), None),
+        loader=attempt(lambda: _loader(trainer, trainer.train_dataloader), None),
+        validation_loader=attempt(lambda: _validation_loader(trainer), None),
     )
 
 
@@ -193,12 +194,26 @@ def _is_compiled(module: Any) -> bool:
     )
 
 
-def _loader(trainer: Trainer) -> Loader | None:
-    loader = trainer.train_dataloader
-    if isinstance(loader, dict):
-        loader = list(loader.values())
-    if isinstance(loader, (list, tuple)):
-        loader = loader[0]
+def _validation_loader(trainer: Any) -> Loader | None:
+    """Return the settings of a fit's one validation loader; of several, which is meant?"""
+    loaders = _listed(trainer.val_dataloaders)
+    if stage_of(trainer) != "fit" or len(loaders) != 1:
+        return None
+    found = _loader(trainer, loaders)
+    (batches,) = trainer.fit_loop.epoch_loop.val_loop._max_batches
+    if found is not None:
+        found.length = batches if isinstance(batches, int) else None
+    return found
+
+
+def _listed(loaders: Any) -> list[Any]:
+    if isinstance(loaders, dict):
+        return list(loaders.values())
+    return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
+
+
+def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
+    loader = _listed(loaders)[0]
     if loader is None or not hasattr(loader, "num_workers"):
         return None
     return Loader(
@@ -210,6 +225,7 @@ def _loader(trainer: Trainer) -> Loader | None:
         length=attempt(lambda: len(loader), None),
         dataset_kind=attempt(lambda: _dataset_kind(loader), None),
         sampler=attempt(lambda: _own_sampler(loader), None),
+        in_memory=attempt(lambda: _in_memory(loader), None),
         shares=attempt(lambda: shared_with(trainer.lightning_module, loader.dataset), None),
     )
 
@@ -219,6 +235,19 @@ def _dataset_kind(loader: Any) -> str | None:
     if dataset is None:
         return None
     return "iterable" if isinstance(dataset, torch.utils.data.IterableDataset) else "map"
+
+
+def _in_memory(loader: Any) -> bool:
+    plain = loader.collate_fn is torch.utils.data.default_collate
+    return plain and _holds_tensors(loader.dataset)
+
+
+def _holds_tensors(dataset: Any) -> bool:
+    if type(dataset) is torch.utils.data.Subset:
+        return _holds_tensors(dataset.dataset)
+    if type(dataset) is torch.utils.data.ConcatDataset:
+        return all(map(_holds_tensors, dataset.datasets))
+    return type(dataset) is torch.utils.data.TensorDataset
 
 
 def _own_sampler(loader: Any) -> str | None:

@@ -24,7 +24,7 @@ from lightning_gpuprof.callbacks.tap.tap_regions import (
     PassedOver,
     Regions,
     Saving,
-    Settling,
+    ValidationFetch,
 )
 from lightning_gpuprof.probes.clock.phase_clock import Inside, Region
 from lightning_gpuprof.probes.clock.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
@@ -53,6 +53,7 @@ class ActionRegions:
         training: By the name of an action, its region in a step that is marked.
         passing: In one that is not.
         validating: In a validation inside a fit.
+        fetching: That of a validation's batches.
         hands_on: Whether there is anything that calls need be handed on to.
     """
 
@@ -88,6 +89,7 @@ class ActionRegions:
             Border.AFTER_EPOCH: timeline.end_epoch,
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
+        self.fetching = ValidationFetch(self._clock)
         self.hands_on = not is_kind(inner, "PassThroughProfiler")
         self.training = Regions(self._in_training)
         self.passing = Regions(self._in_passing)
@@ -139,7 +141,7 @@ class ActionRegions:
             part = slot.part if slot.phase is Phase.OTHER else None
             region = self._clock.region(Phase.VALIDATION, part)
         if action.name == "val_next":
-            region = Settling(self._clock, region.slot)
+            region = self.fetching
         return self._handing_on(region, action_name)
 
     def _plain(self, action_name: str) -> Region:

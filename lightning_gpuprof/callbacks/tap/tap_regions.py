@@ -10,7 +10,7 @@ from typing_extensions import override
 from lightning_gpuprof.probes.clock.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
 from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import FIRST_BATCH, LOADER_START, NEXT_BATCHES, Phase
 from lightning_gpuprof.records.schema import StepFlag
 
 Context = AbstractContextManager[Any]
@@ -123,6 +123,43 @@ class Settling(Region):
         if len(self.clock.codes) > LOG_LIMIT:
             self.clock.settle()
         Region.__enter__(self)
+
+
+class ValidationFetch(Settling):
+    """A validation fetches a batch: the first is charged to one slot, the others to another.
+
+    Attributes:
+        first: It is the first; `LoaderStart` says so.
+    """
+
+    __slots__ = ("_codes", "first")
+
+    def __init__(self, clock: PhaseClock) -> None:
+        slots = [clock.slot(Phase.VALIDATION, part) for part in (NEXT_BATCHES, FIRST_BATCH)]
+        super().__init__(clock, slots[False])
+        self._codes = [(open_code(slot), close_code(slot)) for slot in slots]
+        self.first = True
+
+    @override
+    def __enter__(self) -> None:
+        self._opens, self._closes = self._codes[self.first]
+        self.first = False
+        super().__enter__()
+
+
+class LoaderStart(Region):
+    """A validation makes its loader's iterator; what is fetched next is its first batch."""
+
+    __slots__ = ("_fetch",)
+
+    def __init__(self, fetch: ValidationFetch) -> None:
+        super().__init__(fetch.clock, fetch.clock.slot(Phase.VALIDATION, LOADER_START))
+        self._fetch = fetch
+
+    @override
+    def __enter__(self) -> None:
+        self._fetch.first = True
+        super().__enter__()
 
 
 class Idle:

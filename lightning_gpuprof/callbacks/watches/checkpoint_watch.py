@@ -1,5 +1,6 @@
 """Notes what a checkpoint consists of."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.records.schema import Note
+
+_MOST_VALUES = 1_000
 
 
 class CheckpointWatch(RecordingCallback):
@@ -73,7 +76,9 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
     sizes["optimizer"] = sum(
         leaf.nbytes for leaf in tensors_in(states) if isinstance(leaf, torch.Tensor)
     )
-    if not sizes.total():
+    hparams = checkpoint.get(LightningModule.CHECKPOINT_HYPER_PARAMS_KEY)
+    kept = Counter({name: _kept_bytes(value) for name, value in dict(hparams or {}).items()})
+    if not sizes.total() and not kept.total():
         return None
     largest = fixed.most_common(1)[0][0] if fixed else None
     return CheckpointContent(
@@ -82,4 +87,18 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
         buffer_bytes=sizes["buffers"],
         optimizer_bytes=sizes["optimizer"],
         largest_fixed=largest,
+        hparams_bytes=kept.total(),
+        largest_hparam=str(kept.most_common(1)[0][0]) if kept else None,
     )
+
+
+def _kept_bytes(value: Any) -> int:
+    """Return about what a hyperparameter takes; of a long list its first values stand for all."""
+    if isinstance(value, torch.nn.Module):
+        return sum(one.nbytes for one in (*value.parameters(), *value.buffers()))
+    if isinstance(value, (list, tuple)) and len(value) > _MOST_VALUES:
+        return _kept_bytes(value[:_MOST_VALUES]) * len(value) // _MOST_VALUES
+    if isinstance(value, (list, tuple, Mapping)):
+        return sum(map(_kept_bytes, value.values() if isinstance(value, Mapping) else value))
+    size = getattr(value, "nbytes", None)
+    return size if isinstance(size, int) else sys.getsizeof(value, 0)

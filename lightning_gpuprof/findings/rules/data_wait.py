@@ -12,14 +12,15 @@ The host queues no work while it waits, so a device that has caught up stands id
 ## What to do
 Move slow work out of `__getitem__` and the collate function: decode or encode once, before
 training; keep tensors, index whole batches. What is drawn at random (augmentation) cannot be done
-once, but for a whole batch in one operation. Or let worker processes make the batches
-(`num_workers`, with `persistent_workers=True`), but fewer than there are cores, with fewer threads
-for torch where it computes on all of them. The saving is that of the change named first; where both
-are open, the other is told with its own. Workers cannot help where every core fetches already,
-where a batch costs less than handing it over, and with a slow sampler or batch sampler, which runs
-in the training process. A dataset that reads the model, or a replay buffer that training fills,
-stays in the training process: a worker has a copy. An `IterableDataset` must share its samples out
-among its workers (`get_worker_info`): without that each of them yields all.
+once, but for a whole batch in one operation: at least half of it is then saved. Or let worker
+processes make the batches (`num_workers`, with `persistent_workers=True`), but fewer than there are
+cores, with fewer threads for torch where it computes on all of them. The saving is that of the
+change named first; where both are open, the other is told with its own. Workers cannot help where
+every core fetches already, where a batch costs less than handing it over, and with a slow sampler
+or batch sampler, which runs in the training process. A dataset that reads the model, or a replay
+buffer that training fills, stays in the training process: a worker has a copy. An `IterableDataset`
+must share its samples out among its workers (`get_worker_info`): without that each of them yields
+all.
 
 ## Thresholds
 The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
@@ -35,19 +36,21 @@ The wait is measured in three parts, and the change is for the largest: `MOST` o
 which runs in the training process with any number of workers; in taking batches over from workers,
 where more of them would not help; or in making batches. What a batch takes to make is not known
 with workers that keep up, so to do without them is told as `info`, unless there are more of them
-than cores (`CROWDED`). An `IterableDataset` read in the training process goes to one worker, which
-needs no sharing out and keeps the order; one that has workers, or a sampler of your own where its
-part was not measured, may leave more of them nothing to do: the low bound is 0. Where torch
-computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside it make the step longer:
-the cores are divided between workers and torch's threads where that is a sure gain
-(`divide_cores`), else none are proposed. Workers on every core that are waited for are not told to
-be fewer: every core makes batches already. Severity: the common scale (`findings/grade.py`).
+than cores (`CROWDED`), or the samples are rows of a `TensorDataset`: a row takes `SAMPLE_NS`
+(`savings/cheaper_batches.py`), so the rest of the wait is saved, and the start of the workers. An
+`IterableDataset` read in the training process goes to one worker, which needs no sharing out and
+keeps the order; one that has workers, or a sampler of your own where its part was not measured, may
+leave more of them nothing to do: the low bound is 0. Where torch computes on every core (`MOSTLY`
+in `savings/host_work.py`), workers beside it make the step longer: the cores are divided between
+workers and torch's threads where that is a sure gain (`divide_cores`), else none are proposed.
+Workers on every core that are waited for are not told to be fewer: every core makes batches
+already. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.loader_cures import choose_cure
+from lightning_gpuprof.findings.loader_cures import choose_cure, without_workers
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -76,9 +79,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     wait_ns = max(0, wait.mean_ns - startup_ns)
     lost = exposed(run, Phase.DATA_WAIT, wait_ns)
     most_ns = min(wait_ns, lost.high_ns)
-    if most_ns < WARNING_FRAC * step_ns:
+    cure = without_workers(run, lost)
+    if cure is None and most_ns < WARNING_FRAC * step_ns:
         return None
-    cure = choose_cure(run, step_ns, wait_ns, lost)
+    cure = cure or choose_cure(run, step_ns, wait_ns, lost)
     workers = run.start.loader.num_workers if run.start.loader else None
     return Finding(
         id=ID,

@@ -9,23 +9,28 @@ Training stands still during validation. It is worth its time as far as its resu
 
 ## What to do
 Validate less often (`val_check_interval` within an epoch, `check_val_every_n_epoch` beyond it: the
-advice names the setting found), on
-fewer batches (`limit_val_batches`), or with a larger batch and more workers: no gradients are kept,
-so more samples fit.
+advice names the setting found), on fewer batches (`limit_val_batches`), or with a larger batch (a
+DataLoader's is 1 by default): no gradients are kept, so more samples fit.
 
 ## Thresholds
 The saving is that of the change proposed: validating a fifth as often, at least, leaves a fifth of
 the cost; where that would be less than once in the run, a fifth of the batches (`LEFT_FRAC`) does
-the same. `SHORT_NS`: validations
-once an epoch that take less than a second altogether belong to short epochs, not to a setting, and
-are not told. Severity: the common scale (`findings/grade.py`).
+the same. What longer and longer validations cost more is `growing-cost`'s, what their workers'
+start does `worker-startup`'s. `SHORT_NS`: validations once an epoch that take less than a second
+altogether belong to short epochs, not to a setting, and are not told. Batches of at most half of
+training's are (`AT_MOST`), and come first, for all is validated as before: as large as training's
+they take what its forward pass does; at least half of the rest is saved
+(`savings/larger_validation.py`). Severity: the common scale (`findings/grade.py`).
 """
+
+from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import FEWER, SHORT_NS, grade, seldom
+from lightning_gpuprof.analysis.savings.larger_validation import larger_batches
+from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When, Where
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import FETCHES, Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "frequent-validation"
@@ -33,6 +38,16 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is no
 LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
+SHORT_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class _Cure:
+    advice: str
+    change: str
+    saving: Range
+    confidence: float = 0.9
+    hook: str | None = None
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -45,30 +60,20 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     steps, epochs = run.every.steps, run.steps.epochs
     if not 0 < mean_ns < step_ns:
         return None
-    total_ns = mean_ns * steps
-    if total_ns < SHORT_NS and epochs is not None and runs <= epochs:
+    each_ns = mean_ns * steps // max(1, runs)
+    # Once an epoch, as by default, and soon done: nobody chose it.
+    by_default = each_ns * runs < SHORT_NS and epochs is not None and runs <= epochs
+    cure = _larger(run)
+    if cure is None and not by_default:
+        cure = _less_often(run, each_ns, runs)
+    if cure is None:
         return None
-    each_ns = total_ns // max(1, runs)
-    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - mean_ns)))
-    if every > steps and runs >= FEWER and run.status == "finished":
-        # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
-        every = seldom(steps, runs, wanted=0.0)
-    advice, change, interval = _change(run, run.steps.ran, every)
-    hook = _one_hook(run)
-    advice = (f"Most of it is {hook}: make that cheaper first. " if hook else "") + advice
-    advice = _setting(run, runs) + advice
-    # Of the change proposed: as many are left as the new interval has.
-    left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
-    # What each takes more than the one before is growing-cost's.
-    grown_ns = max((one.cost_ns for one in run.rising if one.phase is Phase.VALIDATION), default=0)
-    least, most = around(round(max(0, mean_ns - grown_ns) * (1 - left)), step_ns)
-    saving = Range(low=least, high=most)
     return Finding(
         id=ID,
-        severity=grade(saving, step_ns),
+        severity=grade(cure.saving, step_ns),
         title=f"Validation takes {duration(mean_ns)} of each step on average "
         f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each time",
-        advice=advice,
+        advice=cure.advice,
         evidence={
             "validation_ns": mean_ns,
             "validation_frac": mean_ns / step_ns,
@@ -76,17 +81,59 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
             "validations_count": runs,
             "step_ns": step_ns,
         },
-        saving_ns=saving,
-        confidence=0.9,
-        where=(Where(phase=Phase.VALIDATION.value, name=hook),),
-        change=change,
+        saving_ns=cure.saving,
+        confidence=cure.confidence,
+        where=(Where(phase=Phase.VALIDATION.value, name=cure.hook),),
+        change=cure.change,
         when=When.ALSO_BETWEEN,
     )
 
 
+def _larger(run: RunResults) -> _Cure | None:
+    found = larger_batches(run)
+    if found is None:
+        return None
+    return _Cure(
+        f"It takes batches of {found.now:,}, where training takes {found.batch_size:,}: no "
+        "gradients are kept, so at least as many samples fit. Where they differ in shape, sort "
+        "them by it, or pad them. Validating more seldom saves what is left.",
+        f"DataLoader(..., batch_size={found.batch_size})  # the validation's",
+        Range(low=found.low_ns, high=found.high_ns),
+        confidence=0.8,
+    )
+
+
+def _less_often(run: RunResults, each_ns: int, runs: int) -> _Cure:
+    assert run.every is not None
+    assert run.steps is not None
+    assert run.step_ns is not None
+    steps, step_ns, mean_ns = run.every.steps, run.step_ns, each_ns * runs // run.every.steps
+    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - mean_ns)))
+    if every > steps and runs >= FEWER and run.status == "finished":
+        # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
+        every = seldom(steps, runs, wanted=0.0)
+    advice, change, interval = _change(run, run.steps.ran, every)
+    hook = _one_hook(run)
+    advice = (f"Most of it is {hook}: make that cheaper first. " if hook else "") + advice
+    # Of the change proposed: as many are left as the new interval has.
+    left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
+    least, most = around(round(max(0, mean_ns - _told_elsewhere(run)) * (1 - left)), step_ns)
+    return _Cure(_setting(run, runs) + advice, change, Range(low=least, high=most), hook=hook)
+
+
+def _told_elsewhere(run: RunResults) -> int:
+    """Return what of a step's share goes otherwise: growing-cost's, and worker-startup's."""
+    grown_ns = max((one.cost_ns for one in run.rising if one.phase is Phase.VALIDATION), default=0)
+    seen = run.validations
+    if seen is None or run.every is None or not seen.starts_workers:
+        return grown_ns
+    return grown_ns + seen.start_again_ns[1] * seen.count // run.every.steps
+
+
 def _one_hook(run: RunResults) -> str | None:
     """Return the hook of the module, or the callback, that most of validation is."""
-    longest = next(iter(run.parts_of(Phase.VALIDATION)), None)
+    named = (part for part in run.parts_of(Phase.VALIDATION) if part.name not in FETCHES)
+    longest = next(named, None)
     if longest is None or 2 * longest.total_ns <= run.phases[Phase.VALIDATION].total_ns:
         return None
     return longest.name

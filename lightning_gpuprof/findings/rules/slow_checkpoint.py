@@ -3,7 +3,8 @@
 ## What it measures
 `checkpoint_ns`: mean time per steady step in checkpoint callbacks and in saving, on the host clock,
 spread over all steps, with what is saved between epochs; `per_checkpoint_ns`: what one of them
-takes. Of what a checkpoint holds, `checkpoint_bytes` and `fixed_bytes`, frozen weights and buffers.
+takes. Of what a checkpoint holds, `checkpoint_bytes` and `fixed_bytes`: frozen weights, buffers,
+and what `save_hyperparameters` has kept.
 
 ## Why it matters
 A checkpoint gathers the whole state and writes it in the training loop; training waits for the
@@ -19,21 +20,20 @@ changes: `register_buffer(..., persistent=False)`, or delete frozen weights from
 The saving is that of the interval proposed: a fifth as often at least, and so seldom that
 checkpoints take `TARGET_FRAC` of the time, if the run is long enough; at least with each at the
 median (some wait for a disk that is behind), at most at the mean. Where most of the bytes are fixed
-(`MOSTLY`), it is that of leaving them out: their share. `SHORT_NS`: one checkpoint an epoch, less
-than a second altogether, belongs to short epochs, not to a setting: that is `info`, unless most of
-the bytes are fixed. Severity: the common scale (`findings/grade.py`).
+(`MOSTLY`), it is that of leaving them out: their share. Where saving once an epoch, as by default,
+takes a good part of the time, epochs are short: it is a setting all the same, in epochs. Severity:
+the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import FEWER, SHORT_NS, grade, seldom
+from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
     Finding,
     Horizon,
     Range,
-    Severity,
     When,
     Where,
 )
@@ -72,9 +72,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     usual_ns = round((run.usual_save_ns or each_ns) * saves / run.every.steps * gone_frac)
     saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns, step_ns)[1])
     name = parts[0].name if parts else "ModelCheckpoint"
-    # As of validation: one an epoch is no choice that anybody made.
-    per_epoch = run.steps.epochs is not None and saves <= run.steps.epochs
-    short = per_epoch and mean_ns * run.every.steps < SHORT_NS and filled is None
     evidence: dict[str, int | float] = {
         "checkpoint_ns": mean_ns,
         "checkpoint_frac": mean_ns / step_ns,
@@ -87,7 +84,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         evidence["fixed_bytes"] = content.fixed_bytes
     return Finding(
         id=ID,
-        severity=Severity.INFO if short else grade(saving, step_ns),
+        severity=grade(saving, step_ns),
         title=f"Checkpoints take {duration(mean_ns)} of each step on average "
         f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each",
         advice=advice,
@@ -136,12 +133,19 @@ def _less_often(run: RunResults, step_ns: int, mean_ns: int, saves: int) -> tupl
 
 def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
     """Return the advice and the code for leaving out what never changes."""
-    frozen, largest = content.frozen_bytes >= content.buffer_bytes, content.largest_fixed
-    sizes = ("frozen weights", content.frozen_bytes), ("buffers", content.buffer_bytes)
-    kind = " and ".join(name for name, taken in sizes if taken)
+    kinds = [
+        (content.frozen_bytes, "frozen weights"),
+        (content.buffer_bytes, "buffers"),
+        (content.hparams_bytes, "hyperparameters"),
+    ]
+    most_bytes, most = max(kinds)
+    largest = content.largest_hparam if most == "hyperparameters" else content.largest_fixed
+    many = " and ".join(kind for taken, kind in kinds if 2 * taken >= most_bytes)
     named = f", above all {largest}" if largest else ""
-    what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {kind}"
-    if frozen:
+    what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {many}"
+    if most == "hyperparameters":
+        change = f'self.save_hyperparameters(ignore=["{largest}"])'
+    elif most == "frozen weights":
         change = (
             "def on_save_checkpoint(self, checkpoint):\n"
             "    for name, p in self.named_parameters():\n"

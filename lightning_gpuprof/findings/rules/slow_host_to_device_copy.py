@@ -11,7 +11,8 @@ there is nothing to copy: what takes time there is a hook.
 
 ## What to do
 Pin the memory (`pin_memory=True`) and copy with `non_blocking=True`; send one packed tensor instead
-of many small ones; move work out of the batch-transfer hooks into the dataset, once per sample.
+of many small ones. In batch-transfer hooks, work on whole batches; move what needs no device into
+the dataset, once per sample.
 
 ## Thresholds
 `LEFT_FRAC`: what may stay of a hook's work after it was moved, as for callbacks. `SMALL_COPIES`: a
@@ -19,6 +20,9 @@ batch is a handful of tensors. On a GPU only the time the device stood idle coun
 (`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
 """
 
+from collections.abc import Sequence
+
+from lightning_gpuprof.analysis.run.phase_split import Part
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
@@ -62,7 +66,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"Handing the batch to the device takes {duration(cost_ns)} of each step "
+        title=f"{_what(cost_ns, hooks)} takes {duration(cost_ns)} of each step "
         f"({percent(cost_ns / step_ns)})",
         advice=advice,
         evidence=evidence,
@@ -72,6 +76,14 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         or (Where(phase=Phase.HOST_TO_DEVICE.value),),
         change=change,
     )
+
+
+def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
+    """Return what most of it is: one hook's work, or the copy."""
+    longest = next((hook for hook in hooks if hook.per_step is not None), None)
+    if longest is None or longest.per_step is None or 2 * longest.per_step.mean_ns < cost_ns:
+        return "Handing the batch to the device"
+    return f"{longest.name}, the module's own work on each batch,"
 
 
 def _copies(run: RunResults) -> dict[str, int | float]:
@@ -94,8 +106,9 @@ def _advice(
 ) -> tuple[str, str | None]:
     if hooks:
         return (
-            f"Move the work of {' and '.join(hooks)} into the dataset, so that it is done once per "
-            "sample or in the workers, and keep the hook to moving tensors.",
+            f"In {' and '.join(hooks)}, work on the whole batch in few operations, without a loop "
+            "over its samples. Or move it into the dataset, so that it is done once per sample "
+            "or in the workers, and keep the hook to moving tensors.",
             None,
         )
     pinned = run.start.loader.pin_memory if run.start.loader else None

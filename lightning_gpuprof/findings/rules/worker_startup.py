@@ -1,32 +1,37 @@
-"""Every epoch begins with a long wait: data workers start again.
+"""Every epoch, or every validation, begins with a long wait: data workers start again.
 
 ## What it measures
 `startup_ns`: what the first steps of epochs wait for data above the usual step, the waits for data
 between epochs (but for the making of a loader, `rebuilt-loader`), and `slowed_ns`, what those first
 steps compute above the usual step, per recorded step; the first epoch, which nothing can spare its
-start, is left out.
+start, is left out. Of validations: what it takes to make their loader's iterator, and to wait for
+their first batch.
 
 ## Why it matters
-Without persistent workers, Lightning's loop ends all worker processes with an epoch and starts new
-ones for the next: each imports torch, copies the dataset, opens its files and fills its queue. A
-worker that was forked shares its memory with the training process until one of them writes: the
-step after copies every page of weights, gradients and optimizer state that it updates.
+Without persistent workers, Lightning's loop ends all worker processes with an epoch, or with a
+validation, and starts new ones for the next: each imports torch, copies the dataset, opens its
+files and fills its queue. A worker that was forked shares its memory with the training process
+until one of them writes: the step after copies every page of weights, gradients and optimizer state
+that it updates.
 
 ## What to do
-Keep the workers (`persistent_workers=True`); make epochs longer where they are a few steps; open
-files lazily, in `__getitem__`. A loader that is made anew for each epoch has new workers each time:
-nothing is kept before that ends (`rebuilt-loader`).
+Keep the workers (`persistent_workers=True`, for each loader by itself); make epochs longer where
+they are a few steps; open files lazily, in `__getitem__`. A loader that is made anew for each epoch
+has new workers each time: nothing is kept before that ends (`rebuilt-loader`).
 
 ## Thresholds
 With persistent workers an epoch still begins with the making of a first batch, at most
 `num_workers` steps long (the low bound). Processes that end and start take time from the steps
-around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). Where
-workers are kept already, this rule is silent. Severity: the common scale (`findings/grade.py`).
+around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). A
+validation's first batch is known to be made within what `num_workers` of its batches take, if it
+has twice as many; else only the making of the iterator is sure to go. Where workers are kept
+already, this rule is silent. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.loader_cures import without_workers
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -41,8 +46,64 @@ ANEW = (
 )
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
-    """Return a finding where epochs begin with a wait that others do not have."""
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding where epochs begin with a wait that others do not have, or validations."""
+    trains, validates = _of_epochs(run), _of_validations(run)
+    if isinstance(trains, Abstained):
+        return (validates,) if validates else trains
+    return tuple(one for one in (trains, validates) if one is not None) or None
+
+
+def _of_validations(run: RunResults) -> Finding | None:
+    """Return a finding where each validation starts workers of its own."""
+    seen, step_ns = run.validations, run.step_ns
+    if seen is None or seen.loader is None or run.every is None or not step_ns:
+        return None
+    if not seen.starts_workers:
+        return None
+    workers = seen.loader.num_workers or 0
+    low_ns, each_ns = seen.start_again_ns
+    cost_ns = each_ns * seen.count // run.every.steps
+    if not cost_ns:
+        return None
+    # Where none was before training, a first start there always is.
+    low_ns = low_ns * (seen.count - 1) // run.every.steps
+    saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"Starting its loader's workers costs each validation {duration(each_ns)} of its "
+        f"{duration(seen.each_ns)} ({percent(cost_ns / step_ns)} of all steps)",
+        advice="Its samples are rows of tensors in memory: make batches of them without workers."
+        if seen.loader.in_memory
+        else "Keep the workers of the validation's loader from one validation to the next.",
+        evidence={
+            "startup_ns": cost_ns,
+            "startup_per_validation_ns": each_ns,
+            "per_validation_ns": seen.each_ns,
+            "validations_count": seen.count,
+            "step_ns": step_ns,
+            "num_workers_count": workers,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        where=(Where(phase=Phase.VALIDATION.value, name="val_dataloader"),),
+        when=When.ALSO_BETWEEN,
+        change="DataLoader(..., num_workers=0)  # the validation's"
+        if seen.loader.in_memory
+        else f"DataLoader(..., num_workers={workers}, persistent_workers=True)  # the validation's",
+    )
+
+
+def _needless(run: RunResults) -> bool:
+    wait = run.per_step(Phase.DATA_WAIT)
+    if wait is None or run.epoch_starts is None:
+        return False
+    wait_ns = max(0, wait.mean_ns - run.epoch_starts.steady_mean_ns)
+    return without_workers(run, exposed(run, Phase.DATA_WAIT, wait_ns)) is not None
+
+
+def _of_epochs(run: RunResults) -> Finding | Abstained | None:
     starts, loader, steps = run.epoch_starts, run.start.loader, run.steps
     if starts is None or steps is None or run.step_ns is None:
         return Abstained(ID, "no start of an epoch was measured")
@@ -53,6 +114,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     # Workers that are kept do not start again: the rest of the wait is the first batch's making.
     if not again or (loader and loader.persistent_workers):
         return None
+    if _needless(run):
+        return None  # data-wait tells to do without them, with what their start costs
     waited_ns, slowed_ns = starts.again_ns // again, starts.slowed_ns // again
     if not waited_ns:
         return None

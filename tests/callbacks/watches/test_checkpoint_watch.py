@@ -1,3 +1,6 @@
+import sys
+
+import numpy as np
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -58,6 +61,23 @@ def test_a_buffer_that_is_not_saved_takes_nothing(tmp_path):
 
 def test_a_checkpoint_of_weights_alone_is_not_told(tmp_path):
     assert noted(tmp_path, Matcher(), save_weights_only=True) == ([], None)
+
+
+class Keeping(Matcher):
+    """Has kept what it was given, a table among it."""
+
+    def __init__(self, width, table, net):
+        super().__init__()
+        self.save_hyperparameters(logger=False)
+
+
+def test_what_hyperparameters_take_is_told_with_the_largest(tmp_path):
+    net, table = torch.nn.Linear(4, 4, bias=False), np.zeros((50, 20))
+    _, content = noted(tmp_path, Keeping(8, table, net))
+
+    assert content.largest_hparam == "table"
+    assert content.hparams_bytes == 8_000 + 64 + sys.getsizeof(8)
+    assert content.fixed_bytes == 432 + content.hparams_bytes
 
 
 class Refusing(torch.Tensor):

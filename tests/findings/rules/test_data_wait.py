@@ -307,7 +307,24 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
 def test_what_is_drawn_at_random_is_not_said_to_be_done_once(analyze, source, callee, random):
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
     found = evaluate(analyze(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES))
-    assert ("What is drawn at random is another in each epoch" in found.advice) is random
+    assert ("cannot be kept: draw for a whole batch at once" in found.advice) is random
+    assert ("decode or encode once, before training" in found.advice) is not random
+    # Half as long is the least of it: workers surely save more.
+    assert (found.change is not None) is random
+    assert found.saving_ns.low == (9 * MS if random else round(0.9 * 0.8 * 20 * MS))
+
+
+def test_what_is_drawn_beside_other_work_is_excepted(analyze):
+    lines = (
+        LineCount("data_wait", "t.py", 7, "unpack", "zlib.decompress(x)", None, None, 80),
+        LineCount("data_wait", "t.py", 17, "turned", "angle = random.random()", None, None, 20),
+    )
+    note = Note(step=9, name=NOTE, value=HostLines(200, lines, {"data_wait": 100, "forward": 100}))
+    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
+    run = analyze(waits, records=[note], cpu_count=2, loader=IN_PROCESS, **SAMPLES)
+    advice = evaluate(run).advice
+    assert "decode or encode once, before training" in advice
+    assert "What is drawn at random is another in each epoch" in advice
 
 
 def test_many_cores_come_before_the_users_own_code(analyze):

@@ -55,6 +55,9 @@ class TestSlowHostToDeviceCopy:
         assert finding.severity is Severity.CRITICAL
         assert finding.where[0].name == "on_before_batch_transfer"
         assert "on_before_batch_transfer" in finding.advice
+        assert finding.title.startswith(
+            "on_before_batch_transfer, the module's own work on each batch, takes 10.0 ms"
+        )
         # A tenth of the work may stay; what goes with it differs by up to a fifth.
         assert span(finding) == (7_200 * US, 12 * MS)
 
@@ -72,6 +75,7 @@ class TestSlowHostToDeviceCopy:
             trace={"copies": copies},
         )
         assert finding.change == "DataLoader(..., pin_memory=True)"
+        assert finding.title.startswith("Handing the batch to the device takes 2.00 ms")
         assert finding.evidence["copied_per_step_bytes"] == 1_000
         # The device stood idle for half of it.
         assert finding.saving_ns.high == 1_100_000
@@ -117,7 +121,9 @@ def unmarked(steps, *, phase_ns=None, flagged=None):
 
 class TestWorkerStartup:
     def test_proposes_to_keep_the_workers(self, judge):
-        finding = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
+        (finding,) = judge(
+            "worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1)
+        )
         # 99.9 ms at each of 10 epochs, of which the first stays, and a fifth more that goes with
         # it; one batch at least is made.
         step_ns = finding.evidence["step_ns"]
@@ -128,8 +134,8 @@ class TestWorkerStartup:
     def test_steps_that_were_not_marked_share_the_cost(self, judge):
         more = unmarked(300)
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
-        plain = judge("worker-startup", EPOCHS, **run)
-        finding = judge("worker-startup", EPOCHS, **run, records=[more])
+        (plain,) = judge("worker-startup", EPOCHS, **run)
+        (finding,) = judge("worker-startup", EPOCHS, **run, records=[more])
         assert finding.saving_ns.high == plain.saving_ns.high // 4
 
     def test_has_nothing_to_say_without_workers(self, judge):
@@ -139,7 +145,7 @@ class TestWorkerStartup:
     def test_the_first_start_says_nothing_of_the_later_ones(self, judge):
         waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
-        finding = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
+        (finding,) = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
         assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
         once = every(1_000, 2_000 * MS, 100 * US)
         flags = every(1_000, StepFlag.EPOCH_START)
@@ -149,15 +155,15 @@ class TestWorkerStartup:
     def test_pages_copied_after_the_start_are_part_of_its_cost(self, judge):
         slow = every(10, 31 * MS, 4 * MS)
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
-        plain = judge("worker-startup", EPOCHS, **run)
-        finding = judge("worker-startup", {**EPOCHS, "backward": slow}, **run)
+        (plain,) = judge("worker-startup", EPOCHS, **run)
+        (finding,) = judge("worker-startup", {**EPOCHS, "backward": slow}, **run)
         assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
         assert finding.saving_ns.high == plain.saving_ns.high + round(1.2 * 27 * MS * 9 / 100)
 
     def test_a_loader_that_is_made_anew_keeps_no_workers(self, judge):
         run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1), "records": [REMADE]}
-        finding = judge("worker-startup", EPOCHS, **run)
-        kept = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
+        (finding,) = judge("worker-startup", EPOCHS, **run)
+        (kept,) = judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=1))
         assert (finding.change, span(finding)) == (None, span(kept))
         assert "reload_dataloaders_every_n_epochs=0" in finding.advice
 
@@ -167,6 +173,69 @@ class TestWorkerStartup:
 
     def test_abstains_where_no_epoch_begins(self, judge):
         assert isinstance(judge("worker-startup", WORK), Abstained)
+
+    VALIDATED: ClassVar = {
+        "phases": {**WORK, "validation": every(10, 60 * MS, first=9)},
+        "flags": every(10, StepFlag.VALIDATION, first=9),
+        "parts": {
+            "validation/loader start": every(10, 25 * MS, first=9),
+            "validation/first batch": every(10, 15 * MS, first=9),
+            "validation/next batches": every(10, 2 * MS, first=9),
+        },
+    }
+
+    def test_workers_of_each_validation_are_a_finding_of_their_own(self, judge):
+        loader = Loader(num_workers=2, length=8)
+        (finding,) = judge("worker-startup", **self.VALIDATED, validation_loader=loader)
+        assert finding.where[0].phase == "validation"
+        assert finding.change == (
+            "DataLoader(..., num_workers=2, persistent_workers=True)  # the validation's"
+        )
+        # 40 ms each at most; of the first batch two workers' share of 20 ms stays, and one start.
+        assert span(finding) == (round(0.8 * 9 * 35 * MS / 100), round(1.2 * 10 * 40 * MS / 100))
+        assert finding.evidence["startup_per_validation_ns"] == 40 * MS
+
+    def test_of_few_batches_only_the_making_of_the_workers_is_sure_to_go(self, judge):
+        loader = Loader(num_workers=2, length=3)
+        (finding,) = judge("worker-startup", **self.VALIDATED, validation_loader=loader)
+        assert finding.saving_ns.low == round(0.8 * 9 * 25 * MS / 100)
+
+    @pytest.mark.parametrize(
+        "loader",
+        [None, Loader(num_workers=0), Loader(num_workers=2, persistent_workers=True)],
+        ids=["unknown", "none", "kept"],
+    )
+    def test_validations_without_workers_of_their_own_start_none(self, judge, loader):
+        outcome = judge("worker-startup", **self.VALIDATED, validation_loader=loader)
+        assert isinstance(outcome, Abstained)
+
+    def test_a_start_that_was_not_timed_is_not_told(self, judge):
+        run = {**self.VALIDATED, "parts": {}, "validation_loader": Loader(num_workers=2)}
+        assert isinstance(judge("worker-startup", **run), Abstained)
+
+    def test_frequent_validation_leaves_out_what_the_workers_start_takes(self, judge):
+        once = Loader(num_workers=2, length=8)
+        kept = Loader(num_workers=2, length=8, persistent_workers=True)
+        told = [
+            judge("frequent-validation", **self.VALIDATED, validation_loader=loader)
+            for loader in (once, kept)
+        ]
+        assert told[0].evidence == told[1].evidence
+        assert told[0].saving_ns.high == round(told[1].saving_ns.high / 3)
+
+    def test_workers_that_hand_over_rows_in_memory_are_data_waits_to_tell(self, judge):
+        loader = Loader(num_workers=1, in_memory=True)
+        run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
+        waits = every(10, 100 * MS, MS)
+        assert judge("worker-startup", {**WORK, "data_wait": waits}, **run) is None
+        finding = judge("data-wait", {**WORK, "data_wait": waits}, **run)
+        assert finding.change == "DataLoader(..., num_workers=0)"
+        # A wait of 1 ms but for four rows of 6 us, and 99 ms at nine epochs of the ten.
+        starts_ns = 9 * 99 * MS // 100
+        assert span(finding) == (
+            round(0.8 * MS) - 24 * US + round(0.8 * starts_ns),
+            round(1.2 * MS) + round(1.2 * starts_ns),
+        )
 
 
 class TestSlowEpochStart:
@@ -521,8 +590,7 @@ class TestSlowCheckpoint:
         finding = judge("slow-checkpoint", saved, records=[self.BETWEEN] * 5, **epochs)
         assert finding.evidence["checkpoints_count"] == 5
         assert finding.evidence["checkpoint_ns"] == 2_500_001
-        # One an epoch is nobody's choice where epochs are short: no warning of a fifth of the time.
-        assert finding.severity is Severity.INFO
+        assert finding.severity is Severity.CRITICAL
         assert finding.change == "ModelCheckpoint(..., every_n_epochs=5)"
         assert span(finding) == (1_600_000, 2_400_001)
 
@@ -565,6 +633,9 @@ class TestSlowCheckpoint:
         frozen = said(trained_bytes=20 << 20, frozen_bytes=80 << 20)
         assert "frozen weights" in frozen.advice
         assert 'del checkpoint["state_dict"][name]' in frozen.change
+        kept = said(trained_bytes=10 << 20, hparams_bytes=90 << 20, largest_hparam="table")
+        assert kept.change == 'self.save_hyperparameters(ignore=["table"])'
+        assert "90.0 MiB of the 100 MiB of each are hyperparameters, above all table" in kept.advice
         trained = said(trained_bytes=30 << 20, frozen_bytes=10 << 20, optimizer_bytes=60 << 20)
         assert "Leave out" not in trained.advice
         assert trained.evidence["fixed_bytes"] == 10 << 20
@@ -654,6 +725,27 @@ class TestFrequentValidation:
             columns={"epoch": [step // 50 for step in range(100)]},
         )
         assert (finding is not None) is told
+
+    SINGLY: ClassVar = {
+        "phases": {**WORK, "validation": every(50, 64 * MS, first=49)},
+        "flags": every(50, StepFlag.VALIDATION, first=49),
+        "parts": {"validation/next batches": every(50, 4 * MS, first=49)},
+        "columns": {"epoch": [step // 50 for step in range(100)], "samples": 16},
+    }
+
+    def test_batches_of_one_are_told_of_also_once_an_epoch(self, judge):
+        loader = Loader(batch_size=1, length=64)
+        finding = judge("frequent-validation", **self.SINGLY, validation_loader=loader)
+        assert finding.change == "DataLoader(..., batch_size=16)  # the validation's"
+        # Of 60 ms that they take once they are there, four forward passes stay.
+        forward_ns = WORK["forward"]
+        gone_ns = (60 * MS - 4 * forward_ns) * 2 // 100
+        assert span(finding) == (gone_ns // 2, round(1.2 * gone_ns))
+
+    @pytest.mark.parametrize("size", [None, 9, 16])
+    def test_batches_that_are_not_much_smaller_are_not(self, judge, size):
+        loader = Loader(batch_size=size, length=64 // (size or 1))
+        assert judge("frequent-validation", **self.SINGLY, validation_loader=loader) is None
 
 
 UPDATES = {**WORK, "optimizer_step": 10 * MS}

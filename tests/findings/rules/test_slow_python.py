@@ -199,7 +199,7 @@ def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled):
 
 
 def test_a_phase_seen_too_seldom_names_no_line(sampled):
-    run = sampled(line(21, 9, kind="python", phase="data_wait"), each=9)
+    run = sampled(line(21, 4, kind="python", phase="data_wait"), each=9)
     (finding,) = evaluate_rules(run, ["data-wait"]).found
     assert not any(where.file for where in finding.where)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.memory.memory_growth import rises
+from lightning_gpuprof.analysis.memory.memory_growth import lasting_slope
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -32,7 +32,7 @@ class Growth:
 
 
 def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
-    """Return how a series (shape `(n,)`, in step order) grows, or None where it does not.
+    """Return how a series (shape `(n,)`, in step order) grows, or None where it does not, or stops.
 
     Args:
         values: One per step.
@@ -40,13 +40,14 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 
     >>> growth(np.arange(80) * 10).per_step
     10.0
-    >>> growth(np.array([1, 5] * 40)) is None
-    True
+    >>> growth(np.array([1, 5] * 40)) is None, growth(np.arange(160).clip(max=60)) is None
+    (True, True)
     """
     if len(values) < BUCKETS * MIN_PER_BUCKET:
         return None
-    medians = bucket_medians(values)
-    if not rises(medians):
+    parts = np.array_split(values, BUCKETS)
+    medians = np.array([int(np.median(part)) for part in parts], dtype=np.float64)
+    if lasting_slope(np.arange(BUCKETS, dtype=np.float64), medians) is None:
         return None
     buckets = [int(median) for median in medians]
     span = len(values) * (BUCKETS - 1) / BUCKETS
@@ -59,12 +60,6 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
         per_step=per_step,
         before_first=min(buckets[0], round(per_step * middle_of_first)),
     )
-
-
-def bucket_medians(values: Int64) -> Floats:
-    """Return the medians of `BUCKETS` equal parts of a series, in whole numbers."""
-    parts = np.array_split(values, BUCKETS)
-    return np.array([int(np.median(part)) for part in parts], dtype=np.float64)
 
 
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:

@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_gpuprof.analysis.memory.memory_growth import LATE_FRAC, rises, theil_sen
+from lightning_gpuprof.analysis.memory.memory_growth import lasting_slope, rises
 from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
 from lightning_gpuprof.analysis.run.phase_split import part_columns
 from lightning_gpuprof.analysis.run.uneven.growth import (
-    BUCKETS,
     PACE,
     Floats,
-    bucket_medians,
     growth,
     pace_of,
     steady_work,
@@ -104,8 +102,6 @@ def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Risi
         grown = growth(usual)
         if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
             continue
-        if _lasting_slope(np.arange(BUCKETS, dtype=np.float64), bucket_medians(usual)) is None:
-            continue
         yield Rising(
             phase=_phase(key),
             name=key.partition("/")[2] or None,
@@ -184,11 +180,9 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
         return None
     taken = times.taken_ns.astype(np.float64)
     usual = taken / pace
-    if not (rises(taken) and rises(usual)):
-        return None
-    slope = _lasting_slope(np.cumsum(times.many).astype(np.float64), usual)
+    slopes = lasting_slope(np.cumsum(times.many).astype(np.float64), usual)
     first, last = float(np.median(usual[:FIRST])), float(np.median(usual[-FIRST:]))
-    if slope is None or last < (1 + MIN_RISE) * first:
+    if slopes is None or not rises(taken) or last < (1 + MIN_RISE) * first:
         return None
     return Rising(
         phase=_phase(key),
@@ -197,19 +191,9 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
         steps=times.steps,
         first_ns=round(first),
         last_ns=round(last),
-        more_ns=round(slope),
+        more_ns=round(slopes[0]),
         cost_ns=max(0, round(float(((usual - first) * times.many).sum()) / times.steps)),
     )
-
-
-def _lasting_slope(at: Floats, values: Floats) -> float | None:
-    """Return the slope of what rises in its second half too, and from third to third, or None."""
-    floors = [part.min() for part in np.array_split(values, 3)]
-    slope, low, _ = theil_sen(at.tolist(), values.tolist())
-    half = len(at) // 2
-    late, _, _ = theil_sen(at[half:].tolist(), values[half:].tolist())
-    lasts = floors[0] < floors[1] < floors[2] and low > 0 and late >= LATE_FRAC * slope
-    return slope if lasts else None
 
 
 def _pace(work: Floats, starts: Int64, at_ns: Int64) -> Floats:

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
+
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.callbacks.output.run_facts import _in_memory
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.records.phases import FETCHES
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import StepFlag
+
+ROWS = TensorDataset(torch.zeros(12, 4))
+
+
+class Model(BoringModel):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def train_dataloader(self):
+        return DataLoader(RandomDataset(32, 16), batch_size=4)
+
+    def val_dataloader(self):
+        return DataLoader(RandomDataset(32, 12), batch_size=2, **self.options)
+
+
+def trained(tmp_path, model, **options):
+    torch.manual_seed(0)
+    trainer = Trainer(
+        default_root_dir=tmp_path, max_epochs=4, val_check_interval=2, callbacks=[PhaseTimer()],
+        **options,
+    )  # fmt: skip
+    trainer.fit(model)
+    return read_run(trainer.log_dir)
+
+
+def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_others(tmp_path):
+    records = trained(tmp_path, Model(num_workers=1), limit_val_batches=4)
+
+    session = records[0].sessions[-1]
+    loader = session.start.validation_loader
+    assert (loader.num_workers, loader.batch_size, loader.length) == (1, 2, 4)
+    assert (loader.persistent_workers, loader.in_memory) == (False, False)
+    validated = (session.columns["flags"] & StepFlag.VALIDATION) != 0
+    assert validated.sum() == 8
+    parts = [session.columns[f"part/validation/{part}"] for part in FETCHES]
+    for part in parts:
+        assert ((part > 0) == validated).all()
+    assert (np.sum(parts, axis=0) <= session.columns["phase/validation"]).all()
+    # A process takes longer to start than this model to train a few rows.
+    (found,) = evaluate_rules(analyze_run(records, {}), ["worker-startup"]).found
+    assert found.where[0].phase == "validation"
+    assert found.evidence["startup_per_validation_ns"] < found.evidence["per_validation_ns"]
+
+
+def test_of_several_validation_loaders_none_is_described(tmp_path):
+    class Several(Model):
+        def val_dataloader(self):
+            return [super().val_dataloader()] * 2
+
+        def validation_step(self, batch, batch_idx, dataloader_idx):
+            return super().validation_step(batch, batch_idx)
+
+    records = trained(tmp_path, Several())
+    assert records[0].sessions[-1].start.validation_loader is None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "found"),
+    [
+        (ROWS, {}, True),
+        (ConcatDataset([Subset(ROWS, [3, 4]), ROWS]), {}, True),
+        (ROWS, {"collate_fn": list}, False),
+        (RandomDataset(4, 12), {}, False),
+        (ConcatDataset([ROWS, RandomDataset(4, 12)]), {}, False),
+    ],
+)
+def test_rows_of_tensors_are_told_from_what_somebody_makes(dataset, options, found):
+    assert _in_memory(DataLoader(dataset, **options)) is found
