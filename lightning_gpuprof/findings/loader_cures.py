@@ -116,8 +116,8 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     )
     if _draws(run):
         advice += (
-            " What is drawn at random is another in each epoch: not done once, but for a whole "
-            "batch in one operation on tensors."
+            " What is random (augmentation) cannot be done once: do it for a whole batch in one "
+            "operation on tensors."
         )
     if own is not None:
         advice = f"Most of the wait is your own code, above all {own.function}. {advice}"
@@ -246,10 +246,14 @@ def _reads_module(shared: str) -> str:
 
 
 def _taking_turns(run: RunResults) -> str:
-    return (
-        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
-        "torch), so workers would take turns with it and may slow it down more than they hide."
-    )
+    if run.cores == 1:
+        busy = "Training itself keeps its one core busy"
+    else:
+        busy = (
+            f"Training itself computes on all {run.cores} cores "
+            f"({run.start.torch_threads} threads of torch)"
+        )
+    return f"{busy}, so workers would take turns with it and may slow it down more than they hide."
 
 
 def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> Cure:

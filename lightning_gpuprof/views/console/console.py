@@ -178,6 +178,7 @@ def _finding_body(report: Report, finding: Finding, *, at_the_end: bool, verbose
         shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in evidence]
         table.add_row("evidence", ", ".join(shown))
     places = [place for where in finding.where if (place := console_tables.place(where))]
+    places = [place for place in places if place not in finding.title]
     if places:
         table.add_row("where", Text(", ".join(places)))
     return table
@@ -197,7 +198,8 @@ def _saving(finding: Finding, step_ns: int | None) -> str:
         return "no time is claimed as saved"
     share = ""
     if step_ns:
-        share = f" ({percent(saving.low / step_ns)} to {percent(saving.high / step_ns)})"
+        least = f"{percent(saving.low / step_ns)} to " if saving.low else ""
+        share = f" ({least}{percent(saving.high / step_ns)})"
     return (
         f"saves {spread(saving.low, saving.high)} per step{share}, "
         f"confidence {finding.confidence:.0%}"

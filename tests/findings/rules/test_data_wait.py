@@ -229,6 +229,12 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
     assert suggested_workers(run) == 0
 
 
+def test_a_single_core_is_not_counted(analyze):
+    waits = {"data_wait": 4 * MS, "forward": 6 * MS}
+    finding = evaluate(computing(12 * MS, analyze, waits, torch_threads=1, cpu_count=1))
+    assert finding.advice.startswith("Training itself keeps its one core busy, so workers")
+
+
 def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
     waits = {"data_wait": 60 * MS, "forward": 20 * MS}
     run = computing(40 * MS, analyze, waits, torch_threads=2)
@@ -307,7 +313,7 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
 def test_what_is_drawn_at_random_is_not_said_to_be_done_once(analyze, source, callee, random):
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
     found = evaluate(analyze(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES))
-    assert ("What is drawn at random is another in each epoch" in found.advice) is random
+    assert ("What is random (augmentation) cannot be done once" in found.advice) is random
 
 
 def test_many_cores_come_before_the_users_own_code(analyze):
