@@ -78,7 +78,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _heading("WHERE A STEP GOES (mean per steady step, host clock)")
         bar = "█" if unicode else "#"
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
-        yield _heading("WHAT HOLDS IT BACK (by the saving you can count on)")
+        yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
         yield from _findings(report, verbose)
         yield from _unexplained(report, "AT WHICH LINES" if lines else "WHERE A STEP GOES")
         if verbose and (first := focus(run_checks(results))) is not None:
