@@ -66,7 +66,7 @@ export function percentRange(low, high) {
   const digits = high < 0.1 ? 1 : 0;
   const [from, to] = [(low * 100).toFixed(digits), (high * 100).toFixed(digits)];
   if (from === to) return `${to}%`;
-  return low === 0 ? `up to ${to}%` : `${from}–${to}%`;
+  return Number(from) === 0 ? `up to ${to}%` : `${from}–${to}%`;
 }
 
 /** @param {Measured} value */

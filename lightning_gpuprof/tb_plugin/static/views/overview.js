@@ -85,7 +85,7 @@ function hero(report) {
 /** @param {any} report */
 function noSteps(report) {
   const { stage, status, timer } = report.run;
-  const open = "The first window of steps is not written yet; windows are 50 steps unless set otherwise. Where the run is no longer training, it was killed before.";
+  const open = "Steps are written 50 at a time unless window= says otherwise, and the first are not there yet. If the run no longer trains, it was killed before that.";
   const ended = `This ${stage} session ended before its first window of steps was written.`;
   const untimed = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks.";
   return h(
