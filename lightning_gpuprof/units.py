@@ -78,10 +78,12 @@ def quantity(name: str, value: float) -> str:
 def spread(low_ns: float, high_ns: float) -> str:
     """Format an interval of time; one figure where both ends read the same.
 
-    >>> spread(2_000_000, 3_500_000), spread(5, 5)
-    ('2.00 ms to 3.50 ms', '5 ns')
+    >>> spread(2_000_000, 3_500_000), spread(5, 5), spread(0, 5)
+    ('2.00 ms to 3.50 ms', '5 ns', 'up to 5 ns')
     """
     low, high = duration(low_ns), duration(high_ns)
+    if not low_ns and high_ns:
+        return f"up to {high}"
     return low if low == high else f"{low} to {high}"
 
 

@@ -34,8 +34,8 @@ _ONCE = (
     "and keep tensors; index whole batches instead of samples."
 )
 _SOME_DRAWN = (
-    " What is drawn at random is another in each epoch: not done once, but for a whole batch in "
-    "one operation on tensors."
+    " What is random (augmentation) cannot be done once: do it for a whole batch in one operation "
+    "on tensors."
 )
 _DRAWN = (
     "It draws at random, so its result is another in each epoch and cannot be kept: draw for a "
@@ -280,10 +280,14 @@ def _reads_module(shared: str) -> str:
 
 
 def _taking_turns(run: RunResults) -> str:
-    return (
-        f"Training itself computes on all {run.cores} cores ({run.start.torch_threads} threads of "
-        "torch), so workers would take turns with it and may slow it down more than they hide."
-    )
+    if run.cores == 1:
+        busy = "Training itself keeps its one core busy"
+    else:
+        busy = (
+            f"Training itself computes on all {run.cores} cores "
+            f"({run.start.torch_threads} threads of torch)"
+        )
+    return f"{busy}, so workers would take turns with it and may slow it down more than they hide."
 
 
 def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> Cure:

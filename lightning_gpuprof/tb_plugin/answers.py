@@ -40,6 +40,7 @@ class Answers:
         listed = {
             "runs": runs_view(runs, file_system_for),
             "roots": [path for _, path in self._index.roots],
+            "missing": self._index.missing(),
             "schema_version": SCHEMA_VERSION,
             "perfetto": perfetto_folder() is not None,
         }

@@ -64,6 +64,11 @@ class RunIndex:
         """The folders that TensorBoard was started on, each with its name."""
         return self._roots
 
+    def missing(self) -> list[str]:
+        """Return the local folders among the roots that do not exist: mistyped, or not yet made."""
+        local = [path for _, path in self._roots if "://" not in path]
+        return [path for path in local if not os.path.isdir(path)]
+
     def known(self) -> dict[str, str]:
         """Return what the last search found, without searching."""
         return self._found

@@ -278,3 +278,8 @@ def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensor
     page.base = empty_tensorboard
     page.open(shell=True)
     assert "trainer = Trainer(callbacks=[GpuProfCallback()])" in page.wait_for(".welcome")
+    mistyped = page.browser.run(
+        "return import(arguments[0]).then(it => it.welcome(['/typo'], ['/typo']).textContent)",
+        f"{page.base}/data/plugin/gpuprof/static/messages.js",
+    )
+    assert "/typo does not exist. Is --logdir right?" in mistyped

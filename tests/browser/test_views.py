@@ -86,7 +86,7 @@ def test_of_many_ranks_the_lanes_are_those_that_others_wait_for(page):
 
 def test_two_runs_are_compared_with_an_interval(page):
     page.open("char_lm/version_0", view="compare", base="gpu")
-    page.wait_for(".hero", "slower by 64%")
+    page.wait_for(".hero", "slower: 64% more time per ")
     assert any(row[0] == "Data wait" for row in page.rows("table"))
     page.wait_for(".card", "data-wait")
 

@@ -19,3 +19,8 @@ def test_a_listing_is_reused_for_a_moment_and_then_made_again(tmp_path, made_run
     assert index.runs() == {}
     now[0] += 10.0
     assert list(index.runs()) == ["new"]
+
+
+def test_a_local_folder_that_is_not_there_is_known_as_missing(tmp_path):
+    roots = [("", str(tmp_path)), ("x", str(tmp_path / "typo")), ("", "gs://bucket/logs")]
+    assert RunIndex(roots, list).missing() == [str(tmp_path / "typo")]

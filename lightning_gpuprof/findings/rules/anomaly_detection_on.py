@@ -79,7 +79,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         severity=Severity.WARNING if severity is Severity.INFO else severity,
         title="Anomaly detection is on"
         + (f" and costs up to {duration(saving.high)} of each step" if nodes else ""),
-        advice="Turn anomaly detection off; turn it on only to find a NaN that was seen.",
+        advice="Turn anomaly detection off, and on only to find a NaN that you have seen.",
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9 if nodes else 0.7,

@@ -83,8 +83,8 @@ def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{what} of all pairs are written out number by number: "
-        f"{size(one.wide_bytes)} of {size(one.given_bytes)}, {took}",
+        title=f"{what} of all pairs are written to memory before they are summed up: "
+        f"{size(one.wide_bytes)} from {size(one.given_bytes)}, {took}",
         advice="Let a product of matrices sum them up: a and b are the two tensors before "
         "unsqueeze or None made them broadcast. A mean is the sum divided by the row's length.",
         evidence={

@@ -109,8 +109,8 @@ def _finding(run: RunResults, step_ns: int, one: Debugging) -> Finding:
         severity=Severity.WARNING if severity is Severity.INFO else severity,
         title=_TITLES[one.tool].format(by=one.by)
         + (f": up to {duration(saving.high)} of each step" if saving.high else ""),
-        advice="Switch it off, and on again only for the steps in which something is looked for. "
-        "Where it is on for a reason (coverage of a test), judge no speed by this run.",
+        advice="Switch it off, and on again only for the steps you debug. If it is on for a reason "
+        "(test coverage), do not judge speed by this run.",
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9 if saving.low else 0.6,

@@ -59,8 +59,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         id=ID,
         severity=grade(saving, run.step_ns),
         title=f"{percent(share)} of the parameters are float64: {duration(operators_ns)} of each "
-        f"step ({percent(operators_ns / run.step_ns)}) is computed in twice the width",
-        advice="Turn the data into float32 where it is made, and leave .double() out. Keep float64 "
+        f"step ({percent(operators_ns / run.step_ns)}) is computed in 64 bits",
+        advice="Convert the data to float32 where it is made, and remove .double(). Keep float64 "
         "for the few sums that need it.",
         evidence={
             "double_frac": share,

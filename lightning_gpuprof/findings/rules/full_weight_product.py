@@ -52,8 +52,8 @@ def _finding(run: RunResults, step_ns: int, one: BuiltWeight) -> Finding | None:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{one.layers} layers multiply thin factors into a full weight in every step: "
-        f"{duration(one.product_ns + one.around_ns)}, and the gradient of the whole matrix",
+        title=f"{one.layers} layers multiply low-rank factors into a full weight matrix in "
+        f"every step: {duration(one.product_ns + one.around_ns)}, and the whole matrix's gradient",
         advice="Apply the factors to the input one after the other: linear(linear(x, A), B). Then "
         "no gradient of a full matrix is computed.",
         evidence={

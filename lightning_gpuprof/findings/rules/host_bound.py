@@ -112,7 +112,7 @@ def _evaluate(run: RunResults) -> Finding | Abstained | None:
     return _finding(
         run.step_ns,
         f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / run.step_ns)}) "
-        f"is Python and dispatch around {thin_calls} small operators",
+        f"is Python and dispatch around {thin_calls:,} small operators",
         {},
         work,
         confidence=0.7 if work.usual_calls is not None else 0.4,

@@ -74,10 +74,10 @@ def _finding(run: RunResults, step_ns: int, optimizer: dict[str, Any]) -> Findin
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{name} updates {groups} groups of parameters one after the other, where {settings} "
-        "have all their settings",
-        advice="Put the parameters with the same settings into one group, if nothing sets their "
-        "rates apart later. A checkpoint of the optimizer from before does not fit the new groups.",
+        title=f"{name} updates {groups} parameter groups one after the other, though they have "
+        f"only {settings} different setting{'s' * (settings > 1)}",
+        advice="Put all parameters with the same settings into one group, unless their learning "
+        "rates differ later on. The optimizer state of older checkpoints no longer fits then.",
         evidence={"groups_count": groups, "settings_count": settings, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.9,

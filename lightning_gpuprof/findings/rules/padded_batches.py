@@ -83,7 +83,7 @@ def _finding(run: RunResults, step_ns: int, one: Padding) -> Finding:
         title=f"{percent(one.frac)} of the positions of {name} are padding behind the batch's "
         f"longest sample: {width} positions, where the longest has {longest} on average",
         advice="Pad each batch to its own longest sample, and put samples of similar lengths "
-        "together. What has a fixed size on purpose (positions that are learned) takes a slice.",
+        "together. Slice what has a fixed size (learned positions) to the batch's length.",
         evidence={
             "padding_frac": one.frac,
             "width_count": width,

@@ -52,9 +52,9 @@ def _finding(run: RunResults, step_ns: int, one: Penalty) -> Finding:
         id=ID,
         severity=grade(saving, step_ns),
         title=f"The loss squares and adds up {one.numbers:,} weights: {duration(one.taken_ns)} of "
-        "the forward pass, and as much again to go back",
-        advice="Let the optimizer do it: weight_decay adds the same to the gradient of SGD and "
-        "Adam (AdamW's is another one, and often better).",
+        "the forward pass, and about as much of the backward pass",
+        advice="Let the optimizer do it: weight_decay of SGD and Adam adds the same to the "
+        "gradient (that of AdamW is a different decay, often a better one).",
         evidence={
             "penalty_ns": one.taken_ns,
             "weights_count": one.numbers,

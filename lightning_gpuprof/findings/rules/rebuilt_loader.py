@@ -41,9 +41,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         rule=ID,
         name="remade",
         title="train_dataloader takes {each} before each epoch after the first",
-        advice="Keep the loader where each is like the last one "
-        "(Trainer(reload_dataloaders_every_n_epochs=0)). Else make what stays the same once, in "
-        "setup(), and draw anew only what must differ: with operations on whole arrays, or in "
+        advice="If each loader is like the last one, keep it "
+        "(Trainer(reload_dataloaders_every_n_epochs=0)). If not, prepare what stays the same once, "
+        "in setup(), and redraw only what must differ: with operations on whole arrays, or in "
         "__getitem__, where data workers share the work.",
         where=Where(phase=Phase.DATA_WAIT.value, name="train_dataloader"),
         avoidable=True,

@@ -55,10 +55,10 @@ def _finding(run: RunResults, step_ns: int, one: RebuiltWeights) -> Finding:
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{one.places[0].function} computes with the same weights {one.times} times a step: "
-        f"once would spare {duration(one.again_ns)} of the forward pass "
-        f"({percent(one.again_ns / step_ns)} of the step), and its way back",
-        advice="Compute it once per step and hand it on; a parametrization is kept within "
-        "torch.nn.utils.parametrize.cached() (spectral norm then iterates once a step).",
+        f"doing it once saves {duration(one.again_ns)} of the forward pass "
+        f"({percent(one.again_ns / step_ns)} of the step), and as much of the backward pass",
+        advice="Compute it once per step and use the result everywhere. For a parametrization, "
+        "torch.nn.utils.parametrize.cached() does that (spectral norm then iterates once a step).",
         evidence={"again_ns": one.again_ns, "times_count": one.times, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,

@@ -51,11 +51,10 @@ def _finding(run: RunResults, step_ns: int, one: ConstantWork) -> Finding:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{one.places[0].function} computes the same values in every step: "
-        f"{duration(one.taken_ns)} ({percent(one.taken_ns / step_ns)}) that neither the batch nor "
-        "the weights go into",
-        advice="Compute it once, in __init__, and keep it as a buffer; where it depends on a size, "
-        "keep one of each size.",
+        title=f"{one.places[0].function} computes the same values in every step, from neither the "
+        f"batch nor the weights: {duration(one.taken_ns)} ({percent(one.taken_ns / step_ns)})",
+        advice="Compute it once, in __init__, and keep it as a buffer; if it depends on a size, "
+        "keep one for each size.",
         evidence={
             "constant_ns": one.taken_ns,
             "calls_count": one.calls,

@@ -61,7 +61,7 @@ def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedMod
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{name} runs {module.calls} times a step on the same input{_from(module.places)}: "
-        f"once would spare {duration(module.repeat_ns)} of the forward pass "
+        f"calling it once saves {duration(module.repeat_ns)} of the forward pass "
         f"({percent(module.repeat_ns / step_ns)} of the step)"
         + (", and its backward pass" if module.backward_frac else ""),
         advice="Call it once and hand its output to all that need it, detached where it must not "

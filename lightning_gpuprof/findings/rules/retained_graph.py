@@ -79,7 +79,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{percent(share)} of the backward pass goes again through a graph that was kept "
+        title=f"{percent(share)} of the backward pass goes through the same graph once more "
         f"({passes.mean_passes:.1f} passes on average)",
         advice="Add the losses and call backward once, without retain_graph=True.",
         evidence={

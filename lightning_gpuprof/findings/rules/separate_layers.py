@@ -66,8 +66,8 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{one.layers} {_what(one)} ({one.kind}, {shape}) are called one by one in one line",
-        advice="Hold their weights in one tensor, and call it once: one table with the first row "
-        "of each added to its indices, one linear layer that is split after, or a grouped one.",
+        advice="Keep their weights in one layer and call that once: one embedding table (add each "
+        "table's first row to its indices), one linear layer whose output is split, or groups=...",
         evidence={
             "layers_count": one.layers * one.depth,
             "after_count": one.layers * one.after,

@@ -39,8 +39,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         starts.again_ns if starts else 0,
         rule=ID,
         name="first_batch",
-        title="The first batch of each epoch takes {each} longer than others",
-        advice="Make cheaper what the dataset does before its first sample: operations on whole "
-        "arrays, calls of a model for many samples at once, .item() on none of them.",
+        title="The first batch of each epoch takes {each} longer than the others",
+        advice="Make what the dataset does before its first sample cheaper: work on whole arrays, "
+        "call a model for many samples at once, and avoid .item().",
         where=Where(phase=Phase.DATA_WAIT.value),
     )

@@ -59,7 +59,7 @@ _OPERATOR = re.compile(r"\b(torch|functional|F)\.(?!(tensor|as_tensor|asarray|fr
 _WHAT = dict(
     python="Python in {function}, called in the forward pass",
     metric="a metric in {function}, in the forward pass",
-    own="Python in {function}, beside its operators",
+    own="Python code in {function}, apart from its operators",
     log="what {function} computes for self.log",
     hook="{function}, a hook on the model's modules",
     clip="{function}: the module clips its gradients itself",
@@ -68,7 +68,7 @@ _WHAT = dict(
 _ADVICE = dict(
     python="Do this work once and keep the result, move it into the dataset, where workers can "
     "do it, or write it as operators over whole tensors.",
-    own="Do this work once and keep the result, do it in one step of many, move it into the "
+    own="Do this work once and keep the result, do it only every so many steps, move it into the "
     "dataset, or write it as operators over whole tensors.",
     metric="Call the metric's update() in each step instead of the metric itself, and have its "
     "value computed when it is shown: give self.log the metric object, with on_step=False and "

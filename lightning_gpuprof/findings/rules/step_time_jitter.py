@@ -152,4 +152,4 @@ def _advice(seen: Spikes, call: LineCount | None, *, by_collector: bool) -> tupl
             "empty_cache(), a print, a file.",
             None,
         )
-    return "No rhythm and no recorded cause: look for other work on this machine first.", None
+    return "No pattern and no recorded cause: look for other programs on this machine first.", None

@@ -121,8 +121,8 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         title=f"Ranks wait {duration(waits.uneven_ns)} of each step "
         f"({percent(waits.uneven_ns / step_ns)}) for one another, by turns"
         f"{f', most of it for {_named(phase)}' if phase else ''}",
-        advice="Steps take unequally long from rank to rank: give each rank equal work (batches of "
-        "like length), or look for other work on these machines.",
+        advice="The same step takes some ranks longer than others: give each rank equal work "
+        "(batches of similar length), or look for other work on these machines.",
         evidence={
             "uneven_ns": waits.uneven_ns,
             "last_frac": max(waits.last_frac.values()),

@@ -91,8 +91,8 @@ def _locked(
         title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) is spent in "
         f"{waits[0].function} waiting for "
         + (f"thread {others[0].name!r}" if others else "another thread"),
-        advice="Hold the lock for the exchange alone: let the other thread make its item first, "
-        "and take the lock to put it down. Or let it hand items over in a queue ahead of time.",
+        advice="Hold the lock only for the exchange: let the other thread prepare its item first, "
+        "and take the lock only to store it. Or pass items through a queue, ahead of time.",
         evidence={"lock_ns": cost_ns, "lock_frac": cost_ns / step_ns, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.8,
@@ -119,8 +119,8 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
         severity=grade(saving, step_ns),
         title=f"The training thread stands still for {percent(idle)} of the time while thread "
         f"{other.name!r} computes in Python ({percent(busy)} of the time)",
-        advice="Let that thread work in another process, or seldom: while it computes in Python, "
-        "each operator of the training step has to wait for its turn.",
+        advice="Move that thread's work to another process, or do it less often: while it computes "
+        "in Python, each operator of the training step has to wait for its turn.",
         evidence={
             "idle_frac": idle,
             "idle_ns": idle_ns,

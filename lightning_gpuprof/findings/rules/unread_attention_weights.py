@@ -58,7 +58,7 @@ def _finding(step_ns: int, one: UnreadWeights) -> Finding | None:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"Attention returns its weights {one.calls} times a step, and nobody reads them: "
+        title=f"Attention returns its weights {one.calls} times a step, but nothing reads them: "
         f"{size(one.weight_bytes)}{less}",
         advice="Call it with need_weights=False, which takes the fused operator.",
         evidence=evidence,

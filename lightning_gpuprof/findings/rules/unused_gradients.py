@@ -96,13 +96,13 @@ def _cure(unused: UnusedGradients) -> tuple[str, str]:
     first = f"self.{unused.modules[0]}"
     if unused.rate_zero and not unused.stepped:
         return (
-            "Freeze what is not to change, and leave it out of the optimizer. Where its rate is to "
-            "rise later, freeze it until then.",
+            "Freeze what is not meant to change, and leave it out of the optimizer. If its "
+            "learning rate rises later, freeze it until then.",
             f"{first}.requires_grad_(False)  # in place of a group with lr=0",
         )
     if not unused.stepped:
         return (
-            "Compute what is not trained under torch.no_grad(), or freeze it. If it should be "
+            "Compute what is not trained under torch.no_grad(), or freeze it. If it is meant to be "
             "trained, the optimizer lacks its parameters.",
             f"{first}.requires_grad_(False)  # and call it under torch.no_grad()",
         )

@@ -138,8 +138,8 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
-        title=f"Starting its workers costs each epoch after the first {duration(per_epoch_ns)} "
-        f"({percent(cost_ns / run.step_ns)} of all steps)",
+        title=f"Each epoch after the first waits {duration(per_epoch_ns)} for data workers to "
+        f"start ({percent(cost_ns / run.step_ns)} of all steps)",
         advice="Keep the workers from one epoch to the next." + ANEW * bool(starts.remade_ns),
         evidence=evidence,
         saving_ns=saving,

@@ -53,8 +53,8 @@ class App {
     this.state = readState();
     /** @type {Map<string, any>} */
     this.locals = new Map();
-    /** @type {{runs: RunLine[], roots: string[], schema_version: number, perfetto?: boolean}} */
-    this.listing = { runs: [], roots: [], schema_version: 0 };
+    /** @type {{runs: RunLine[], roots: string[], missing: string[], schema_version: number, perfetto?: boolean}} */
+    this.listing = { runs: [], roots: [], missing: [], schema_version: 0 };
     this.drawn = "";
     this.turn = 0;
     this.bar = h("header.topbar");
@@ -208,7 +208,7 @@ class App {
   empty() {
     this.bar.replaceChildren();
     this.tabs.replaceChildren();
-    this.main.replaceChildren(welcome(this.listing.roots));
+    this.main.replaceChildren(welcome(this.listing.roots, this.listing.missing));
   }
 
   /** Shows why there is nothing to show. @param {unknown} error */

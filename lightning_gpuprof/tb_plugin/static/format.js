@@ -31,15 +31,15 @@ export function duration(ns) {
 }
 
 /**
- * Two durations in one unit: "20.1–26.3 ms".
+ * Two durations in one unit: "20.1–26.3 ms"; from nothing on, "up to 26.3 ms".
  * @param {number} low
  * @param {number} high
  */
 export function durationRange(low, high) {
   if (low === high) return duration(low);
+  if (low === 0) return `up to ${duration(high)}`;
   const [scale, unit] = TIMES.find(([one]) => Math.abs(high) >= one) ?? [1, "ns"];
-  const text = (/** @type {number} */ ns) => (ns === 0 ? "0" : threeDigits(ns / scale));
-  return `${text(low)}–${text(high)} ${unit}`;
+  return `${threeDigits(low / scale)}–${threeDigits(high / scale)} ${unit}`;
 }
 
 /** @param {Measured} bytes */
@@ -58,14 +58,15 @@ export function percent(frac) {
 }
 
 /**
- * Two shares as one text: "49–63%".
+ * Two shares as one text: "49–63%"; from nothing on, "up to 63%".
  * @param {number} low
  * @param {number} high
  */
 export function percentRange(low, high) {
   const digits = high < 0.1 ? 1 : 0;
   const [from, to] = [(low * 100).toFixed(digits), (high * 100).toFixed(digits)];
-  return from === to ? `${to}%` : `${from}–${to}%`;
+  if (from === to) return `${to}%`;
+  return Number(from) === 0 ? `up to ${to}%` : `${from}–${to}%`;
 }
 
 /** @param {Measured} value */

@@ -5,12 +5,17 @@ import { h, shorten } from "./dom.js";
 const ONE_LINE = "Trainer(callbacks=[GpuProfCallback()])";
 const MOST = 5;
 
-/** @param {string[]} roots The folders that TensorBoard was started on. */
-export function welcome(roots) {
+/**
+ * @param {string[]} roots The folders that TensorBoard was started on.
+ * @param {string[]} missing Those of them that do not exist.
+ */
+export function welcome(roots, missing) {
   return h(
     "section.welcome",
     null,
     h("h1", null, "No profiled run yet"),
+    missing.length > 0 &&
+      h("p.notice", { role: "note" }, `${missing.join(", ")} does not exist. Is --logdir right? TensorBoard takes a relative one from where it was started.`),
     h(
       "p",
       null,

@@ -78,7 +78,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _heading("WHERE A STEP GOES (mean per steady step, host clock)")
         bar = "█" if unicode else "#"
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
-        yield _heading("WHAT HOLDS IT BACK (by the saving you can count on)")
+        yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
         yield from _findings(report, verbose)
         yield from _unexplained(report, "AT WHICH LINES" if lines else "WHERE A STEP GOES")
         if verbose and (first := focus(run_checks(results))) is not None:
@@ -178,6 +178,7 @@ def _finding_body(report: Report, finding: Finding, *, at_the_end: bool, verbose
         shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in evidence]
         table.add_row("evidence", ", ".join(shown))
     places = [place for where in finding.where if (place := console_tables.place(where))]
+    places = [place for place in places if place not in finding.title]
     if places:
         table.add_row("where", Text(", ".join(places)))
     return table
@@ -197,7 +198,8 @@ def _saving(finding: Finding, step_ns: int | None) -> str:
         return "no time is claimed as saved"
     share = ""
     if step_ns:
-        share = f" ({percent(saving.low / step_ns)} to {percent(saving.high / step_ns)})"
+        least = f"{percent(saving.low / step_ns)} to " if saving.low else ""
+        share = f" ({least}{percent(saving.high / step_ns)})"
     return (
         f"saves {spread(saving.low, saving.high)} per step{share}, "
         f"confidence {finding.confidence:.0%}"

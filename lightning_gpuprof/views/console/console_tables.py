@@ -47,8 +47,9 @@ def step_lines(results: RunResults) -> RenderableType:
         f"max {duration(dur.max_ns)}{rate}\n",
         style="not bold",
     )
-    kind = {"steady": "steady steps", "measured": "steps, the profiler on in some of them"}
-    text.append(f"over {dur.count} {kind.get(steps.basis, 'steps, warm-up too')}", style="dim")
+    kind = {"steady": "steady {}", "measured": "{}, the profiler on in some of them"}
+    counted = kind.get(steps.basis, "{}, warm-up too").format("step" if dur.count == 1 else "steps")
+    text.append(f"over {dur.count} {counted}", style="dim")
     for apart in steps.apart:
         text.append(
             f"; {apart.count} {apart.reason} (median {duration(apart.median_ns)})", style="dim"

@@ -33,7 +33,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """The answer in plain words, such as `faster by 18% (15-21)`."""
+        """The answer in plain words, such as `faster: 18% less time per step (15-21%)`."""
         return sentence(self.result)
 
     def payload(self) -> dict[str, Any]:
@@ -72,12 +72,12 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
 def sentence(result: Comparison) -> str:
     """Say what the steps show."""
     change, steps = result.change, min(result.base_steps, result.new_steps)
-    per = " per sample" if result.per_sample else ""
+    per = "per sample" if result.per_sample else "per step"
     if change is None:
         return f"too few steps to compare: {result.base_steps} and {result.new_steps}"
     if result.verdict is Verdict.NO_DIFFERENCE:
         return (
-            f"no difference{per} that {steps} steps could show "
+            f"no difference{' per sample' * result.per_sample} that {steps} steps could show "
             f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
         )
     faster = result.verdict is Verdict.FASTER
@@ -88,8 +88,9 @@ def sentence(result: Comparison) -> str:
     )
     digits = 0 if middle >= 0.10 else 1
     return (
-        f"{'faster' if faster else 'slower'}{per} by {middle * 100:.{digits}f}% "
-        f"({low * 100:.{digits}f}-{high * 100:.{digits}f})"
+        f"{'faster' if faster else 'slower'}: {middle * 100:.{digits}f}% "
+        f"{'less' if faster else 'more'} time {per} "
+        f"({low * 100:.{digits}f}-{high * 100:.{digits}f}%)"
     )
 
 

@@ -68,6 +68,7 @@ def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
     listing = {
         "runs": runs_view({run.name: run.path}),
         "roots": [],
+        "missing": [],
         "schema_version": SCHEMA_VERSION,
     }
     answers = {"runs": listing}

@@ -32,8 +32,8 @@ def span(finding):
 def test_squared_distances_are_named_with_their_line_and_a_product_for_them(look):
     (finding,) = look()
     assert finding.title == (
-        "Squared distances of all pairs are written out number by number: 8.00 MiB of 64.0 KiB, "
-        "1.00 ms of the forward pass (10.0% of the step)"
+        "Squared distances of all pairs are written to memory before they are summed up: 8.00 MiB "
+        "from 64.0 KiB, 1.00 ms of the forward pass (10.0% of the step)"
     )
     assert (finding.where[0].file, finding.where[0].line) == ("train.py", 27)
     assert finding.severity is Severity.CRITICAL

@@ -229,6 +229,12 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
     assert suggested_workers(run) == 0
 
 
+def test_a_single_core_is_not_counted(analyze):
+    waits = {"data_wait": 4 * MS, "forward": 6 * MS}
+    finding = evaluate(computing(12 * MS, analyze, waits, torch_threads=1, cpu_count=1))
+    assert finding.advice.startswith("Training itself keeps its one core busy, so workers")
+
+
 def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
     waits = {"data_wait": 60 * MS, "forward": 20 * MS}
     run = computing(40 * MS, analyze, waits, torch_threads=2)
@@ -324,7 +330,7 @@ def test_what_is_drawn_beside_other_work_is_excepted(analyze):
     run = analyze(waits, records=[note], cpu_count=2, loader=IN_PROCESS, **SAMPLES)
     advice = evaluate(run).advice
     assert "decode or encode once, before training" in advice
-    assert "What is drawn at random is another in each epoch" in advice
+    assert "What is random (augmentation) cannot be done once" in advice
 
 
 def test_many_cores_come_before_the_users_own_code(analyze):

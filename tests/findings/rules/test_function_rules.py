@@ -57,7 +57,10 @@ def span(finding):
 
 def test_values_that_never_change_are_named_with_their_lines(look):
     (finding,) = look("recomputed-constant", constants=(ConstantWork(MS, 4, PLACES),))
-    assert finding.title.startswith("forward computes the same values in every step: 1.00 ms (10.0")
+    assert finding.title == (
+        "forward computes the same values in every step, from neither the batch nor the weights: "
+        "1.00 ms (10.0%)"
+    )
     assert finding.where[0].line == 27
     # A fifth less; three quarters more, and 5 us of Python per call.
     assert span(finding) == (800_000, 1_770_000)

@@ -26,8 +26,8 @@ def span(finding):
 def test_a_group_for_each_parameter_is_told_with_how_many_would_do(look):
     (finding,) = look(110, 10, fused=True)
     assert finding.title == (
-        "AdamW updates 110 groups of parameters one after the other, where 10 have all their "
-        "settings"
+        "AdamW updates 110 parameter groups one after the other, though they have only 10 "
+        "different settings"
     )
     assert span(finding) == (800_000, 2_600_000)
     assert finding.severity is Severity.WARNING

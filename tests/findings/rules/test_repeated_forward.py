@@ -44,7 +44,9 @@ def test_a_pass_without_gradients_costs_its_forward_pass(judge):
 
 def test_the_model_itself_is_named_as_it_is_called(judge):
     (finding,) = judge("repeated-forward", PHASES, records=repeated(name="", places=()))
-    assert finding.title.startswith("self(...) runs 2 times a step on the same input: once")
+    assert finding.title.startswith(
+        "self(...) runs 2 times a step on the same input: calling it once"
+    )
     assert finding.change.startswith("output = self(...)  # once")
 
 

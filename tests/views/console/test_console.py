@@ -56,6 +56,22 @@ def test_the_first_screen_holds_the_step_the_phases_and_the_findings_in_order(re
     assert text.index("2. [warning]") < 30 * WIDTH
 
 
+def test_a_place_that_the_title_names_is_not_said_again(report):
+    loaded = report(parts={"callbacks/GradNorm": MS})
+    known = next(one for one in loaded.findings if one.id == "slow-callback")
+    elsewhere = replace(known, where=(Where(name="LRFinder"),))
+    shown = render(replace(loaded, findings=(known,)), verbose=True)
+    assert re.search(r"^ +where  +", shown, re.M) is None
+    shown = render(replace(loaded, findings=(elsewhere,)), verbose=True)
+    assert re.search(r"^ +where  +LRFinder$", shown, re.M)
+
+
+def test_a_saving_that_may_be_nothing_is_said_to_be_at_most_so_much(report):
+    loaded = report(parts={"callbacks/GradNorm": MS})
+    unsure = replace(loaded.findings[0], saving_ns=Range(low=0, high=MS))
+    assert "saves up to 1.00 ms per step (10.0%)" in render(replace(loaded, findings=(unsure,)))
+
+
 def test_what_no_finding_explains_is_said_with_where_to_look(report):
     loaded = report(parts={"callbacks/GradNorm": MS})
     loaded = replace(loaded, findings=[one for one in loaded.findings if one.id == "slow-callback"])
@@ -148,7 +164,7 @@ def test_a_saving_between_steps_is_not_taken_from_the_step(report):
     loaded = report(loader=Loader(num_workers=0))
     first = replace(loaded.findings[0], saving_ns=Range(0, 30 * MS), when=When.BETWEEN)
     text = render(replace(loaded, findings=[first]))
-    assert "0 ns to 30.0 ms less per step, time between steps included (a step: 10.0 ms)" in text
+    assert "up to 30.0 ms less per step, time between steps included (a step: 10.0 ms)" in text
 
 
 def test_no_line_is_wider_than_a_terminal_of_100_columns(report):

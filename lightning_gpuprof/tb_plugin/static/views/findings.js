@@ -11,7 +11,7 @@ const PLACES = 4;
  * @param {number | undefined} stepNs Mean step time: the length of the gain's scale.
  */
 export function findingCard(finding, stepNs) {
-  const where = (finding.where ?? []).map(place).filter(Boolean);
+  const where = (finding.where ?? []).map((/** @type {any} */ one) => place(one, finding.title)).filter(Boolean);
   return h(
     "article.finding",
     { "data-severity": finding.severity },
@@ -80,8 +80,12 @@ function gain(saving, stepNs) {
   );
 }
 
-/** @param {any} where */
-function place(where) {
+/**
+ * A place as a line, null where it says nothing that the finding's title does not.
+ * @param {any} where
+ * @param {string} title
+ */
+function place(where, title) {
   if (where.file) {
     const line = where.line ? `:${where.line}` : "";
     return h(
@@ -92,9 +96,10 @@ function place(where) {
     );
   }
   const parts = [];
-  if (where.name) parts.push(h("code", null, shorten(where.name, 200)));
+  if (where.name && !title.includes(where.name)) parts.push(h("code", null, shorten(where.name, 200)));
   if (where.kernel) parts.push(h("code", null, shorten(where.kernel, 200)));
-  if (where.phase) parts.push(h("span", null, `in ${phaseLabel(where.phase).toLowerCase()}`));
   if (typeof where.rank === "number") parts.push(h("span", null, `on rank ${where.rank}`));
-  return parts.length ? h("span.parts", null, parts) : null;
+  if (!parts.length) return null;
+  if (where.phase) parts.push(h("span", null, `in ${phaseLabel(where.phase).toLowerCase()}`));
+  return h("span.parts", null, parts);
 }

@@ -85,7 +85,7 @@ function hero(report) {
 /** @param {any} report */
 function noSteps(report) {
   const { stage, status, timer } = report.run;
-  const open = "The first window of steps is not written yet; windows are 50 steps unless set otherwise. Where the run is no longer training, it was killed before.";
+  const open = "Steps are written 50 at a time unless window= says otherwise, and the first are not there yet. If the run no longer trains, it was killed before that.";
   const ended = `This ${stage} session ended before its first window of steps was written.`;
   const untimed = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks.";
   return h(
@@ -122,16 +122,15 @@ function stepsNote(steps) {
 function heroGain(finding, mean) {
   const { low, high } = finding.saving_ns;
   if (!high) return null;
-  const upTo = (/** @type {string} */ text) => (low ? text : `up to ${text}`);
-  const time = low ? durationRange(low, high) : duration(high);
+  const time = durationRange(low, high);
   // What is done once per epoch is none of a step's time, and no share of it.
   const between = finding.when !== "in_steps";
-  const share = percentRange((low || high) / mean, high / mean);
+  const share = percentRange(low / mean, high / mean);
   return h(
     "div.hero-gain",
     null,
     h("span.label", null, "Fixing it saves"),
-    h("strong.big.accent", null, upTo(between ? time : share)),
+    h("strong.big.accent", null, between ? time : share),
     h("span.note", null, between ? "per step, time between steps included" : `${time} of the mean step`),
   );
 }
@@ -216,7 +215,7 @@ function findings(report) {
   const cards = found.map((/** @type {any} */ one) => h("li", null, findingCard(one, step)));
   return card(
     found.length === 1 ? "1 finding" : `${found.length} findings`,
-    "What holds the run back, by the saving you can count on.",
+    "What holds the run back, by the saving you can count on; info comes last.",
     h("ol.findings", null, cards.slice(0, MOST_OPEN)),
     cards.length > MOST_OPEN &&
       h(
