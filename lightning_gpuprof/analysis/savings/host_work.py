@@ -127,9 +127,7 @@ def host_work(run: RunResults) -> HostWork | None:
     used = [op for op in facts.operators.values() if not _of_optimizer(op, tensors)]
     thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
     read = facts.operators.get(READS[0])
-    reads = read.calls if read else 0.0
-    if tensors is not None and optimizer_reads(run):
-        reads = max(0.0, reads - tensors)
+    reads = _own_reads(run, read, tensors) if read else 0.0
     worst = max(filter(computes, thin), key=lambda op: op.calls, default=None)
     heavy = [op for op in used if op not in thin]
     looped = [op for op in heavy if op.calls >= LOOPED]
@@ -150,6 +148,15 @@ def host_work(run: RunResults) -> HostWork | None:
         worst=worst.name if worst else None,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def _own_reads(run: RunResults, read: Operator, tensors: int | None) -> float:
+    """Return the reads per step outside of the optimizer: fused ones too read their step counts."""
+    if read.update_calls:
+        return max(0.0, read.calls - read.update_calls)
+    # No region around the optimizer's step.
+    reads = tensors if tensors is not None and optimizer_reads(run) else 0
+    return max(0.0, read.calls - reads)
 
 
 def _forward_operators_ns(facts: TraceFacts, used: Sequence[Operator]) -> int:

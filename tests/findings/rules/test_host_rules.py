@@ -317,6 +317,15 @@ class TestHostSync:
         model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]}
         assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is None
 
+    def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(self, judge):
+        # Fused ones read their step counts on a CPU, too: the trace has them in the update.
+        read = op("aten::item", 200, 2 * MS) | {"update_count": 200}
+        model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", "fused": True}]}
+        operators = [read, op("aten::mul", 200, 2 * MS)]
+        assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is None
+        operators[0] = read | {"update_count": 0}
+        assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is not None
+
     def test_the_line_that_blocks_a_gpu_is_named(self, judge):
         finding = judge("host-sync", WORK, records=[self.SITE], device=Device(type="cuda"))
         assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
