@@ -10,6 +10,7 @@ cores, with knobs to be found some more; nothing else should run meanwhile.
 """
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -196,15 +197,17 @@ def run_cases(suite: Suite, args: Namespace) -> Iterator[Trial]:
 
 
 def know_more(suite: Suite, trials: Sequence[Trial], until: float) -> None:
-    """Measure more pairs until a time: first of those whose saving takes the fewest more."""
-    while time.monotonic() < until:
-        open_ones = [one for one in trials if one.lacking and len(one.pairs) < MOST_PAIRS]
-        if not open_ones:
-            return
-        nearest = min(open_ones, key=lambda one: one.lacking)
-        suite.measure(nearest)
-        _say(f"{nearest.cause.name} at {nearest.share:.0%}: pair {len(nearest.pairs)}")
-        _tell(nearest)
+    """Measure more pairs until a time: first of those whose saving takes the fewest more.
+
+    How many is settled by the first pairs: to stop once the pairs agree would favour those that
+    agree by chance.
+    """
+    for trial in sorted(trials, key=lambda one: one.lacking):
+        wanted = min(MOST_PAIRS, len(trial.pairs) + math.ceil(trial.lacking))
+        while len(trial.pairs) < wanted and time.monotonic() < until:
+            suite.measure(trial)
+            _say(f"{trial.cause.name} at {trial.share:.0%}: pair {len(trial.pairs)} of {wanted}")
+            _tell(trial)
 
 
 def _tell(trial: Trial) -> None:
@@ -268,7 +271,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="no pair begins after")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="no further pair after")
     parser.add_argument(
         "--folder",
         type=Path,

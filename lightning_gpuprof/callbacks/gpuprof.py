@@ -28,7 +28,6 @@ from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.watches.exchange_watch import ExchangeWatch
-from lightning_gpuprof.callbacks.watches.frozen_watch import FrozenWatch
 from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
@@ -256,7 +255,6 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(DebugWatch())
     parts.append(FunctionWatch())
     parts.append(BatchWatch())
-    parts.append(FrozenWatch())
     parts.append(ExchangeWatch())
     parts.append(GcWatch())
     parts.append(CheckpointWatch())

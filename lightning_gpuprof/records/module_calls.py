@@ -12,9 +12,6 @@ REPEATED_NOTE = "repeated_forward"
 TABLES_NOTE = "embedding_use"
 """Note of this name: the trained embedding tables whose gradients are dense."""
 
-FROZEN_NOTE = "frozen_modules"
-"""Note of this name: what modules without a trained weight were given in two epochs."""
-
 
 class CallPlace(Struct, frozen=True):
     """The line of the user's own from which a module was called."""
@@ -62,34 +59,9 @@ class EmbeddingUse(Struct, frozen=True):
     place: CallPlace | None = None
 
 
-class FrozenModule(Struct, frozen=True):
-    """A module of which no weight is trained, in a run of two epochs or more.
-
-    Args:
-        name: As in `named_modules()`.
-        taken_ns: Host time of its quickest call in three batches.
-        samples: Samples that it was given in these.
-        seen_again: How many of them it was given once more in the next epoch, unchanged.
-        out_bytes: What it gives for one sample.
-        place: Where it was called from.
-    """
-
-    name: str
-    taken_ns: int
-    samples: int
-    seen_again: int
-    out_bytes: int
-    place: CallPlace | None = None
-
-
 def repeated_forward(notes: Iterable[Note]) -> tuple[RepeatedModule, ...]:
     """Return what was noted of repeated modules, the costliest first."""
     return last_noted(notes, REPEATED_NOTE, tuple[RepeatedModule, ...]) or ()
-
-
-def frozen_modules(notes: Iterable[Note]) -> tuple[FrozenModule, ...]:
-    """Return what was noted of frozen modules."""
-    return last_noted(notes, FROZEN_NOTE, tuple[FrozenModule, ...]) or ()
 
 
 def embedding_use(notes: Iterable[Note]) -> tuple[EmbeddingUse, ...]:
