@@ -7,13 +7,20 @@ after all (`finding`, an id that the author had not known, or `line`) and why.
 # Where the author wrote in words what a right answer names: the ids whose finding, read after the
 # first look, names that. A program that was looked at and is not here was judged wrong.
 BY_WORDS: dict[str, tuple[str, ...]] = {
+    "anchors_anew": ("recomputed-constant",),
     "annotations_filtered": ("data-wait",),
+    "archive_opened": ("data-wait",),
     "colours_compared": ("data-wait",),
+    "counted_pair_by_pair": ("host-sync",),  # by its line, and "work on whole tensors"
     "debug_messages": ("host-sync",),  # by its line, and "read once in many steps"
+    "digits_through_pil": ("data-wait",),
     "judge_not_frozen": ("unused-gradients",),
+    "lists_of_floats": ("data-wait",),
     "masked_in_a_loop": ("data-wait",),  # which came second; a pair saves 4 %
+    "masks_globbed": ("data-wait",),
     "pose_heatmaps": ("data-wait",),
     "positions_of_graphs": ("data-wait",),
+    "tag_after_tag": ("host-bound",),
     "written_every_step": ("slow-logging",),
 }
 

@@ -37,8 +37,8 @@ def right(entry: dict[str, Any], finding: dict[str, Any]) -> bool:
 
 def same_pace(seen: dict[str, Any], pairs: dict[str, Any]) -> bool:
     """Whether look and pairs met the same machine: milliseconds of a busy one save others."""
-    slow = pairs["slow_ms"]
-    return seen["step_ms"] <= 2 * sum(slow) / len(slow)
+    slow_ms = sum(pairs["slow_ms"]) / len(pairs["slow_ms"])
+    return max(seen["step_ms"], slow_ms) <= 2 * min(seen["step_ms"], slow_ms)
 
 
 def saving_ms(pairs: dict[str, Any]) -> float:
@@ -196,5 +196,5 @@ _HEAD = (
 _BY_WORDS = (
     " Here the author wrote in words what a right answer names (below), and an id is accepted "
     "where its finding, read after the look, named that. No saving is judged where the step of the "
-    "look lasted over twice as long as that of the pairs, for then the machine was busy."
+    "look and that of the pairs differ by more than a factor of two: one met a busy machine."
 )
