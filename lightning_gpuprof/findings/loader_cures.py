@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.savings.cheaper_batches import (
     draws,
     own_code,
 )
-from lightning_gpuprof.analysis.savings.hidden import Exposed, around
+from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
     HANDOVER_HIGH_NS,
@@ -97,29 +97,21 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
 def without_workers(run: RunResults, lost: Exposed) -> Cure | None:
     """Return what it saves to make batches without workers where they are rows in memory.
 
-    None where it is not known to be little work, or workers hide it. With the wait goes what is
-    told of their start.
+    None where it is not known to be little work, or workers hide it. Their start is no part of it:
+    `worker-startup` tells that, with the same change.
     """
-    loader, size, starts = run.start.loader, run.batch_size, run.epoch_starts
+    loader, size = run.start.loader, run.batch_size
     if loader is None or not loader.in_memory or not loader.num_workers or size is None:
         return None
     made_ns = round(SAMPLE_NS * size)
     if lost.low_ns <= made_ns:
         return None
-    again_ns = 0
-    if starts is not None and run.steps is not None and not loader.persistent_workers:
-        again_ns = (starts.again_ns + starts.slowed_ns) // run.steps.ran
-    least, most = around(again_ns)
-    start = " With the wait goes their start in each epoch." if again_ns else ""
     return Cure(
         f"The samples are rows of tensors in memory: to make a batch of {size:,.0f} takes about "
         f"{duration(made_ns)}, to take it over from a worker process more. Make batches in the "
-        f"training process, or take rows by a list of indices (__getitems__).{start}",
+        "training process, or take rows by a list of indices (__getitems__).",
         "DataLoader(..., num_workers=0)",
-        Range(
-            low=lost.low_ns - made_ns + least,
-            high=min(lost.high_ns + most, run.step_ns or lost.high_ns),
-        ),
+        Range(low=lost.low_ns - made_ns, high=lost.high_ns),
         workers=0,
     )
 

@@ -33,6 +33,8 @@ _TRAINER_FACTS = (
 
 _NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
 """Packages whose samplers take no time to speak of."""
+SMALL_ROW_BYTES = 16 * 1024
+"""To copy a row of so many bytes into its batch is short beside indexing it."""
 
 
 def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
@@ -247,7 +249,9 @@ def _holds_tensors(dataset: Any) -> bool:
         return _holds_tensors(dataset.dataset)
     if type(dataset) is torch.utils.data.ConcatDataset:
         return all(map(_holds_tensors, dataset.datasets))
-    return type(dataset) is torch.utils.data.TensorDataset
+    if type(dataset) is not torch.utils.data.TensorDataset:
+        return False
+    return sum(one.nbytes for one in dataset.tensors) <= SMALL_ROW_BYTES * len(dataset)
 
 
 def _own_sampler(loader: Any) -> str | None:

@@ -37,14 +37,14 @@ which runs in the training process with any number of workers; in taking batches
 where more of them would not help; or in making batches. What a batch takes to make is not known
 with workers that keep up, so to do without them is told as `info`, unless there are more of them
 than cores (`CROWDED`), or the samples are rows of a `TensorDataset`: a row takes `SAMPLE_NS`
-(`savings/cheaper_batches.py`), so the rest of the wait is saved, and the start of the workers. An
-`IterableDataset` read in the training process goes to one worker, which needs no sharing out and
-keeps the order; one that has workers, or a sampler of your own where its part was not measured, may
-leave more of them nothing to do: the low bound is 0. Where torch computes on every core (`MOSTLY`
-in `savings/host_work.py`), workers beside it make the step longer: the cores are divided between
-workers and torch's threads where that is a sure gain (`divide_cores`), else none are proposed.
-Workers on every core that are waited for are not told to be fewer: every core makes batches
-already. Severity: the common scale (`findings/grade.py`).
+(`savings/cheaper_batches.py`), so the rest of the wait is saved (with the start of the workers,
+which `worker-startup` tells). An `IterableDataset` read in the training process goes to one worker,
+which needs no sharing out and keeps the order; one that has workers, or a sampler of your own where
+its part was not measured, may leave more of them nothing to do: the low bound is 0. Where torch
+computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside it make the step longer:
+the cores are divided between workers and torch's threads where that is a sure gain
+(`divide_cores`), else none are proposed. Workers on every core that are waited for are not told to
+be fewer: every core makes batches already. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -25,10 +25,15 @@ With persistent workers an epoch still begins with the making of a first batch, 
 around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). A
 validation's first batch is known to be made within what `num_workers` of its batches take, if it
 has twice as many; else only the making of the iterator is sure to go. Where workers are kept
-already, this rule is silent. Severity: the common scale (`findings/grade.py`).
+already, this rule is silent. Rows of a `TensorDataset` may need no workers at all (`data-wait`),
+and then the same goes with them; of a validation it is what its loader is waited for but for the
+making of its rows (`SAMPLE_NS` each), told where it is more than kept workers surely save.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.validations import Validations
+from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.loader_cures import without_workers
@@ -39,6 +44,8 @@ from lightning_gpuprof.units import duration, percent
 ID = "worker-startup"
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
 
+WITHOUT = "DataLoader(..., num_workers=0)"
+ROWS = "samples are rows of tensors in memory: make batches of them without workers."
 ANEW = (
     " train_dataloader makes a new loader, with new workers, for each epoch: return the same one "
     "from it (Trainer(reload_dataloaders_every_n_epochs=0)), with persistent_workers=True, and "
@@ -66,17 +73,22 @@ def _of_validations(run: RunResults) -> Finding | None:
     cost_ns = each_ns * seen.count // run.every.steps
     if not cost_ns:
         return None
+    advice = "Keep the workers of the validation's loader from one validation to the next."
+    change = f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
+    most_ns, without_ns = each_ns, _saved_without(seen)
+    if without_ns > low_ns:
+        advice, change = f"Its {ROWS}", WITHOUT
+        low_ns = most_ns = without_ns
     # Where none was before training, a first start there always is.
     low_ns = low_ns * (seen.count - 1) // run.every.steps
-    saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])
+    most_ns = most_ns * seen.count // run.every.steps
+    saving = Range(low=around(low_ns)[0], high=around(most_ns, step_ns)[1])
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"Starting its loader's workers costs each validation {duration(each_ns)} of its "
         f"{duration(seen.each_ns)} ({percent(cost_ns / step_ns)} of all steps)",
-        advice="Its samples are rows of tensors in memory: make batches of them without workers."
-        if seen.loader.in_memory
-        else "Keep the workers of the validation's loader from one validation to the next.",
+        advice=advice,
         evidence={
             "startup_ns": cost_ns,
             "startup_per_validation_ns": each_ns,
@@ -89,10 +101,20 @@ def _of_validations(run: RunResults) -> Finding | None:
         confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value, name="val_dataloader"),),
         when=When.ALSO_BETWEEN,
-        change="DataLoader(..., num_workers=0)  # the validation's"
-        if seen.loader.in_memory
-        else f"DataLoader(..., num_workers={workers}, persistent_workers=True)  # the validation's",
+        change=f"{change}  # the validation's",
     )
+
+
+def _saved_without(seen: Validations) -> int:
+    """Return what each validation saves if it makes its batches itself; 0 where that is not known.
+
+    Rows of tensors in memory are taken quickly, but one after the other: workers had hidden that.
+    """
+    loader = seen.loader
+    if loader is None or not loader.in_memory or not loader.batch_size or not loader.length:
+        return 0
+    fetched_ns = seen.start_ns + seen.first_batch_ns + seen.next_batches_ns
+    return max(0, fetched_ns - SAMPLE_NS * loader.batch_size * loader.length)
 
 
 def _needless(run: RunResults) -> bool:
@@ -114,18 +136,20 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
     # Workers that are kept do not start again: the rest of the wait is the first batch's making.
     if not again or (loader and loader.persistent_workers):
         return None
-    if _needless(run):
-        return None  # data-wait tells to do without them, with what their start costs
     waited_ns, slowed_ns = starts.again_ns // again, starts.slowed_ns // again
     if not waited_ns:
         return None
     per_epoch_ns = waited_ns + slowed_ns
     first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
     _, most_ns = around(per_epoch_ns * again // steps.ran)
-    saving = Range(
-        low=(per_epoch_ns - first_batch_ns) * again // steps.ran, high=min(most_ns, run.step_ns)
-    )
+    saving = Range(low=(per_epoch_ns - first_batch_ns) * again // steps.ran, high=most_ns)
     cost_ns = (starts.again_ns + starts.slowed_ns) // steps.ran
+    change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
+    advice = "Keep the workers from one epoch to the next."
+    if _needless(run):
+        advice, change = f"The {ROWS}", WITHOUT
+    elif starts.remade_ns:
+        advice, change = advice + ANEW, None
     evidence: dict[str, int | float] = {
         "startup_ns": cost_ns,
         "startup_per_epoch_ns": per_epoch_ns,
@@ -140,13 +164,11 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
         severity=grade(saving, run.step_ns),
         title=f"Each epoch after the first waits {duration(per_epoch_ns)} for data workers to "
         f"start ({percent(cost_ns / run.step_ns)} of all steps)",
-        advice="Keep the workers from one epoch to the next." + ANEW * bool(starts.remade_ns),
+        advice=advice,
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value),),
         when=When.BETWEEN,
-        change=None
-        if starts.remade_ns
-        else f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)",
+        change=change,
     )

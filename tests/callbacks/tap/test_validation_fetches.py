@@ -75,6 +75,7 @@ def test_of_several_validation_loaders_none_is_described(tmp_path):
         (ROWS, {}, True),
         (ConcatDataset([Subset(ROWS, [3, 4]), ROWS]), {}, True),
         (ROWS, {"collate_fn": list}, False),
+        (TensorDataset(torch.zeros(2, 4_096), torch.zeros(2)), {}, False),
         (RandomDataset(4, 12), {}, False),
         (ConcatDataset([ROWS, RandomDataset(4, 12)]), {}, False),
     ],

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Abstained, Severity, Where
+from lightning_gpuprof.findings.model import Abstained, Severity, When, Where
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.records.schema import (
@@ -223,19 +223,43 @@ class TestWorkerStartup:
         assert told[0].evidence == told[1].evidence
         assert told[0].saving_ns.high == round(told[1].saving_ns.high / 3)
 
-    def test_workers_that_hand_over_rows_in_memory_are_data_waits_to_tell(self, judge):
+    def test_workers_that_hand_over_rows_in_memory_are_done_without(self, judge):
         loader = Loader(num_workers=1, in_memory=True)
         run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
-        waits = every(10, 100 * MS, MS)
-        assert judge("worker-startup", {**WORK, "data_wait": waits}, **run) is None
-        finding = judge("data-wait", {**WORK, "data_wait": waits}, **run)
-        assert finding.change == "DataLoader(..., num_workers=0)"
-        # A wait of 1 ms but for four rows of 6 us, and 99 ms at nine epochs of the ten.
-        starts_ns = 9 * 99 * MS // 100
-        assert span(finding) == (
-            round(0.8 * MS) - 24 * US + round(0.8 * starts_ns),
-            round(1.2 * MS) + round(1.2 * starts_ns),
-        )
+        waits = {**WORK, "data_wait": every(10, 100 * MS, MS)}
+        finding = judge("data-wait", waits, **run)
+        (start,) = judge("worker-startup", waits, **run)
+        assert finding.change == start.change == "DataLoader(..., num_workers=0)"
+        # A wait of 1 ms but for four rows of 6 us; the starts lie between steady steps.
+        assert span(finding) == (round(0.8 * MS) - 24 * US, round(1.2 * MS))
+        assert (start.when, start.saving_ns.high) == (When.BETWEEN, round(1.2 * 9 * 99 * MS / 100))
+
+    @pytest.mark.parametrize("in_memory", [False, True])
+    def test_starts_between_epochs_may_take_longer_than_all_steps(self, judge, in_memory):
+        began = OutsideSpan("epoch_end", 0, 900 * MS, phase_ns={"data_wait": 900 * MS})
+        loader = Loader(num_workers=1, in_memory=in_memory)
+        run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
+        phases = {"forward": MS, "data_wait": MS}
+        (start,) = judge("worker-startup", phases, **run, records=[began])
+        # 100 ms for each of ten steps of 2 ms, one of which is the first batch's making.
+        assert span(start) == (98 * MS * 9 // 100, round(1.2 * 9 * MS))
+        if in_memory:
+            low, high = span(judge("data-wait", phases, **run, records=[began]))
+            assert low < high <= 2 * MS
+
+    @pytest.mark.parametrize(("size", "saved_ms"), [(50, 39.6), (200, None), (None, None)])
+    def test_validations_do_without_workers_where_their_rows_are_made_sooner(
+        self, judge, size, saved_ms
+    ):
+        loader = Loader(num_workers=2, length=8, batch_size=size, in_memory=True)
+        (finding,) = judge("worker-startup", **self.VALIDATED, validation_loader=loader)
+        if saved_ms is None:
+            # To make 1,600 rows takes 9.6 ms of the 42 ms that it waits: kept workers save 35 ms.
+            assert "persistent_workers=True" in finding.change
+            return
+        assert finding.change == "DataLoader(..., num_workers=0)  # the validation's"
+        saved_ns = round(saved_ms * MS)
+        assert span(finding) == (round(0.8 * 9 * saved_ns / 100), round(1.2 * 10 * saved_ns / 100))
 
 
 class TestSlowEpochStart:
