@@ -20,9 +20,10 @@ changes: `register_buffer(..., persistent=False)`, or delete frozen weights from
 The saving is that of the interval proposed: a fifth as often at least, and so seldom that
 checkpoints take `TARGET_FRAC` of the time, if the run is long enough; at least with each at the
 median (some wait for a disk that is behind), at most at the mean. Where most of the bytes are fixed
-(`MOSTLY`), it is that of leaving them out: their share. Where saving once an epoch, as by default,
-takes a good part of the time, epochs are short: it is a setting all the same, in epochs. Severity:
-the common scale (`findings/grade.py`).
+(`MOSTLY`), it is that of leaving them out: at most the share of all, at least that of the one kind
+(frozen weights, buffers, hyperparameters) that the code proposed leaves out. Where saving once an
+epoch, as by default, takes a good part of the time, epochs are short: it is a setting all the same,
+in epochs. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -60,16 +61,18 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     each_ns = mean_ns * run.every.steps // saves
     gone_frac, advice, change = _less_often(run, step_ns, mean_ns, saves)
+    surely_frac = gone_frac
     content = last_noted(run.notes, CHECKPOINT_NOTE, CheckpointContent)
     filled = content if content and content.fixed_bytes >= MOSTLY * content.whole_bytes else None
     if filled is not None:
         gone_frac = filled.fixed_bytes / filled.whole_bytes
+        surely_frac = max(_kinds(filled))[0] / filled.whole_bytes
         advice, change = _left_out(filled, advice)
     if gone_frac == 0:
         return None
     most_ns = round(mean_ns * gone_frac)
     # Some saves wait for the disk to catch up, which fewer need not do, or not so many.
-    usual_ns = round((run.usual_save_ns or each_ns) * saves / run.every.steps * gone_frac)
+    usual_ns = round((run.usual_save_ns or each_ns) * saves / run.every.steps * surely_frac)
     saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns, step_ns)[1])
     name = parts[0].name if parts else "ModelCheckpoint"
     evidence: dict[str, int | float] = {
@@ -131,19 +134,25 @@ def _less_often(run: RunResults, step_ns: int, mean_ns: int, saves: int) -> tupl
     )
 
 
-def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
-    """Return the advice and the code for leaving out what never changes."""
-    kinds = [
+def _kinds(content: CheckpointContent) -> list[tuple[int, str]]:
+    return [
         (content.frozen_bytes, "frozen weights"),
         (content.buffer_bytes, "buffers"),
-        (content.hparams_bytes, "hyperparameters"),
+        (content.hparams_bytes or 0, "hyperparameters"),
     ]
+
+
+def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
+    """Return the advice and the code for leaving out what never changes."""
+    kinds = _kinds(content)
     most_bytes, most = max(kinds)
     largest = content.largest_hparam if most == "hyperparameters" else content.largest_fixed
     many = " and ".join(kind for taken, kind in kinds if 2 * taken >= most_bytes)
     named = f", above all {largest}" if largest else ""
     what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {many}"
+    apart = ""
     if most == "hyperparameters":
+        apart = f" What is ignored must be given: load_from_checkpoint(path, {largest}=...)."
         change = f'self.save_hyperparameters(ignore=["{largest}"])'
     elif most == "frozen weights":
         change = (
@@ -155,5 +164,5 @@ def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
     else:
         name = (largest or "...").rpartition(".")[2]
         change = f'self.register_buffer("{name}", ..., persistent=False)'
-    advice = f"{what}{named}. Leave out what training never changes. Otherwise: {otherwise}"
+    advice = f"{what}{named}. Leave out what training never changes.{apart} Otherwise: {otherwise}"
     return advice, change

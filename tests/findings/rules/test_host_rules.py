@@ -669,6 +669,10 @@ class TestSlowCheckpoint:
         kept = said(trained_bytes=10 << 20, hparams_bytes=90 << 20, largest_hparam="table")
         assert kept.change == 'self.save_hyperparameters(ignore=["table"])'
         assert "90.0 MiB of the 100 MiB of each are hyperparameters, above all table" in kept.advice
+        assert "load_from_checkpoint(path, table=...)" in kept.advice
+        mixed = said(trained_bytes=20 << 20, frozen_bytes=50 << 20, buffer_bytes=30 << 20)
+        # The code leaves out the frozen weights alone.
+        assert span(mixed) == (round(0.8 * 0.5 * 2_500_001), round(1.2 * 0.8 * 2_500_001))
         trained = said(trained_bytes=30 << 20, frozen_bytes=10 << 20, optimizer_bytes=60 << 20)
         assert "Leave out" not in trained.advice
         assert trained.evidence["fixed_bytes"] == 10 << 20
