@@ -15,16 +15,21 @@ Exchange less often (`accumulate_grad_batches` skips the exchange in between), l
 (`bf16` gradients: `ddp_comm_hook`), in larger buckets (`bucket_cap_mb`), or with
 `gradient_as_bucket_view=True`; shard with FSDP where the model is large. Of a model whose gradients
 fit DDP's one bucket (25 MB), buckets change nothing: accumulate. What is gathered or sent to and
-fro (FSDP's weights, rows of sharded embeddings) is no sum of gradients, and DDP's settings do not
-reach it: have it gathered ahead (`FSDPStrategy(forward_prefetch=True)`), or less of it.
+fro (FSDP's weights, rows of sharded embeddings, statistics of `SyncBatchNorm`, `self.all_gather`)
+is no sum of gradients, and DDP's settings do not reach it: have weights gathered ahead
+(`FSDPStrategy(forward_prefetch=True)`), the rest more seldom.
 
 ## Thresholds
-`WARNING_FRAC` of the step. `LOW_FRAC`, `HIGH_FRAC`: the last bucket cannot be hidden, so a quarter
-stays at least in the high bound, and three quarters in the low one; gradients accumulated over four
-batches are exchanged a quarter as often. Severity: the common scale (`findings/grade.py`).
+`WARNING_FRAC` of the step. Weights are sharded where the run's strategy says so; where kernels that
+gather or send take most of the time in communication, it is not DDP's gradients. `LOW_FRAC`,
+`HIGH_FRAC`: the last bucket cannot be hidden, so a quarter stays at least in the high bound, and
+three quarters in the low one; gradients accumulated over four batches are exchanged a quarter as
+often. Severity: the common scale (`findings/grade.py`).
 """
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
@@ -39,6 +44,20 @@ BUCKET_BYTES = 25 * 2**20
 """DDP's own `bucket_cap_mb`."""
 _SHARDED = re.compile(r"all_?gather|reduce_?scatter|send_?recv|all_?to_?all", re.IGNORECASE)
 """In names of kernels that exchange something else than DDP's gradients."""
+_SHARDING = ("FSDP", "DeepSpeed", "ModelParallel")
+"""How the names of strategies begin that gather weights."""
+MOSTLY = 0.5
+_SHARDS = (
+    "It gathers or sends shards (of weights under FSDP, of embeddings), not DDP's gradients: have "
+    "them fetched ahead (FSDPStrategy(forward_prefetch=True)), in larger pieces, or shard less "
+    "(SHARD_GRAD_OP)."
+)
+_GATHERED = (
+    "Most of it gathers or sends what is no gradient, which DDP's settings do not reach: the "
+    "statistics of SyncBatchNorm in each of its layers, self.all_gather, or rows of sharded "
+    "embeddings. Plain BatchNorm is enough where a rank's batch is large; gather once in "
+    "many steps."
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -66,13 +85,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         "other bucket sizes, so that the backward pass hides it."
     )
     change: str | None = "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
-    if rows and _SHARDED.search(str(rows[0]["name"])):
-        advice = (
-            "Most of it gathers or sends shards (of weights under FSDP, of embeddings), not DDP's "
-            "gradients: have them fetched ahead (FSDPStrategy(forward_prefetch=True)), in larger "
-            "pieces, or shard less (SHARD_GRAD_OP)."
-        )
-        change = None
+    strategy = str(run.start.trainer.get("strategy", ""))
+    shards = strategy.startswith(_SHARDING)
+    if shards or _gathered_frac(rows) > MOSTLY:
+        unknown = f"{_GATHERED} Under FSDP: {_SHARDS}"
+        advice, change = _SHARDS if shards else _GATHERED if strategy else unknown, None
     elif 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
         advice = (
             "All gradients fit one of DDP's buckets, so no other bucket size hides the exchange: "
@@ -97,3 +114,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
         change=change,
     )
+
+
+def _gathered_frac(rows: Sequence[Mapping[str, Any]]) -> float:
+    gathered_ns = sum(row["total_ns"] for row in rows if _SHARDED.search(str(row["name"])))
+    return float(gathered_ns / max(1, sum(row["total_ns"] for row in rows)))

@@ -169,10 +169,36 @@ def test_exposed_communication_is_judged_only_with_several_ranks(judge):
     ],
 )
 def test_settings_of_ddp_are_proposed_for_its_own_exchange_alone(judge, kernel, change):
-    trace = {"gpu": GPU, "kernels": [{"name": kernel, "category": "communication"}]}
+    trace = {"gpu": GPU, "kernels": [exchange(kernel)]}
     finding = judge("exposed-communication", WORK, trace=trace, device=H100, world_size=2)
     assert bool(finding.change) is change
     assert ("FSDPStrategy" in finding.advice) is not change
+
+
+def exchange(name, total_ns=MS):
+    return {"name": name, "category": "communication", "total_ns": total_ns}
+
+
+GATHER, REDUCE = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kernels", "said", "proposed"),
+    [
+        ("DDPStrategy", [exchange(GATHER)], "SyncBatchNorm", False),
+        ("FSDPStrategy", [], "forward_prefetch", False),
+        ("DDPStrategy", [exchange(GATHER, 5), exchange(REDUCE, 4), exchange(REDUCE, 4)], "", True),
+    ],
+)
+def test_what_is_gathered_is_told_by_the_strategy_and_by_most_of_the_time(
+    judge, strategy, kernels, said, proposed
+):
+    trace, trainer = {"gpu": GPU, "kernels": kernels}, {"strategy": strategy}
+    run = {"trace": trace, "trainer": trainer, "device": H100, "world_size": 2}
+    finding = judge("exposed-communication", WORK, **run)
+    assert said in finding.advice
+    assert ("FSDP" in finding.advice) is strategy.startswith("FSDP")
+    assert bool(finding.change) is proposed
 
 
 def test_communication_is_what_the_last_rank_still_waits_whatever_others_wait(
