@@ -41,6 +41,27 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert "loss: the same in 2 steps" in out
 
 
+def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, write_run, capsys):
+    steps = np.arange(100) % 10
+    flags = (steps == 0) * StepFlag.EPOCH_START + (steps == 9) * StepFlag.VALIDATION
+    loader = Loader(num_workers=1, length=8)
+    runs = []
+    for name, waits in {"base": np.where(steps == 0, 90 * MS, MS // 10), "new": MS // 10}.items():
+        phases = {"forward": 10 * MS, "data_wait": waits, "validation": (steps == 9) * 60 * MS}
+        parts = {"validation/loader start": (steps == 9) * 40 * MS}
+        session = make_session(
+            phases, parts=parts, flags=flags, loader=loader, validation_loader=loader
+        )
+        runs.append(write_run(session, name=name))
+
+    main(["compare", *runs, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    (gone,) = document["findings_gone"]
+    assert gone["id"] == "worker-startup"
+    assert gone["title"].startswith("Each epoch after the first")
+    assert document["findings_new"] == []
+
+
 def test_a_median_that_changed_is_told_where_a_few_slow_steps_hide_it(
     make_session, write_run, capsys
 ):

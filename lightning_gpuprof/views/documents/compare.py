@@ -1,5 +1,7 @@
 """Compares two runs: what changed, whether it is sure, and whether they still compute the same."""
 
+from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,11 +97,21 @@ def sentence(result: Comparison) -> str:
 
 
 def _only(one: Report, other: Report) -> tuple[Finding, ...]:
-    there = {_key(finding) for finding in other.findings}
-    return tuple(finding for finding in one.findings if _key(finding) not in there)
+    several = {"slow-callback"}
+    for report in (one, other):
+        kinds = Counter(finding.id for finding in report.findings)
+        several |= {kind for kind, count in kinds.items() if count > 1}
+    there = {_key(finding, several) for finding in other.findings}
+    return tuple(finding for finding in one.findings if _key(finding, several) not in there)
 
 
-def _key(finding: Finding) -> tuple[str, str | None]:
-    """Return what makes a finding the same: two slow callbacks are two findings."""
-    name = finding.where[0].name if finding.id == "slow-callback" and finding.where else None
-    return finding.id, name
+def _key(finding: Finding, several: Set[str]) -> tuple[str | None, ...]:
+    """Return what makes a finding the same: its place too, where there are several of its kind.
+
+    The line's text stands for its number, which any edit above it changes. Of a kind that has one
+    finding the place is only where it is seen most, which may differ from run to run.
+    """
+    if finding.id not in several or not finding.where:
+        return (finding.id,)
+    first = finding.where[0]
+    return finding.id, first.phase, first.name, first.source
