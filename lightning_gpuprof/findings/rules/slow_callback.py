@@ -50,8 +50,12 @@ RARE = 0.1
 OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
 """This package's own: their cost is reported as such, not as the user's to change."""
 SCHEDULER = "lr_scheduler_step"
-AVERAGE = re.compile(r"EMA|Ema(?![a-z])|Averag|Polyak|SWA")
-"""Names of callbacks that keep an average of the weights, such as Lightning's `WeightAveraging`."""
+_WEIGHTS = r"(Weights?|Models?|Param(eter)?s?)"
+AVERAGE = re.compile(
+    rf"EMA|Ema(?![a-z])|Polyak|SWA|{_WEIGHTS}Averag|Averag(e|ed|ing)(Of)?{_WEIGHTS}"
+)
+"""Names of callbacks that keep an average of the weights, such as Lightning's `WeightAveraging`;
+one that averages losses only reports."""
 MOST = 3
 """Callbacks named at most: the longest matter, a list of all is in the report."""
 KNOWN = {

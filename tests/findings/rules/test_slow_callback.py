@@ -70,7 +70,13 @@ def test_a_schedulers_step_is_made_cheaper_not_rarer(analyze):
     assert finding.change is None
 
 
-@pytest.mark.parametrize("name", ["EMA", "EmaCallback", "WeightAveraging", "ModelEMA"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "EMA", "EmaCallback", "WeightAveraging", "ModelEMA", "StochasticWeightAveraging",
+        "AveragedModel", "AverageOfParameters",
+    ],
+)  # fmt: skip
 def test_an_average_of_weights_is_made_rarer_only_with_its_decay(analyze, name):
     finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
     assert "decay ** N" in finding.advice
@@ -78,7 +84,13 @@ def test_an_average_of_weights_is_made_rarer_only_with_its_decay(analyze, name):
     assert finding.change is None
 
 
-@pytest.mark.parametrize("name", ["SchemaCheck", "Semantics", "GradNorm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SchemaCheck", "Semantics", "GradNorm", "MovingAverageLogger", "LossAveraging",
+        "AverageMeter",
+    ],
+)  # fmt: skip
 def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(analyze, name):
     finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
     assert "another training" in finding.advice
