@@ -86,7 +86,8 @@ class CheckpointContent(Struct, frozen=True):
         buffer_bytes: Buffers, and whatever else the module's `state_dict` holds.
         optimizer_bytes: The optimizers' states.
         largest_fixed: Name of the largest tensor among frozen parameters and buffers.
-        hparams_bytes: What `save_hyperparameters` has kept: arrays, tables, whole modules.
+        hparams_bytes: What `save_hyperparameters` has kept beside that: arrays, tables, whole
+            modules. None where it could not be read, and in older files.
         largest_hparam: Name of the largest of them.
     """
 
@@ -95,13 +96,13 @@ class CheckpointContent(Struct, frozen=True):
     buffer_bytes: int
     optimizer_bytes: int
     largest_fixed: str | None = None
-    hparams_bytes: int = 0
+    hparams_bytes: int | None = None
     largest_hparam: str | None = None
 
     @property
     def fixed_bytes(self) -> int:
         """What gradients do not change."""
-        return self.frozen_bytes + self.buffer_bytes + self.hparams_bytes
+        return self.frozen_bytes + self.buffer_bytes + (self.hparams_bytes or 0)
 
     @property
     def whole_bytes(self) -> int:

@@ -2,14 +2,15 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
-from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
@@ -65,20 +66,22 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
     trained = {name: p.requires_grad for name, p in module.named_parameters()}
     sizes: Counter[str] = Counter()
     fixed: Counter[str] = Counter()
+    seen: set[int] = set()
     for name, tensor in (checkpoint.get("state_dict") or {}).items():
         if not isinstance(tensor, torch.Tensor):
             continue
         kind = "trained" if trained.get(name) else "frozen" if name in trained else "buffers"
         sizes[kind] += tensor.nbytes
+        seen.add(_address(tensor))
         if kind != "trained":
             fixed[name] = tensor.nbytes
     states = checkpoint.get("optimizer_states") or []
     sizes["optimizer"] = sum(
         leaf.nbytes for leaf in tensors_in(states) if isinstance(leaf, torch.Tensor)
     )
-    hparams = checkpoint.get(LightningModule.CHECKPOINT_HYPER_PARAMS_KEY)
-    kept = Counter({name: _kept_bytes(value) for name, value in dict(hparams or {}).items()})
-    if not sizes.total() and not kept.total():
+    # A configuration may refuse to tell a value that was never set.
+    kept = attempt(lambda: _kept(checkpoint, seen), None)
+    if not sizes.total() and not (kept and kept.total()):
         return None
     largest = fixed.most_common(1)[0][0] if fixed else None
     return CheckpointContent(
@@ -87,18 +90,44 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
         buffer_bytes=sizes["buffers"],
         optimizer_bytes=sizes["optimizer"],
         largest_fixed=largest,
-        hparams_bytes=kept.total(),
+        hparams_bytes=None if kept is None else kept.total(),
         largest_hparam=str(kept.most_common(1)[0][0]) if kept else None,
     )
 
 
-def _kept_bytes(value: Any) -> int:
-    """Return about what a hyperparameter takes; of a long list its first values stand for all."""
+def _kept(checkpoint: Mapping[str, Any], seen: set[int]) -> Counter[Any]:
+    hparams = checkpoint.get(LightningModule.CHECKPOINT_HYPER_PARAMS_KEY)
+    return Counter({name: _bytes(value, seen) for name, value in dict(hparams or {}).items()})
+
+
+def _bytes(value: Any, seen: set[int]) -> int:
+    """Return about what a hyperparameter adds; of many values the first stand for all.
+
+    What is saved twice is written once: a module that was also made a part of the model adds
+    nothing.
+
+    Args:
+        value: The hyperparameter, or a part of it.
+        seen: Where lies what was counted before; grows.
+    """
+    parts: Iterable[Any] | None = None
     if isinstance(value, torch.nn.Module):
-        return sum(one.nbytes for one in (*value.parameters(), *value.buffers()))
-    if isinstance(value, (list, tuple)) and len(value) > _MOST_VALUES:
-        return _kept_bytes(value[:_MOST_VALUES]) * len(value) // _MOST_VALUES
+        return sum(_bytes(one, seen) for one in (*value.parameters(), *value.buffers()))
     if isinstance(value, (list, tuple, Mapping)):
-        return sum(map(_kept_bytes, value.values() if isinstance(value, Mapping) else value))
+        parts = value.values() if isinstance(value, Mapping) else value
     size = getattr(value, "nbytes", None)
-    return size if isinstance(size, int) else sys.getsizeof(value, 0)
+    if parts is not None or isinstance(size, int):
+        if _address(value) in seen:
+            return 0
+        seen.add(_address(value))
+    if parts is None:
+        return size if isinstance(size, int) else sys.getsizeof(value, 0)
+    counted = sum(_bytes(part, seen) for part in islice(parts, _MOST_VALUES))
+    return counted * len(value) // max(1, min(len(value), _MOST_VALUES))
+
+
+def _address(value: Any) -> int:
+    """Return what is the same for all tensors that share their memory, as `torch.save` has it."""
+    if isinstance(value, torch.Tensor):
+        return attempt(lambda: int(value.untyped_storage()._cdata), id(value))
+    return id(value)

@@ -1,4 +1,5 @@
 import sys
+from collections import UserDict
 
 import numpy as np
 import torch
@@ -78,6 +79,62 @@ def test_what_hyperparameters_take_is_told_with_the_largest(tmp_path):
     assert content.largest_hparam == "table"
     assert content.hparams_bytes == 8_000 + 64 + sys.getsizeof(8)
     assert content.fixed_bytes == 432 + content.hparams_bytes
+
+
+def added(**hparams):
+    """Return the bytes that hyperparameters add to the checkpoint of a layer of 40 bytes."""
+    layer = hparams.get("layer", torch.nn.Linear(9, 1))
+    saved = {"state_dict": layer.state_dict(), "hyper_parameters": hparams}
+    content = checkpoint_content(layer, saved)
+    assert content.trained_bytes == 40
+    return content.hparams_bytes
+
+
+def test_what_the_weights_hold_already_is_written_once(tmp_path):
+    layer = torch.nn.Linear(9, 1)
+    assert added(layer=layer, weight=layer.weight[0], parts=[layer]) == 0
+    table = torch.zeros(100)
+    assert added(layer=layer, table=table, again={"rows": table.view(10, 10)}) == 400
+    array = np.zeros(100)
+    assert added(array=array, again=array) == 800
+
+
+class Counting(dict):
+    """Tells how many of its values were asked for."""
+
+    asked = 0
+
+    def values(self):
+        for value in super().values():
+            self.asked += 1
+            yield value
+
+
+def test_of_a_large_mapping_the_first_values_stand_for_all():
+    table = Counting((key, torch.zeros(2)) for key in range(5_000))
+    assert added(table=table) == 5_000 * 8
+    assert table.asked <= 1_001
+
+
+def test_what_holds_itself_is_counted_once():
+    ring = [torch.zeros(2)]
+    ring.append(ring)
+    assert added(ring=ring) == 8
+
+
+class Missing(UserDict):
+    """A configuration with a value that must be given and was not."""
+
+    def __getitem__(self, key):
+        raise ValueError(f"mandatory value {key} is missing")
+
+
+def test_hyperparameters_that_cannot_be_read_leave_the_rest_told():
+    layer = torch.nn.Linear(9, 1)
+    saved = {"state_dict": layer.state_dict(), "hyper_parameters": Missing(a=1)}
+    content = checkpoint_content(layer, saved)
+    assert (content.trained_bytes, content.hparams_bytes) == (40, None)
+    assert content.whole_bytes == 40
 
 
 class Refusing(torch.Tensor):
