@@ -42,15 +42,18 @@ class Validations:
         """How much of the start, and of the wait for the first batch, kept workers save.
 
         At most all of it. At least the start itself, and of the wait what it is longer than the
-        making of one batch, where there are batches enough to show that: two from each worker.
+        making of one batch, where there are batches enough to show that: two from each worker. Of
+        an iterable dataset Lightning fetches the first batch as it makes the iterator.
         """
         workers = self.loader.num_workers if self.loader else None
         batches = self.loader.length if self.loader else None
         whole_ns = self.start_ns + self.first_batch_ns
+        ahead = self.loader is not None and self.loader.dataset_kind == "iterable"
+        most_made_ns = whole_ns if ahead else self.first_batch_ns
         if not workers or not batches or batches < 2 * workers:
-            return self.start_ns, whole_ns
+            return whole_ns - most_made_ns, whole_ns
         made_ns = workers * (self.each_ns - whole_ns) // batches
-        return whole_ns - min(self.first_batch_ns, made_ns), whole_ns
+        return whole_ns - min(most_made_ns, made_ns), whole_ns
 
 
 def validations(session: Session, steady: Mask, every: EveryStep | None) -> Validations | None:

@@ -11,10 +11,11 @@ from lightning_gpuprof.callbacks.tap.tap_regions import (
     Context,
     Flagging,
     HandingOn,
+    Idle,
+    LoaderStart,
     Regions,
     Saving,
 )
-from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
@@ -113,7 +114,14 @@ class ProfilerTap(Profiler):
     def module_log(self) -> Context:
         """Return the region of the module's `self.log`: logging, or validation's own inside it."""
         training = self._clock.region(Phase.LOGGING, SELF_LOG)
-        return _ModuleLog(self, training, self._clock.region(Phase.VALIDATION))
+        return _ByLoop(self, training, self._clock.region(Phase.VALIDATION))
+
+    def loader_start(self) -> Context:
+        """Return the region in which a validation's loader starts.
+
+        A run that is resumed starts it as well, to count its batches: that is no validation's.
+        """
+        return _ByLoop(self, Idle(), LoaderStart(self._actions.fetching))
 
     @property
     def validating(self) -> bool:
@@ -147,8 +155,8 @@ class ProfilerTap(Profiler):
         _region_of(self._regions[action_name]).__exit__(None, None, None)
 
 
-class _ModuleLog:
-    def __init__(self, tap: ProfilerTap, training: Region, validating: Region) -> None:
+class _ByLoop:
+    def __init__(self, tap: ProfilerTap, training: Context, validating: Context) -> None:
         self._tap = tap
         self._training, self._validating = training, validating
 

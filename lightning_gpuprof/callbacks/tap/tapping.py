@@ -12,7 +12,7 @@ from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
 from lightning_gpuprof.callbacks.tap.tap import ProfilerTap
-from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, Context, LoaderStart
+from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, Context
 from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
@@ -89,7 +89,6 @@ class Tapping:
             watch=watch,
         )
         self.tap = ProfilerTap(self._inner, timeline, actions)
-        self._loader_start = LoaderStart(actions.fetching)
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
@@ -144,7 +143,7 @@ class Tapping:
         self._time_module_log()
         epoch_loop = fit_loop.epoch_loop
         self._calls.add(epoch_loop.val_loop, "run", self.tap.validation())
-        self._calls.add(epoch_loop.val_loop, "reset", self._loader_start)
+        self._calls.add(epoch_loop.val_loop, "reset", self.tap.loader_start())
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
             self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)

@@ -24,11 +24,12 @@ With persistent workers an epoch still begins with the making of a first batch, 
 `num_workers` steps long (the low bound). Processes that end and start take time from the steps
 around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). A
 validation's first batch is known to be made within what `num_workers` of its batches take, if it
-has twice as many; else only the making of the iterator is sure to go. Where workers are kept
-already, this rule is silent. Rows of a `TensorDataset` may need no workers at all (`data-wait`),
-and then the same goes with them; of a validation it is what its loader is waited for but for the
-making of its rows (`SAMPLE_NS` each), told where it is more than kept workers surely save.
-Severity: the common scale (`findings/grade.py`).
+has twice as many; else only the making of the iterator is sure to go, and of an iterable dataset,
+whose first batch is made with it, nothing. Where workers are kept already, this rule is silent.
+Rows of a `TensorDataset` may need no workers at all (`data-wait`), and then the same goes with
+them; of a validation it is what its loader is waited for but for the making of its rows
+(`SAMPLE_NS` each), told where it is more than kept workers surely save. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -57,6 +57,19 @@ def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_oth
     assert found.evidence["startup_per_validation_ns"] < found.evidence["per_validation_ns"]
 
 
+def test_a_start_outside_of_validations_is_none_of_theirs(tmp_path):
+    class Resumed(Model):
+        def on_train_batch_start(self, batch, batch_idx):
+            # As Lightning does where a run goes on from a checkpoint behind a validation.
+            self.trainer.fit_loop.epoch_loop.val_loop.increment_progress_to_evaluation_end()
+
+    columns = trained(tmp_path, Resumed())[0].sessions[-1].columns
+    validated = (columns["flags"] & StepFlag.VALIDATION) != 0
+    started = columns["part/validation/loader start"]
+    assert ((started > 0) == validated).all()
+    assert not validated.all()
+
+
 def test_of_several_validation_loaders_none_is_described(tmp_path):
     class Several(Model):
         def val_dataloader(self):
