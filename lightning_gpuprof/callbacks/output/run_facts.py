@@ -251,7 +251,8 @@ def _holds_tensors(dataset: Any) -> bool:
         return all(map(_holds_tensors, dataset.datasets))
     if type(dataset) is not torch.utils.data.TensorDataset:
         return False
-    return sum(one.nbytes for one in dataset.tensors) <= SMALL_ROW_BYTES * len(dataset)
+    held_bytes: int = sum(one.nbytes for one in dataset.tensors)
+    return held_bytes <= SMALL_ROW_BYTES * len(dataset)
 
 
 def _own_sampler(loader: Any) -> str | None:
