@@ -1,5 +1,6 @@
 """Names the lines of the user's own code in which the phase of a finding was spent."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -37,6 +38,15 @@ SYNC = "host-sync"
 LOOPS = ("host-bound", "small-kernels", SYNC)
 """Findings that lie in loops of the forward pass: in the line that calls most of what they are
 about, though another may take longer; where no call was looked at, in the line seen most often."""
+
+
+def attribute(name: str) -> str:
+    """Return a module's name as `training_step` would write it.
+
+    >>> attribute("net.layers.0.1")
+    'self.net.layers[0][1]'
+    """
+    return "self." + re.sub(r"\.(\d+)(?![^.])", r"[\1]", name)
 
 
 def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:

@@ -58,12 +58,15 @@ class UnusedGradients(Struct, frozen=True):
         parameters: How many numbers they hold.
         all_parameters: The same of the whole module.
         stepped: An optimizer holds some of them: their gradients are used in other passes.
-        modules: The module's children that they belong to.
+        modules: The outermost modules that hold them and nothing trained, or the parameters
+            themselves; children of the run's module in older files. The costliest come first.
         sure_frac: Their share of the backward passes' time that nothing else needs; None where
             it was not timed.
         maybe_frac: The share spent at them on the way to gradients that are used.
         rate_zero: How many of the tensors an optimizer updates with a learning rate of 0.
         all_stepped: How many tensors optimizers update; None in files from before this was noted.
+        through: The first of them to be called is given what has a gradient, which is handed on to
+            whatever made that; None where that was not looked at.
     """
 
     tensors: int
@@ -75,6 +78,7 @@ class UnusedGradients(Struct, frozen=True):
     maybe_frac: float | None
     rate_zero: int = 0
     all_stepped: int | None = None
+    through: bool | None = None
 
 
 class CheckpointContent(Struct, frozen=True):

@@ -1,6 +1,5 @@
 """Notices gradients that are computed and then thrown away."""
 
-from collections import Counter
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
@@ -19,6 +18,7 @@ from lightning_gpuprof.probes.looks.gradient_use import (
     resting,
     shares,
 )
+from lightning_gpuprof.probes.looks.unused_parts import FirstInput, owners, parts_without
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 from lightning_gpuprof.records.schema import Note
 
@@ -54,7 +54,7 @@ class GradientWatch(RecordingCallback):
         )
         self._use: GradientUse | None = None
         self._times: GradientTimes | None = None
-        self._names: list[str] = []
+        self._first: FirstInput | None = None
         self._parameters: list[Parameter] = []
         self._values: ValueChanges | None = None
         self._found: tuple[set[int], set[int]] | None = None
@@ -68,9 +68,7 @@ class GradientWatch(RecordingCallback):
         every = trainer.accumulate_grad_batches
         if str(trainer.precision).startswith("16") or every > MOST_ACCUMULATED:
             return
-        named = list(pl_module.named_parameters())
-        self._names = [name for name, _ in named]
-        self._parameters = [parameter for _, parameter in named]
+        self._parameters = list(pl_module.parameters())
         self._batches = max(BATCHES, 2 * every)
         self._hooks.add(called_by_trainer(trainer, self))
         self._look()
@@ -98,7 +96,7 @@ class GradientWatch(RecordingCallback):
         if self._use is None:
             return
         if self._found is not None:
-            self._end(wait=False)
+            self._end(trainer.lightning_module, wait=False)
             return
         self._left -= 1
         if self._left == 1:
@@ -109,16 +107,19 @@ class GradientWatch(RecordingCallback):
         self._use.stop()
         if self._values is not None:
             self._found = used, unheld
-            if self._times is not None:
-                self._times.stop()
+            for one in (self._times, self._first):
+                if one is not None:
+                    one.stop()
             self._values.compare()
-            self._end(wait=False)
+            self._end(trainer.lightning_module, wait=False)
         elif used or unheld:
             # Once more, with times, and with values that show whether somebody steps by hand.
             self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
             if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
                 self._times = GradientTimes(self._parameters, self._clock)
                 self._times.start()
+                weights = [self._parameters[i] for i in used | unheld]
+                self._first = FirstInput(owners(trainer.lightning_module, weights))
             self._look()
         else:
             self._release()
@@ -126,9 +127,9 @@ class GradientWatch(RecordingCallback):
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._end(wait=True)
+        self._end(pl_module, wait=True)
 
-    def _end(self, *, wait: bool) -> None:
+    def _end(self, model: LightningModule, *, wait: bool) -> None:
         """Write the note once the values are on the host: on a GPU that is a batch or two later."""
         use, values = self._use, self._values
         if use is None or values is None or self._found is None or not (wait or values.ready()):
@@ -136,7 +137,8 @@ class GradientWatch(RecordingCallback):
         used, unheld = self._found
         found = used | (unheld - values.changed())
         if found:
-            self._note(found, found - used, use)
+            trained = (use.stepped | set(use.dropped) | unheld) - found
+            self._note(model, found, found - used, trained, use)
         self._release()
 
     def _unused(self, trainer: Trainer, use: GradientUse) -> tuple[set[int], set[int]]:
@@ -153,13 +155,22 @@ class GradientWatch(RecordingCallback):
         # Where nothing moves at all, somebody looks at something else than training.
         return dropped & use.stepped, unheld if at_rest == use.stepped else unheld | at_rest
 
-    def _note(self, found: set[int], never: set[int], use: GradientUse) -> None:
+    def _note(
+        self,
+        model: LightningModule,
+        found: set[int],
+        never: set[int],
+        trained: set[int],
+        use: GradientUse,
+    ) -> None:
         def is_dropped(at: int, i: int) -> bool:
             return i in found and (i in never or at in use.dropped.get(i, ()))
 
         taken = None
         if self._times is not None:
             taken = shares(self._times.passes[: self._complete], is_dropped)
+        share = {} if taken is None else taken.of
+        weights = {self._parameters[i]: share.get(i, 0.0) for i in sorted(found)}
         sizes = [p.numel() for p in self._parameters]
         value = UnusedGradients(
             tensors=len(found),
@@ -168,28 +179,22 @@ class GradientWatch(RecordingCallback):
             stepped=found != never,
             rate_zero=len(never & use.stepped),
             all_stepped=len(use.stepped),
-            modules=self._modules(found, {} if taken is None else taken.of),
+            modules=parts_without(model, [self._parameters[i] for i in trained], weights),
             sure_frac=None if taken is None else taken.sure,
             maybe_frac=None if taken is None else taken.maybe,
+            through=None if self._first is None else self._first.through,
         )
         if self._output is not None:
             self._output.write(Note(step=self._output.step, name=UNUSED_NOTE, value=value))
-
-    def _modules(self, found: set[int], share: dict[int, float]) -> tuple[str, ...]:
-        """Return the module's children that the parameters belong to, the costliest first."""
-        shares: Counter[str] = Counter()
-        for i in sorted(found):
-            shares[self._names[i].split(".")[0]] += share.get(i, 0)  # type: ignore[assignment]
-        return tuple(name for name, _ in shares.most_common())
 
     @override
     def _release(self) -> None:
         use, self._use = self._use, None
         times, self._times = self._times, None
-        if use is not None:
-            use.stop()
-        if times is not None:
-            times.stop()
+        first, self._first = self._first, None
+        for one in (use, times, first):
+            if one is not None:
+                one.stop()
         self._hooks.drop()
         self._values = self._found = None
         self._parameters = []

@@ -12,16 +12,17 @@ discriminator's loss, or a body that the optimizer was not given costs a backwar
 keeps its activations until then, and a gradient as large as itself.
 
 ## What to do
-Compute what is not trained under `torch.no_grad()`, detach what is handed from one model to the
-other (`fake.detach()`), and freeze what stays as it is (`requires_grad_(False)`). Where it should
-have been trained, give it to the optimizer, or another rate: that is a mistake in the training, and
-no cost.
+Freeze what stays as it is (`requires_grad_(False)`), and detach what is handed from one model to
+the other (`fake.detach()`). A frozen judge of what is trained (a perceptual loss) hands the
+gradient on as before: under `torch.no_grad()` it would not. Where it should have been trained, give
+it to the optimizer, or another rate: that is a mistake in the training, and no cost.
 
 ## Thresholds
 `SURE_LOW`: time between gradients after which no used one comes is theirs alone, up to what goes
 with a cost beside its own time (docs/adr/0031: a fifth, either way). `MAYBE_LOW`: a layer whose
 gradients are unused, but that hands the gradient on to others, saves about one of its two products
-in the backward pass. `HIGH`: that fifth; without a graph the forward pass is a little cheaper too.
+in the backward pass (`HANDED_ON`, where what they are given has a gradient itself: such layers
+cannot save more). `HIGH`: that fifth; without a graph the forward pass is a little cheaper too.
 An update with a rate of 0 goes as well: these tensors' share of the optimizer's step, from
 `UPDATE_LOW` of it, as a step has its own cost and fused ones go by size.
 On a GPU the host's clock shows what was launched, not what it took: the low bound is 0. Without
@@ -33,6 +34,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import attribute
 from lightning_gpuprof.records.notes import UnusedGradients, unused_gradients
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import percent
@@ -40,8 +42,9 @@ from lightning_gpuprof.units import percent
 ID = "unused-gradients"
 EFFORT = Effort(Horizon.QUICK, "one line", "none, where these parameters are not meant to train")
 SURE_LOW, MAYBE_LOW, HIGH = 0.8, 0.4, 1.2
+HANDED_ON = 0.5
 UPDATE_LOW = 0.5
-MOST_NAMES = 3
+MOST_NAMES, MOST_FROZEN = 3, 8
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -63,9 +66,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     }
     took = ""
     if unused.sure_frac is not None and unused.maybe_frac is not None:
-        evidence["unused_frac"] = unused.sure_frac + unused.maybe_frac
+        evidence["unused_frac"] = unused.sure_frac + _own_frac(unused, unused.maybe_frac)
         took = f", {percent(evidence['unused_frac'])} of the backward pass"
-    names = ", ".join(f"self.{name}" for name in unused.modules[:MOST_NAMES])
+    names = ", ".join(map(attribute, unused.modules[:MOST_NAMES]))
     if len(unused.modules) > MOST_NAMES:
         names += f" and {len(unused.modules) - MOST_NAMES} more"
     fate = "no optimizer steps on them"
@@ -93,30 +96,44 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def _cure(unused: UnusedGradients) -> tuple[str, str]:
     """Return the advice, and the change as code."""
-    first = f"self.{unused.modules[0]}"
+    first, frozen = attribute(unused.modules[0]), _frozen(unused.modules)
     if unused.rate_zero and not unused.stepped:
         return (
             "Freeze what is not meant to change, and leave it out of the optimizer. If its "
             "learning rate rises later, freeze it until then.",
-            f"{first}.requires_grad_(False)  # in place of a group with lr=0",
+            f"{frozen}  # in place of a group with lr=0",
         )
     if not unused.stepped:
         return (
-            "Compute what is not trained under torch.no_grad(), or freeze it. If it is meant to be "
-            "trained, the optimizer lacks its parameters.",
-            f"{first}.requires_grad_(False)  # and call it under torch.no_grad()",
+            "Freeze what is not trained: it still hands on the gradient of what is. If it is meant "
+            "to be trained, the optimizer lacks its parameters.",
+            frozen,
         )
     if (unused.sure_frac or 0) < (unused.maybe_frac or 0):
         return (
             "Switch these gradients off while the other model's loss goes back through these "
             "layers: that takes the gradient of their input, not those of their weights.",
-            f"{first}.requires_grad_(False)  # in the other's pass, or self.toggle_optimizer(...)",
+            f"{frozen}  # in the other's pass, or self.toggle_optimizer(...)",
         )
     return (
         "Detach what one model hands to the other's loss, so that its gradients are computed in "
         "its own pass alone.",
         f"{first}(...).detach()  # where the other model's loss takes it",
     )
+
+
+def _frozen(modules: tuple[str, ...]) -> str:
+    """Return the code that freezes modules, the costliest of them where there are many."""
+    names = [attribute(name) for name in modules[:MOST_FROZEN]]
+    if len(modules) == 1:
+        return f"{names[0]}.requires_grad_(False)"
+    rest = f"  # and {len(modules) - len(names)} more" if len(modules) > len(names) else ""
+    return f"for part in ({', '.join(names)}):{rest}\n    part.requires_grad_(False)"
+
+
+def _own_frac(unused: UnusedGradients, maybe_frac: float) -> float:
+    """Return what goes at most of the gradients on the way to used ones."""
+    return maybe_frac * HANDED_ON if unused.through else maybe_frac
 
 
 def _update_ns(run: RunResults, unused: UnusedGradients) -> int:
@@ -138,4 +155,4 @@ def _saving(unused: UnusedGradients, backward_ns: int, *, on_gpu: bool) -> Range
     if not unused.stepped:
         least = SURE_LOW * sure + MAYBE_LOW * maybe
     low = 0 if on_gpu else round(least * backward_ns)
-    return Range(low=low, high=round(HIGH * (sure + maybe) * backward_ns))
+    return Range(low=low, high=round(HIGH * (sure + _own_frac(unused, maybe)) * backward_ns))

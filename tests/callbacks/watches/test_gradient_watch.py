@@ -48,6 +48,40 @@ class Distills(BoringModel):
         return torch.optim.SGD(self.layer.parameters(), 0.01)
 
 
+class Judged(BoringModel):
+    """A judge in no optimizer is given what the trained layer gives, and has an unused end."""
+
+    def __init__(self):
+        super().__init__()
+        self.judge = torch.nn.Sequential(
+            torch.nn.Linear(2, 64), torch.nn.Linear(64, 4), torch.nn.Linear(4, 4)
+        )
+
+    def training_step(self, batch, batch_idx):
+        return self.judge[:2](self.layer(batch)).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), 0.01)
+
+
+class HeadTuned(BoringModel):
+    """Of a model the head alone is in the optimizer, the body's gradients are for nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = torch.nn.Sequential(
+            torch.nn.Linear(32, 8),
+            torch.nn.Sequential(torch.nn.Linear(8, 8)),
+            torch.nn.Linear(8, 2),
+        )
+
+    def training_step(self, batch, batch_idx):
+        return self.model(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.model[2].parameters(), 0.01)
+
+
 class Tunes(BoringModel):
     """Its body is in the optimizer with a learning rate of 0."""
 
@@ -151,6 +185,18 @@ def test_a_teacher_without_no_grad_is_noted_with_its_size(look):
     assert found.parameters == 32 * 64 + 64 + 64 * 2 + 2
     assert found.all_parameters == found.parameters + 66
     assert 0 < found.sure_frac + found.maybe_frac < 1
+    assert found.through is False
+
+
+def test_a_judge_that_is_given_what_is_trained_hands_a_gradient_on(look):
+    found = look(Judged())
+    assert (found.tensors, found.modules, found.through) == (4, ("judge",), True)
+    assert found.maybe_frac > found.sure_frac == 0
+
+
+def test_a_model_that_is_trained_in_part_is_named_by_its_other_parts(look):
+    found = look(HeadTuned())
+    assert sorted(found.modules) == ["model.0", "model.1"]
 
 
 def test_a_generator_that_is_not_detached_is_noted(look):
@@ -222,6 +268,7 @@ def test_it_leaves_no_hook_behind(look):
     model = Distills(frozen=False)
     look(model)
     assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
+    assert not any(part._forward_pre_hooks for part in model.modules())
     assert not _global_optimizer_post_hooks
 
 

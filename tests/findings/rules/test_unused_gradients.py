@@ -29,7 +29,7 @@ def test_a_teacher_that_no_optimizer_holds_is_named_with_what_its_gradients_take
     finding = judge("unused-gradients", PHASES, records=unused())
     assert finding.severity is Severity.CRITICAL
     assert "self.teacher are computed and no optimizer steps on them, 50.0%" in finding.title
-    assert "no_grad" in finding.advice
+    assert finding.change == "self.teacher.requires_grad_(False)"
     assert span(finding) == (4 * MS, 6 * MS)
 
 
@@ -38,6 +38,27 @@ def test_gradients_on_the_way_to_used_ones_save_about_one_product_of_two(judge):
     finding = judge("unused-gradients", PHASES, records=records)
     assert span(finding) == (2 * MS, 6 * MS)
     assert "toggle_optimizer" in finding.change
+
+
+def test_a_frozen_judge_still_hands_the_gradient_on_to_what_is_trained(judge):
+    records = unused(sure_frac=0.0, maybe_frac=0.5, through=True, modules=("vgg.0",))
+    finding = judge("unused-gradients", PHASES, records=records)
+    # Under no_grad the generator would be trained by nothing.
+    assert "no_grad" not in finding.advice + finding.change
+    assert finding.change == "self.vgg[0].requires_grad_(False)"
+    assert "25.0% of the backward pass" in finding.title
+    assert span(finding) == (2 * MS, 3 * MS)
+
+
+def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(judge):
+    parts = tuple(f"net.layer{i}" for i in range(10))
+    change = judge("unused-gradients", PHASES, records=unused(modules=parts[:2])).change
+    assert change == (
+        "for part in (self.net.layer0, self.net.layer1):\n    part.requires_grad_(False)"
+    )
+    assert (
+        "# and 2 more\n" in judge("unused-gradients", PHASES, records=unused(modules=parts)).change
+    )
 
 
 def test_a_model_that_the_others_loss_goes_back_into_is_to_be_detached(judge):
