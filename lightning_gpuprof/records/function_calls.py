@@ -75,7 +75,7 @@ class RebuiltWeights(Struct, frozen=True):
 
 
 class SeparateLayers(Struct, frozen=True):
-    """Layers of one kind that a line calls one by one, none with what another one gave.
+    """Layers of one kind that a function calls one by one, none with what another one gave.
 
     Args:
         kind: The function, such as `embedding`.
@@ -83,9 +83,11 @@ class SeparateLayers(Struct, frozen=True):
         call_ns: Median host time of one call's function.
         data: Shape of what each was given.
         weight: Shape of the first one's weight.
-        place: The line.
-        depth: Such layers one behind the other, where each is part of a head of several.
-        after: Other functions that each one's result goes through before it meets another's.
+        place: The line of the first one.
+        depth: How often there are so many, one time behind the other: heads of several layers, or
+            heads in several blocks.
+        after: Other functions that each one's result goes through before it meets all the others'.
+        attends: What two of them gave is multiplied, as queries are with their keys.
     """
 
     kind: str
@@ -96,6 +98,7 @@ class SeparateLayers(Struct, frozen=True):
     place: CallPlace
     depth: int = 1
     after: int = 0
+    attends: bool = False
 
 
 class UnreadWeights(Struct, frozen=True):

@@ -2,10 +2,10 @@
 
 ## What it measures
 `layers_count`: how many layers of one kind and size (embeddings of one width; linear layers,
-convolutions, norms) one line calls in a batch, each with its own weight and with an input of the
-same shape, and none with what another of them gave. Heads of several layers count as one each;
-`after_count` is how many other functions their results go through before they meet: an activation,
-a loss of each.
+convolutions, norms) one function of the program calls in a batch, each with its own weight and with
+an input of the same shape, and none with what another of them gave. Heads of several layers, or in
+several blocks, count each time; `after_count` is how many other functions their results go through
+before they meet: an activation, a loss of each, a query's product with its key.
 
 ## Why it matters
 Each takes a call of a module, an operator, a node of the autograd graph with a gradient of its own,
@@ -14,11 +14,11 @@ and an update by the optimizer: tens of microseconds that have nothing to do wit
 ## What to do
 Hold the weights in one tensor. Tables: one `nn.Embedding` of all rows, with the first row of each
 table added to its indices. Linear heads on one input: one `nn.Linear` with all outputs, split
-after. On different inputs: `torch.einsum` or `torch.bmm` with stacked weights, a grouped
-convolution.
+after; heads of attention so, too, then `F.scaled_dot_product_attention` once for all. On different
+inputs: `torch.einsum` or `torch.bmm` with stacked weights, a grouped convolution.
 
 ## Thresholds
-`LEAST_LAYERS` (`looks/function_uses.py`), 8: fewer are little to save. Each layer but one takes
+`LEAST_LAYERS` (`looks/separate.py`), 8: fewer are little to save. Each layer but one takes
 `CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward, each function after it `AFTER_LOW_NS` to
 `AFTER_HIGH_NS` (docs/adr/0031), and where the optimizer updates tensors one by one half to all of
 what it takes for each tensor of the model: one for a table, two for others, which have a bias
@@ -41,12 +41,24 @@ EFFORT = Effort(Horizon.MEDIUM, "one tensor of weights for all", "checkpoints na
 CALL_LOW_NS, CALL_HIGH_NS = 15_000, 40_000
 AFTER_LOW_NS, AFTER_HIGH_NS = 4_000, 15_000
 UPDATE_LOW_FRAC = 0.5
+ADVICE = (
+    "Keep their weights in one layer and call that once: one embedding table (add each table's "
+    "first row to its indices), one linear layer whose output is split, or groups=..."
+)
+ATTENTION_ADVICE = (
+    "If these are heads of attention, keep the queries, keys and values of all heads in one linear "
+    "layer, split what it gives, and call F.scaled_dot_product_attention once for all heads."
+)
 _CHANGES = dict(
     embedding="all_rows = nn.Embedding(sum(rows), width)  # in __init__\n"
     "all_rows(indices + first_row_of_each).flatten(1)  # in place of torch.cat",
     linear="all_heads = nn.Linear(inside, layers * outside)  # in __init__, for one input\n"
     "all_heads(x).unflatten(-1, (layers, outside))",
 )
+_ATTENTION = """all_heads = nn.Linear(width, 3 * heads * size, bias=False)  # in __init__
+query, key, value = all_heads(x).unflatten(-1, (3, heads, size)).permute(2, 0, 3, 1, 4)
+out = F.scaled_dot_product_attention(query, key, value)  # is_causal=, scale= as yours
+out.transpose(1, 2).flatten(2)  # in place of torch.cat"""
 
 
 @looked(ID)
@@ -65,9 +77,8 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{one.layers} {_what(one)} ({one.kind}, {shape}) are called one by one in one line",
-        advice="Keep their weights in one layer and call that once: one embedding table (add each "
-        "table's first row to its indices), one linear layer whose output is split, or groups=...",
+        title=f"{_many(one)} layers ({one.kind}, {shape}) are called one by one",
+        advice=ATTENTION_ADVICE if one.attends else ADVICE,
         evidence={
             "layers_count": one.layers * one.depth,
             "after_count": one.layers * one.after,
@@ -77,12 +88,12 @@ def _finding(run: RunResults, step_ns: int, one: SeparateLayers) -> Finding:
         saving_ns=saving,
         confidence=0.5 if unsure else 0.8,
         where=in_forward([one.place]),
-        change=_CHANGES.get(one.kind),
+        change=_ATTENTION if one.attends else _CHANGES.get(one.kind),
     )
 
 
-def _what(one: SeparateLayers) -> str:
-    return "layers" if one.depth == 1 else f"heads of {one.depth} layers"
+def _many(one: SeparateLayers) -> str:
+    return f"{one.layers}" if one.depth == 1 else f"{one.depth} times {one.layers}"
 
 
 def _update_ns(run: RunResults, one: SeparateLayers) -> float:

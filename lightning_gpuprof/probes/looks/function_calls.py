@@ -45,9 +45,13 @@ _MOST_PARTS = 10_000
 """Of longer lists (`torch.tensor(rows)`, `x.tolist()`) no more parts are looked at."""
 _CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
 
-Group = tuple[str, Place, tuple[int, ...], tuple[int, ...]]
-"""Layers that could be one: function, line, shape given, and shape of the weight (of a table its
-width)."""
+_ATTENDS = (PRODUCTS - {"linear"}) | {"scaled_dot_product_attention"}
+_MOST_JOINED = 3
+"""What so many layers of a group gave may go on as one: a query, its key and its value."""
+
+Group = tuple[str, tuple[str, str], tuple[int, ...], tuple[int, ...]]
+"""Layers that could be one: function, file and name of the program's function that called it, shape
+given, and shape of the weight (of a table its width)."""
 
 
 class Origin(IntEnum):
@@ -58,10 +62,19 @@ class Origin(IntEnum):
     DATA = 2
 
 
+class _Passed(NamedTuple):
+    """Which layers of a group a tensor came through last."""
+
+    level: int
+    """How many others of the group it came through before."""
+    numbers: frozenset[int] | None
+    """None of more than go on as one."""
+
+
 class _Known(NamedTuple):
     origin: Origin
-    layers: dict[Group, int | None]
-    """Groups of layers that it came through, and which of the group; None of several of them."""
+    layers: dict[Group, _Passed]
+    """Groups of layers that it came through."""
 
 
 class Call(NamedTuple):
@@ -85,6 +98,9 @@ class LayerCall(NamedTuple):
     """A layer's function that was given data."""
 
     group: Group
+    level: int
+    """How many others of its group its input came through, one after the other."""
+    place: Place
     taken_ns: int
     weight: tuple[int, ...]
     number: int
@@ -92,8 +108,8 @@ class LayerCall(NamedTuple):
     trained: bool
     built: bool
     """The weight was computed in this step."""
-    chained: bool
-    """Its input came through another call of its group."""
+    unknown: bool
+    """What its input came through cannot be told."""
 
 
 class Dropped(NamedTuple):
@@ -129,8 +145,10 @@ class FunctionCalls:
     reads: Counter[Place] = field(default_factory=Counter)
     """How many values each line read, which it waits for on a GPU, or would."""
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
-    after: Counter[Group] = field(default_factory=Counter)
-    """How many functions were given what one layer of a group gave, and of no other of it."""
+    after: Counter[tuple[Group, int]] = field(default_factory=Counter)
+    """By group and level: how many functions were given what one layer gave, or few as one."""
+    attends: set[tuple[Group, int]] = field(default_factory=set)
+    """Groups of which what two layers gave is multiplied, as a query is with its key."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -224,35 +242,45 @@ class FunctionCalls:
         taken_ns: int,
         frame: FrameType,
         place: Place | None,
-        through: dict[Group, int | None],
-    ) -> dict[Group, int | None]:
+        through: dict[Group, _Passed],
+    ) -> dict[Group, _Passed]:
         """Note a layer's call, and return the groups that its result has come through."""
         if place is None:
             return through
         if name == ATTENTION and kwargs.get("need_weights", True) and _called_by_own(frame):
             self.attention.append((place, _to_try(args), _to_try(kwargs), taken_ns))
         if name not in LAYERS or len(given) < 2 or known[1].origin is Origin.DATA:
-            last = next((one for one in reversed(through) if through[one] is not None), None)
+            few = ((group, one) for group, one in reversed(through.items()) if one.numbers)
+            last = next(few, None)
             if last is not None:
-                self.after[last] += 1
+                group, (level, numbers) = last
+                self.after[group, level] += 1
+                if name in _ATTENDS and len(numbers or ()) > 1:
+                    self.attends.add((group, level))
             return through
         data, weight = given[0], given[1]
         shape = tuple(weight.shape)
-        group = (name, place, tuple(data.shape), shape[1:] if name == "embedding" else shape)
+        file, _, function = place
+        of = shape[1:] if name == "embedding" else shape
+        group = (name, (file, function), tuple(data.shape), of)
+        before = known[0].layers.get(group)
+        level = 0 if before is None else before.level + 1
         self.layers.append(
             LayerCall(
                 group,
+                level,
+                place,
                 taken_ns,
                 shape,
                 id(weight),
                 trained=known[1].origin is Origin.WEIGHTS,
                 built=id(weight) not in self._parameters and not weight._is_view(),
                 # What no function of torch's made may have come through a layer, too.
-                chained=group in known[0].layers
-                or (data.requires_grad and data not in self._known),
+                unknown=data.requires_grad and data not in self._known,
             )
         )
-        return {**through, group: id(weight)}
+        rest = {other: one for other, one in through.items() if other != group}
+        return {**rest, group: _Passed(level, frozenset([id(weight)]))}
 
     def _drops(self, results: list[Tensor], taken_ns: int, frame: FrameType) -> None:
         for each in outwards(frame):
@@ -290,15 +318,25 @@ class FunctionCalls:
                 self._set(one, self._known_of(args[0]))
 
 
-def _through(known: list[_Known]) -> dict[Group, int | None]:
+def _through(known: list[_Known]) -> dict[Group, _Passed]:
     """Return what a function of several tensors has come through."""
     if len(known) == 1:
         return known[0].layers
-    through: dict[Group, int | None] = {}
+    through: dict[Group, _Passed] = {}
     for one in known:
-        for group, number in one.layers.items():
-            through[group] = number if through.get(group, number) == number else None
+        for group, passed in one.layers.items():
+            through[group] = _joined(through.get(group, passed), passed)
     return through
+
+
+def _joined(one: _Passed, other: _Passed) -> _Passed:
+    """Return the later of two, or both where neither is."""
+    if one.level != other.level:
+        return max(one, other, key=lambda passed: passed.level)
+    numbers = None
+    if one.numbers is not None and other.numbers is not None:
+        numbers = one.numbers | other.numbers
+    return _Passed(one.level, numbers if numbers and len(numbers) <= _MOST_JOINED else None)
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -15,12 +15,12 @@ from lightning_gpuprof.probes.looks.function_calls import (
     PRODUCTS,
     Call,
     FunctionCalls,
-    Group,
     LayerCall,
     Origin,
 )
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
 from lightning_gpuprof.probes.looks.scores import unused_scores
+from lightning_gpuprof.probes.looks.separate import separate_layers
 from lightning_gpuprof.probes.stacks.loops import loop_line
 from lightning_gpuprof.probes.stacks.stack_lines import Place, shown_path
 from lightning_gpuprof.records.function_calls import (
@@ -31,7 +31,6 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
     Penalty,
     RebuiltWeights,
-    SeparateLayers,
     UnreadWeights,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
@@ -47,7 +46,6 @@ MOST_OF = 0.5
 """A penalty over less of the trained numbers is one that the optimizer's cannot stand for."""
 GROWS = 2
 """A product has so many times the numbers of its larger factor at least: else that is not thin."""
-LEAST_LAYERS = 8
 MOST_PLACES = 3
 
 
@@ -59,7 +57,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         penalty=_least((_penalty(one) for one in batches), lambda one: one.taken_ns),
         built=_least((_built(one) for one in batches), lambda one: one.layer_ns),
         rebuilt=_least((_rebuilt(one) for one in batches), lambda one: one.again_ns),
-        separate=_separate(last),
+        separate=separate_layers(last, shown),
         unread=unread,
         lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
         packs=last.packs,
@@ -244,38 +242,6 @@ def _thin(product: Call) -> bool:
 
 def _sizes(call: Call) -> list[int]:
     return [one.numel() if isinstance(one, Tensor) else one for one in call.given]
-
-
-def _separate(calls: FunctionCalls) -> tuple[SeparateLayers, ...]:
-    groups: dict[Group, list[LayerCall]] = defaultdict(list)
-    for one in calls.layers:
-        groups[one.group].append(one)
-    # Heads of several layers are one group for each of these: as many, in the same function.
-    heads: dict[object, list[Group]] = defaultdict(list)
-    for group, same in groups.items():
-        layers = len({one.number for one in same})
-        if layers >= LEAST_LAYERS and not any(
-            one.chained or one.built or not one.trained for one in same
-        ):
-            kind, (file, _, function), _, _ = group
-            heads[kind, file, function, layers].append(group)
-    found = []
-    for alike in heads.values():
-        kind, place, data, _ = alike[0]
-        layers = len({one.number for one in groups[alike[0]]})
-        found.append(
-            SeparateLayers(
-                kind=kind,
-                layers=layers,
-                call_ns=round(median(one.taken_ns for one in groups[alike[0]])),
-                data=data,
-                weight=groups[alike[0]][0].weight,
-                place=shown(place),
-                depth=len(alike),
-                after=round(sum(calls.after[group] for group in alike) / layers),
-            )
-        )
-    return tuple(sorted(found, key=lambda one: -one.layers))
 
 
 def _by_place(calls: FunctionCalls, origin: Origin) -> dict[Place, list[Call]]:

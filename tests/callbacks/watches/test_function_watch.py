@@ -334,6 +334,65 @@ def test_heads_of_several_layers_are_one_with_the_losses_behind_each(look):
     assert found.after == 3
 
 
+class Head(torch.nn.Module):
+    """Attention as it is taught."""
+
+    def __init__(self):
+        super().__init__()
+        self.key, self.query, self.value = (torch.nn.Linear(32, 8, bias=False) for _ in range(3))
+
+    def forward(self, x):
+        key, query = self.key(x), self.query(x)
+        weights = (query @ key.transpose(-2, -1)).softmax(-1)
+        return weights @ self.value(x)
+
+
+class Attends(Model):
+    """Blocks one after the other, each with four heads."""
+
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.ModuleList(Head() for _ in range(4)) for _ in range(blocks)
+        )
+
+    def inside(self, x):
+        x = x[None]
+        for heads in self.blocks:
+            x = x + torch.cat([head(x) for head in heads], -1)
+        return self.layer(x)
+
+
+class Recurrent(Model):
+    """Cells of one size, each given its own and the one's before last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(9))
+
+    def inside(self, x):
+        states = [x] * 10
+        for _ in range(3):
+            for i, cell in enumerate(self.cells):
+                states[i + 1] = cell(states[i] + states[i + 1]).tanh()
+        return self.layer(states[-1])
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_heads_of_attention_are_one_in_each_block(look, blocks):
+    (found,) = look(Attends(blocks)).separate
+    # Of four heads the key, query and value; those of the next block are given what they made.
+    assert (found.kind, found.layers, found.depth, found.weight) == ("linear", 12, blocks, (8, 32))
+    assert found.attends
+    # Of each head a transpose, two products and a softmax; cat is of all.
+    assert found.after == round(4 * 4 * blocks / 12)
+    assert found.place.source == "key, query = self.key(x), self.query(x)"
+
+
+def test_cells_that_go_on_with_their_own_states_are_no_heads(look):
+    assert look(Recurrent()).separate == ()
+
+
 class OneHot(Model):
     def __init__(self):
         super().__init__()

@@ -116,7 +116,7 @@ def test_separate_layers_cost_their_calls_and_their_updates(look):
     model = {"optimizers": [{"class": "Adam"}], "dtypes": {"float32": 100}}
     more = {"optimizer_step": 2 * MS}
     (finding,) = look("separate-layers", separate=(TABLES,), model=model, more=more)
-    assert finding.title == "41 layers (embedding, 30 x 8) are called one by one in one line"
+    assert finding.title == "41 layers (embedding, 30 x 8) are called one by one"
     # 20 us for an update, 40 us for a call; one table of many rows may gain nothing.
     assert span(finding) == (0, 2_400_000)
     heads = replace(TABLES, kind="linear")
@@ -133,10 +133,18 @@ def test_a_fused_optimizer_has_no_calls_per_tensor(look):
 def test_heads_of_several_layers_cost_each_of_them_and_what_follows(look):
     heads = replace(TABLES, kind="linear", depth=2, after=3)
     (finding,) = look("separate-layers", separate=(heads,))
-    assert finding.title.startswith("41 heads of 2 layers (linear, 30 x 8) are called one by one")
+    assert finding.title.startswith("2 times 41 layers (linear, 30 x 8) are called one by one")
     assert (finding.evidence["layers_count"], finding.evidence["after_count"]) == (82, 123)
     # Two calls of 15 to 40 us, and three functions of 4 to 15.
     assert span(finding) == (40 * (30_000 + 12_000), 40 * (80_000 + 45_000))
+    assert "scaled_dot_product_attention" not in finding.advice
+
+
+def test_heads_of_attention_are_to_be_one_projection_and_one_call(look):
+    heads = replace(TABLES, kind="linear", layers=12, attends=True)
+    (finding,) = look("separate-layers", separate=(heads,))
+    assert "F.scaled_dot_product_attention" in finding.advice
+    assert "all_heads = nn.Linear(width, 3 * heads * size, bias=False)" in finding.change
 
 
 ROWS = OneHotLookup(900, 64, 128, MS, MS, PLACES)
