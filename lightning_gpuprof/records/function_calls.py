@@ -146,12 +146,16 @@ class BusyFunction(Struct, frozen=True):
         calls: How many, per batch.
         place: Its line with most of them, in the loop where there is one.
         loop: Where the loop begins that makes them; None where there is none in the program.
+        loop_calls: How many the loop makes; None without one, or in older files.
+        goes_on: A turn of the loop needs what the one before gave (`x = block(x)`).
     """
 
     calls_frac: float
     calls: int
     place: CallPlace
     loop: CallPlace | None = None
+    loop_calls: int | None = None
+    goes_on: bool = False
 
 
 class Broadcast(Struct, frozen=True):

@@ -14,7 +14,8 @@ A host-bound step gets no faster from a faster device, only from less host work 
 Do the same work in fewer, larger operators: batch what a Python loop calls one by one, use a fused
 optimizer, `torch.compile` (on a GPU with `mode="reduce-overhead"`, CUDA graphs), or a larger batch.
 Where a loop of the program makes most calls of torch's functions in two of the first batches
-(`findings/places.py`), its line is named, and doing its turns at once is the change.
+(`findings/places.py`), its line is named, and doing its turns at once is the change, unless a turn
+gives to a call what the one before gave (`x = block(x)`).
 
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
@@ -56,6 +57,10 @@ LOOP_ADVICE = (
     "(broadcasting, cumsum, unfold, bmm, one call of a layer for the whole batch). Where a turn "
     "needs what the one before gave, torch.compile the function with the loop."
 )
+CHAIN_ADVICE = (
+    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step, and each "
+    "turn needs what the one before gave: what can be fewer are the calls in a turn."
+)
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -79,9 +84,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     first = next(iter(busiest(seen)), None)
     if first is None or first.loop is None:
         return found
-    loop = first.loop
-    advice = LOOP_ADVICE.format(calls=first.calls, file=loop.file, line=loop.line)
-    return replace(found, advice=advice, change=None)
+    calls = first.calls if first.loop_calls is None else first.loop_calls
+    at = dict(calls=calls, file=first.loop.file, line=first.loop.line)
+    if first.goes_on:
+        return replace(found, advice=f"{found.advice} {CHAIN_ADVICE.format(**at)}")
+    return replace(found, advice=LOOP_ADVICE.format(**at), change=None)
 
 
 def _evaluate(run: RunResults) -> Finding | Abstained | None:

@@ -2,10 +2,8 @@
 
 import ast
 import inspect
-import linecache
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 
 from lightning_gpuprof.probes.looks.function_uses import shown
+from lightning_gpuprof.probes.stacks.program_text import tree_of
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import UnreadWeights
 
@@ -101,7 +100,7 @@ def drops_second(file: str, line: int) -> bool:
 
     `x, _ = self.attention(...)` and `self.attention(...)[0]` do. What cannot be told does not.
     """
-    tree = _tree(file)
+    tree = tree_of(file)
     functions = [
         node
         for node in ast.walk(tree or ast.Module([], []))
@@ -136,11 +135,3 @@ def _names_unread(node: ast.Assign | ast.Subscript, function: ast.FunctionDef) -
         isinstance(one, ast.Name) and one.id == second.id and isinstance(one.ctx, ast.Load)
         for one in ast.walk(function)
     )
-
-
-@lru_cache(maxsize=16)
-def _tree(file: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return None

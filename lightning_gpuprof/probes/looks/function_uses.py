@@ -21,7 +21,7 @@ from lightning_gpuprof.probes.looks.function_calls import (
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
 from lightning_gpuprof.probes.looks.scores import unused_scores
 from lightning_gpuprof.probes.looks.separate import separate_layers
-from lightning_gpuprof.probes.stacks.loops import loop_line
+from lightning_gpuprof.probes.stacks.loops import goes_on, loop_line
 from lightning_gpuprof.probes.stacks.stack_lines import Place, shown_path
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
@@ -94,6 +94,8 @@ def _busy_function(
         calls=lines.total(),
         place=shown(ones.most_common(1)[0][0]),
         loop=None if loop is None else shown(loop),
+        loop_calls=None if loop is None else ones.total(),
+        goes_on=loop is not None and goes_on(loop[0], loop[1]),
     )
 
 

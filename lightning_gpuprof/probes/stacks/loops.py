@@ -1,10 +1,18 @@
 """Finds the loop of a program that a line is in, by the program's text."""
 
 import ast
-import linecache
+from collections.abc import Iterator
 from functools import lru_cache
 
+from lightning_gpuprof.probes.stacks.program_text import tree_of
+
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_GATHERS = frozenset(
+    """cat concat concatenate stack hstack vstack append add maximum minimum max min logaddexp len
+    """.split()
+)
+"""Calls that put a turn's result to those before it, which can be done once behind the loop."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -15,26 +23,87 @@ def loop_line(file: str, line: int) -> int | None:
     """
     found: int | None = None
     innermost = -1
-    for first, last, begins in _spans("".join(linecache.getlines(file))):
+    for first, last, begins in _spans(tree_of(file)):
         # Of two that both hold the line the one that begins later is inside the other.
         if first <= line <= last and first >= innermost:
             found, innermost = begins, first
     return found
 
 
+def goes_on(file: str, begins: int) -> bool:
+    """Tell whether a loop gives to a call what the turn before gave: `x = block(x)`.
+
+    Args:
+        file: The program's.
+        begins: The loop's first line.
+    """
+    tree = tree_of(file)
+    nodes = () if tree is None else ast.walk(tree)
+    return any(
+        _goes_on(node) for node in nodes if isinstance(node, _LOOPS) and node.lineno == begins
+    )
+
+
+def _goes_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    first: dict[str, bool] = {}
+    stored: set[str] = set()
+    given: set[str] = set()
+    own = [loop.test] if isinstance(loop, ast.While) else [loop.target]
+    for node in (one for part in (*own, *loop.body) for one in _in_order(part)):
+        if isinstance(node, ast.Name | ast.Attribute):
+            is_stored = isinstance(node.ctx, ast.Store)
+            name = ast.unparse(node)
+            first.setdefault(name, is_stored)
+            if is_stored:
+                stored.add(name)
+        elif isinstance(node, ast.Call) and _called(node) not in _GATHERS:
+            of = node.func.value if isinstance(node.func, ast.Attribute) else None
+            parts = [*node.args, *(one.value for one in node.keywords), *([of] if of else [])]
+            given |= {ast.unparse(one) for part in parts for one in _given(part)}
+    return any(name in stored and not first[name] for name in given)
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a statement as they are run: what is assigned before what to."""
+    inside: list[ast.AST]
+    if isinstance(node, ast.Assign):
+        inside = [node.value, *node.targets]
+    elif isinstance(node, ast.AugAssign | ast.NamedExpr):
+        inside = [node.value, node.target]
+    elif isinstance(node, ast.For | ast.AsyncFor):
+        inside = [node.iter, node.target, *node.body, *node.orelse]
+    else:
+        inside = list(ast.iter_child_nodes(node))
+    for one in inside:
+        yield from _in_order(one)
+    yield node
+
+
+def _given(part: ast.expr) -> Iterator[ast.expr]:
+    """Yield the names in what a call is given, but not in the calls inside of that."""
+    if isinstance(part, ast.Name | ast.Attribute):
+        yield part
+    elif not isinstance(part, ast.Call):
+        for one in ast.iter_child_nodes(part):
+            if isinstance(one, ast.expr):
+                yield from _given(one)
+
+
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
 @lru_cache(maxsize=64)
-def _spans(text: str) -> tuple[tuple[int, int, int | None], ...]:
+def _spans(tree: ast.Module | None) -> tuple[tuple[int, int, int | None], ...]:
     """Return first and last line of each loop and function, outer ones first.
 
     Third is where a loop begins; None of a function, which is in no loop by being defined in one.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    if tree is None:
         return ()
     spans: list[tuple[int, int, int | None]] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+        if isinstance(node, _LOOPS):
             # What a `for` goes through is computed once, what a `while` asks each time.
             first = node.lineno if isinstance(node, ast.While) else node.body[0].lineno
             spans.append((first, node.body[-1].end_lineno or first, node.lineno))

@@ -92,6 +92,7 @@ def test_the_function_that_calls_most_functions_is_noted_with_the_line_that_call
 
     assert (first.place.function, first.place.source) == ("decayed", "state = 0.98 * state + 0.1")
     assert 80 <= first.calls <= 82
+    assert (first.loop_calls, first.goes_on) == (80, False)
     assert 0.9 < first.calls_frac < 1
 
 
@@ -112,6 +113,7 @@ def test_the_loop_around_the_line_that_calls_most_is_noted_also_where_it_calls_a
     # Of `inside` the last line has 5 calls, the one in the loop 4 * 3.
     for name, source in (("inside", "total = self.turn(total + x[row].sum())"), ("turn", None)):
         assert busy[name].loop.source == "for row in range(4):"
+        assert busy[name].goes_on
         assert busy[name].place.source == source or source is None
 
 

@@ -69,6 +69,15 @@ def test_where_a_loop_makes_the_calls_its_turns_are_to_be_done_at_once(analyze, 
     assert (finding.change is None) is loops
 
 
+def test_a_loop_whose_turns_need_each_other_is_named_and_compiled(analyze):
+    busy = BusyFunction(0.8, 400, BODY, LOOP, loop_calls=300, goes_on=True)
+    note = Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,)))
+    finding = evaluate(analyze(PHASES, records=[CYCLE, note], traces=traced(2_000, 4 * MS)))
+    assert "The loop at train.py:19 makes 300 calls" in finding.advice
+    assert "all its turns at once" not in finding.advice.replace("\n", " ")
+    assert finding.change == "model = torch.compile(model)"
+
+
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):
     assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
 

@@ -1,4 +1,8 @@
-from lightning_gpuprof.probes.stacks.loops import loop_line
+import warnings
+
+import pytest
+
+from lightning_gpuprof.probes.stacks.loops import goes_on, loop_line
 
 PROGRAM = """\
 def forward(self, x):
@@ -33,3 +37,48 @@ def test_without_the_programs_text_there_is_no_loop(tmp_path):
     broken.write_text("for x in (:\n    pass\n")
     assert loop_line(str(broken), 2) is None
     assert loop_line(str(tmp_path / "gone.py"), 1) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = block(x)",
+        "x += block(x)",
+        "x = x + self.feed(self.norm(x))",
+        "y = block(x)\n    x = x + y",
+        "h, c = self.cell(part, (h, c))",
+        "self.h = self.cell(part, self.h)",
+        "h = h.tanh() * part",
+        "if part:\n        x = F.relu(layer(x))",
+    ],
+)
+def test_a_loop_that_gives_a_call_what_the_turn_before_gave_goes_on(tmp_path, body):
+    assert goes_on(written(tmp_path, body), 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "out.append(head(x))",
+        "total = total + loss(part, x)",
+        "total += loss(part)",
+        "out = torch.cat([out, head(part)])",
+        "y = head(part)\n    y = y.relu()\n    out.append(y)",
+        "state = state * 0.9 + x[part]",
+    ],
+)
+def test_turns_that_need_nothing_of_each_other_but_a_sum_do_not_go_on(tmp_path, body):
+    assert not goes_on(written(tmp_path, body), 1)
+
+
+def written(folder, body):
+    file = folder / "program.py"
+    file.write_text(f"for part in parts:\n    {body}\n")
+    return str(file)
+
+
+def test_what_is_odd_in_a_program_is_not_told_again(tmp_path):
+    file = written(tmp_path, 'x = split("\\d", part)')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert loop_line(file, 2) == 1

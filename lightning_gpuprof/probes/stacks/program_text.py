@@ -1,0 +1,24 @@
+"""Reads the text of a program as Python does, and says nothing about it."""
+
+import ast
+import linecache
+import warnings
+from functools import lru_cache
+
+
+def tree_of(file: str) -> ast.Module | None:
+    """Return a file as a syntax tree; None where there is no text, or none that is Python.
+
+    What is odd about the program (an escape that is none) it was told when it was imported.
+    """
+    return _tree("".join(linecache.getlines(file)))
+
+
+@lru_cache(maxsize=64)
+def _tree(text: str) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError):
+            return None
