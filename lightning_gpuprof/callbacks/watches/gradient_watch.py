@@ -107,9 +107,10 @@ class GradientWatch(RecordingCallback):
         self._use.stop()
         if self._values is not None:
             self._found = used, unheld
-            for one in (self._times, self._first):
-                if one is not None:
-                    one.stop()
+            if self._times is not None:
+                self._times.stop()
+            if self._first is not None:
+                self._first.stop()
             self._values.compare()
             self._end(trainer.lightning_module, wait=False)
         elif used or unheld:
@@ -192,9 +193,12 @@ class GradientWatch(RecordingCallback):
         use, self._use = self._use, None
         times, self._times = self._times, None
         first, self._first = self._first, None
-        for one in (use, times, first):
-            if one is not None:
-                one.stop()
+        if use is not None:
+            use.stop()
+        if times is not None:
+            times.stop()
+        if first is not None:
+            first.stop()
         self._hooks.drop()
         self._values = self._found = None
         self._parameters = []
