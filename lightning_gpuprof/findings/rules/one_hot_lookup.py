@@ -10,10 +10,12 @@ The rows hold as many numbers as there are classes, all of them written, multipl
 gradient, multiplied again, to pick one row of the weights each.
 
 ## What to do
-`nn.Embedding`: its table is the layer's weight, transposed, its result the same.
+`nn.Embedding`: its table is the layer's weight, transposed, its result the same. It is to begin as
+the layer did: an embedding's own first values are many times larger.
 
 ## Thresholds
-Only rows that keep their classes to the layer count: flattened, they are a sum of several lookups.
+Only rows that keep their classes and numbers to the layer count: flattened, they are a sum of
+several lookups, smoothed ones are none.
 `MIN_FRAC`: of a few classes the rows cost hardly anything. Of making the rows `MADE` times goes
 (none where something else needs them), of the layer, with its gradient, `LAYER` times: measured at
 seven sizes from 30 to 20,000 classes (docs/adr/0031). On a GPU the host may be ahead: the low bound
@@ -30,11 +32,16 @@ from lightning_gpuprof.records.function_calls import FunctionNotes, OneHotLookup
 from lightning_gpuprof.units import duration, percent
 
 ID = "one-hot-lookup"
-EFFORT = Effort(Horizon.QUICK, "an embedding in place of a layer", "checkpoints name other weights")
+EFFORT = Effort(
+    Horizon.QUICK,
+    "an embedding in place of a layer, begun as that one",
+    "checkpoints name other weights; first values are drawn anew",
+)
 MIN_FRAC = 0.01
 MADE, LAYER = (0.6, 1.2), (0.8, 2.6)
 CHANGE = """table = nn.Embedding({classes}, {width})  # in __init__, in place of the layer
-table(indices)  # in place of one_hot and the layer; add a bias where it had one"""
+nn.init.uniform_(table.weight, -({classes}**-0.5), {classes}**-0.5)  # as nn.Linear begins
+table(indices)  # in place of one_hot and the layer; where it had a bias, add one begun alike"""
 
 
 @looked(ID)

@@ -13,6 +13,12 @@ from lightning_gpuprof.records.function_calls import OneHotLookup
 from lightning_gpuprof.records.module_calls import CallPlace
 
 _PRODUCTS = frozenset({"linear", "matmul", "mm", "__matmul__"})
+_SAME = frozenset(
+    """to type type_as float double half bfloat16 cuda cpu contiguous clone detach view view_as
+    reshape reshape_as flatten unflatten squeeze unsqueeze transpose permute movedim swapaxes
+    """.split()
+)
+"""These leave rows of zeros with a one what they are; smoothing, dropout or a sum do not."""
 
 
 @dataclass
@@ -62,18 +68,21 @@ class Lookups:
         if source is None:
             return
         rows: Rows = self._known[source]
-        if _same_rows(given, result, rows.classes):
+        if name in _SAME and _same_rows(source, result, rows.classes):
             rows.made_ns += taken_ns
             self._known[result] = rows
         elif (
             name in _PRODUCTS
             and source is given[0]
             and self.weights.intersection(map(id, given[1:2]))
+            and given[1].ndim > 1
         ):
             rows.layer_ns += taken_ns
             rows.width = result.shape[-1]
         else:
             rows.shared = True
+            if result is source:  # changed in place: rows of zeros with a one no more
+                del self._known[source]
         if place is not None and place not in rows.places:
             rows.places.append(place)
 
@@ -107,11 +116,6 @@ def one_hot_lookups(
     )
 
 
-def _same_rows(given: Sequence[Tensor], result: Tensor, classes: int) -> bool:
-    """Tell whether a function gave the rows another type or order alone."""
-    return (
-        len(given) == 1
-        and result.ndim > 0
-        and result.shape[-1] == classes
-        and result.numel() == given[0].numel()
-    )
+def _same_rows(given: Tensor, result: Tensor, classes: int) -> bool:
+    """Tell whether each row is still one of all classes."""
+    return result.ndim > 0 and result.shape[-1] == classes and result.numel() == given.numel()

@@ -429,7 +429,36 @@ def test_rows_of_zeros_with_a_one_that_a_layer_multiplies_are_noted(look):
     ]
 
 
-@pytest.mark.parametrize("model", [OneHotMatrix, OneHotFlat])
+class OneHotSmoothed(OneHot):
+    def used(self, rows):
+        return self.words(rows * 0.9 + 0.1 / 9)
+
+
+class OneHotDropped(OneHot):
+    def used(self, rows):
+        return self.words(F.dropout(rows, 0.1))
+
+
+class OneHotInPlace(OneHot):
+    def used(self, rows):
+        rows.mul_(0.9)
+        return self.words(rows)
+
+
+class OneHotVector(OneHot):
+    """One row times one vector, which gives a number and no width."""
+
+    def __init__(self):
+        super().__init__()
+        self.vector = torch.nn.Parameter(torch.ones(9))
+
+    def used(self, rows):
+        return rows[0, 0].view(9) @ self.vector + rows.flatten(0, 1) @ self.vector
+
+
+@pytest.mark.parametrize(
+    "model", [OneHotMatrix, OneHotFlat, OneHotSmoothed, OneHotDropped, OneHotInPlace, OneHotVector]
+)
 def test_rows_that_go_elsewhere_are_no_lookup(look, model):
     assert look(model()).lookups == ()
 

@@ -154,6 +154,8 @@ def test_rows_that_could_be_looked_up_cost_the_layers_gradient_too(look):
     (finding,) = look("one-hot-lookup", lookups=(ROWS,))
     assert finding.title.startswith("128 rows of 900 zeros and ones pick rows of weights: 2.00 ms")
     assert finding.change.startswith("table = nn.Embedding(900, 64)")
+    # An embedding's own first values would be 30 times as large.
+    assert "uniform_(table.weight, -(900**-0.5), 900**-0.5)" in finding.change
     assert finding.where[0].line == 27
     assert span(finding) == (1_400_000, 3_800_000)
 
