@@ -59,8 +59,8 @@ def _finding(run: RunResults, step_ns: int, one: UnusedScores) -> Finding:
         title=f"{percent(one.kept_frac)} of what a linear layer gives is used: for the rest go "
         f"{duration(unused_ns)} of the forward pass ({percent(unused_ns / step_ns)} of the step)"
         + (", and its backward pass" if one.trained else ""),
-        advice="Pick the places that are used first, then call the layer, and the loss, for them. "
-        "The results stay the same.",
+        advice="Pick the places that are used first, then call the layer, and the loss, for them, "
+        "if nothing else reads the rest (a metric, a callback). The results stay the same.",
         evidence={
             "kept_frac": one.kept_frac,
             "layer_ns": one.layer_ns,

@@ -45,7 +45,9 @@ class TorchEvents(DeviceEvents):
 
     def __init__(self, device: torch.device, *, cuda: Any = torch.cuda, c: Any = torch._C) -> None:
         self._index, self._cuda = device.index, cuda
-        self._current = getattr(c, "_cuda_getCurrentStream", None)
+        # Without an index it is the current device, whose number the quick way does not look up.
+        found = getattr(c, "_cuda_getCurrentStream", None)
+        self._current = None if device.index is None else found
         self._stream: Any = None
         self._known: object = None
 

@@ -18,6 +18,13 @@ LEAST_NUMBERS = 1 << 14
 MOST_KEPT = 0.5
 """A part that is larger is taken for the whole: to leave the rest out first gains little."""
 _PARTS = frozenset({"__getitem__", "index_select", "masked_select", "select", "narrow"})
+_ALONG = frozenset(
+    """cumsum cumprod cummax cummin logcumsumexp flip fliplr flipud roll rot90 sort argsort msort
+    conv1d conv2d conv3d""".split()
+)
+"""Their result at one place may need what is at others."""
+_NORMS = frozenset({"softmax", "log_softmax", "softmin", "gumbel_softmax", "normalize"})
+"""So do these, unless they go along the scores of a place."""
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _IGNORED, _IGNORED_AT = -100, 4
 """The usual `ignore_index` of these losses, and which argument it is."""
@@ -103,7 +110,11 @@ class Scores:
         if kept is not None and (kept <= MOST_KEPT or name in _LOSSES):
             scored.kept_frac += kept
             scored.counted = True
-        elif kept is not None or (len(given) == 1 and result.numel() == given[0].numel()):
+        elif kept is not None or (
+            len(given) == 1
+            and result.numel() == given[0].numel()
+            and not _mixes(name, args, kwargs, result)
+        ):
             scored.after_ns += taken_ns
             self._known[result] = scored
         else:
@@ -121,6 +132,15 @@ class Scores:
         at = args[_IGNORED_AT] if len(args) > _IGNORED_AT else _IGNORED
         ignored = kwargs.get("ignore_index", at)
         return int((target != ignored).sum()) / max(1, target.numel())
+
+
+def _mixes(name: str, args: Any, kwargs: Any, result: Tensor) -> bool:
+    """Tell whether a function of one tensor puts several places together."""
+    if name in _NORMS:
+        at = 2 if name == "normalize" else 1
+        last = kwargs.get("dim", args[at] if len(args) > at else None)
+        return last not in (-1, result.ndim - 1)
+    return name in _ALONG or name.startswith("fft_")
 
 
 def unused_scores(

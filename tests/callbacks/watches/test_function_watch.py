@@ -496,6 +496,22 @@ class AlsoCounted(LastPlace):
         return super().loss(scores, wanted)
 
 
+class LastWeighted(Scoring):
+    def loss(self, scores, wanted):
+        return scores.softmax(-1)[:, -1].square().mean()
+
+
+class OverPlaces(Scoring):
+    """What is kept of the last place has come from all of them."""
+
+    def __init__(self, mix):
+        super().__init__()
+        self.mix = mix
+
+    def loss(self, scores, wanted):
+        return self.mix(scores)[:, -1].square().mean()
+
+
 class OneOfEach(Scoring):
     def loss(self, scores, wanted):
         return scores[..., 0].mean()
@@ -519,6 +535,25 @@ def test_scores_of_which_an_index_keeps_few_are_noted(look):
 @pytest.mark.parametrize("model", [Shifted, AlsoCounted, OneOfEach])
 def test_scores_that_are_used_at_most_places_or_for_more_are_needed(look, model):
     assert look(model()).scores == ()
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda scores: scores.cumsum(1),
+        lambda scores: scores.softmax(1),
+        lambda scores: F.softmax(scores, dim=1),
+        lambda scores: scores.flip(1),
+        lambda scores: torch.fft.fft(scores, dim=1).abs(),
+    ],
+)
+def test_scores_of_one_place_that_come_from_all_are_needed(look, mix):
+    assert look(OverPlaces(mix)).scores == ()
+
+
+def test_a_softmax_of_each_place_alone_leaves_the_others_unused(look):
+    (found,) = look(LastWeighted()).scores
+    assert found.kept_frac == pytest.approx(1 / 12)
 
 
 class Attending(Model):

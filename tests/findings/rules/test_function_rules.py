@@ -170,6 +170,7 @@ SCORES = UnusedScores(0.25, 96_000, MS, MS // 2, True, PLACES)
 
 def test_scores_that_nobody_uses_cost_their_way_back_too(look):
     (finding,) = look("unused-scores", scores=(SCORES,))
+    assert "if nothing else reads the rest (a metric, a callback)" in finding.advice
     assert finding.title == (
         "25.0% of what a linear layer gives is used: for the rest go 1.12 ms of the forward pass "
         "(11.2% of the step), and its backward pass"

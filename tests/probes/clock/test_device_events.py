@@ -18,10 +18,22 @@ class FakeCuda:
 
     def current_stream(self, index):
         self.asked += 1
+        index = 0 if index is None else index
         return f"stream {self.number} of device {index}"
 
     def _cuda_getCurrentStream(self, index):
+        if index is None:
+            raise TypeError("invalid argument to getCurrentStream")
         return (self.number, index, 1)
+
+
+def test_a_device_without_an_index_is_the_current_one():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda"), cuda=cuda, c=cuda)
+    event = events.new_event()
+    for _ in range(2):
+        events.record(event)
+    assert event.stream == "stream 7 of device 0"
 
 
 def test_events_are_recorded_on_their_own_device_whichever_is_current():
