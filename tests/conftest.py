@@ -270,8 +270,16 @@ class SnapshotBuilder:
         self.live[address] = (size, [])
         return address
 
-    def allocate(self, size: int, line: int | None = None, function: str = "forward") -> int:
+    def allocate(
+        self,
+        size: int,
+        line: int | None = None,
+        function: str = "forward",
+        caller: tuple[str, str] | None = None,
+    ) -> int:
         frames = [{"filename": "/home/me/train.py", "line": line, "name": function}] if line else []
+        if caller is not None:
+            frames.append({"filename": caller[0], "line": 1, "name": caller[1]})
         address = self.held(size)
         self.live[address] = (size, frames)
         self._event("alloc", address, size, frames)

@@ -23,6 +23,7 @@ FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer_step"
 MAX_POINTS = 600
 TOP_SITES = 10
 _QUARTERS = 4
+_CHECKPOINT = "torch/utils/checkpoint.py"
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,9 @@ def _phases(events: Sequence[AllocatorEvent]) -> list[str]:
 def _phase_of_stack(frames: tuple[Frame, ...]) -> str:
     python = [frame for frame in frames if frame.file.endswith(".py")]
     names = {frame.function for frame in python}
+    # What a checkpoint computes again is a forward pass inside of a saved tensor's unpacking.
+    if any(f.function.startswith("unpack") and f.file.endswith(_CHECKPOINT) for f in python):
+        return BACKWARD
     if not python or "backward" in names or any("autograd::" in f.function for f in frames):
         # Autograd's own thread runs no Python, but for an autograd.Function's backward.
         in_forward = names & {"forward", "training_step"} and "backward" not in names

@@ -26,7 +26,8 @@ weight decay is one operator per tensor already: measured, its fused form is no 
 told. SGD and Adagrad refuse `fused=True` for sparse gradients (`nn.Embedding(..., sparse=True)`).
 Of another's optimizer `LEAST_CALLS` operators for each tensor are a loop: fewer are as good as
 fused. One named after torch's (`MyAdamW`) saves as that does unfused; else each operator that is
-called for a list saves `LIST_LOW_NS` to `LIST_HIGH_NS` on a CPU (docs/adr/0031).
+called for a list saves `LIST_LOW_NS` to `LIST_HIGH_NS` on a CPU (docs/adr/0031), and for certain
+where an update takes no more than small tensors' do: of large ones a list was slower than a loop.
 """
 
 import re
@@ -123,7 +124,10 @@ def _by_hand(
     saving = _saving(run, step, tensors, 0, loops=True)
     if twin is None:
         most = step.mean_ns if run.on_gpu else round(LIST_HIGH_NS * calls)
-        low = 0 if run.on_gpu else round(LIST_LOW_NS * calls)
+        # Lists of large tensors may be slower, and one update's operators are known where each
+        # traced step has one.
+        unsure = run.on_gpu or updates < 1 or step.mean_ns > UNFUSED_NS * tensors
+        low = 0 if unsure else round(LIST_LOW_NS * calls)
         saving = Range(low=min(low, step.mean_ns), high=min(most, step.mean_ns))
     # Where few batches have an update, a trace of a few steps may have more of them than its share.
     each = f", {round(calls / tensors)} operators for each" if updates == 1 else ""
