@@ -887,6 +887,10 @@ class TestUnfusedOptimizer:
         # 100 us for each of a hundred tensors: small ones take a quarter of that.
         assert span(self.by_hand(judge, "Lion")) == (0, 1_400 * US)
 
+    def test_a_trace_of_few_steps_may_have_more_than_its_share_of_updates(self, judge):
+        phases = {**UPDATES, "optimizer_step": [0, 2 * MS] * 10}
+        assert span(self.by_hand(judge, "Lion", phases=phases, steps=20)) == (0, MS)
+
     def test_on_a_gpu_launches_of_a_loop_may_be_hidden(self, judge):
         assert self.by_hand(judge, "Lion", device=Device(type="cuda")).saving_ns.low == 0
 
