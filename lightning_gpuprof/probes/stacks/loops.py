@@ -72,6 +72,11 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
         inside = [node.value, node.target]
     elif isinstance(node, ast.For | ast.AsyncFor):
         inside = [node.iter, node.target, *node.body, *node.orelse]
+    elif isinstance(node, ast.comprehension):
+        inside = [node.iter, node.target, *node.ifs]
+    elif isinstance(node, _COMPREHENSIONS):
+        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        inside = [*node.generators, *made]
     else:
         inside = list(ast.iter_child_nodes(node))
     for one in inside:

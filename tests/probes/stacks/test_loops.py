@@ -65,6 +65,7 @@ def test_a_loop_that_gives_a_call_what_the_turn_before_gave_goes_on(tmp_path, bo
         "out = torch.cat([out, head(part)])",
         "y = head(part)\n    y = y.relu()\n    out.append(y)",
         "state = state * 0.9 + x[part]",
+        "out.append([head(one) for one in part])",
     ],
 )
 def test_turns_that_need_nothing_of_each_other_but_a_sum_do_not_go_on(tmp_path, body):
