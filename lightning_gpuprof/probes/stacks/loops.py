@@ -10,9 +10,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _GATHERS = frozenset(
     """cat concat concatenate stack hstack vstack append add maximum minimum max min logaddexp len
-    """.split()
+    log log_dict print item""".split()
 )
-"""Calls that put a turn's result to those before it, which can be done once behind the loop."""
+"""Calls that put a turn's result to those before it, or tell of it: once behind the loop does."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -38,10 +38,10 @@ def goes_on(file: str, begins: int) -> bool:
         begins: The loop's first line.
     """
     tree = tree_of(file)
-    nodes = () if tree is None else ast.walk(tree)
-    return any(
-        _goes_on(node) for node in nodes if isinstance(node, _LOOPS) and node.lineno == begins
-    )
+    if tree is None:
+        return False
+    loops = (node for node in ast.walk(tree) if isinstance(node, _LOOPS))
+    return any(_goes_on(loop) for loop in loops if loop.lineno == begins)
 
 
 def _goes_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:

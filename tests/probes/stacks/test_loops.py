@@ -62,6 +62,7 @@ def test_a_loop_that_gives_a_call_what_the_turn_before_gave_goes_on(tmp_path, bo
         "out.append(head(x))",
         "total = total + loss(part, x)",
         "total += loss(part)",
+        "total = total + loss(part)\n    self.log('total', total)",
         "out = torch.cat([out, head(part)])",
         "y = head(part)\n    y = y.relu()\n    out.append(y)",
         "state = state * 0.9 + x[part]",
