@@ -41,9 +41,13 @@ def parts_without(
 
 
 def owners(model: Module, weights: Iterable[Parameter]) -> list[Module]:
-    """Return the modules inside a model that hold some of these parameters themselves."""
+    """Return the modules inside a model that hold some of these parameters themselves.
+
+    Those of TorchScript, which take no such hooks as `FirstInput` has, are left out.
+    """
     wanted = set(weights)
-    every = (part for part in model.modules() if part is not model)
+    script = torch.jit.ScriptModule
+    every = (one for one in model.modules() if one is not model and not isinstance(one, script))
     return [part for part in every if wanted.intersection(part.parameters(recurse=False))]
 
 
