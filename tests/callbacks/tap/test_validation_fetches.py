@@ -61,7 +61,9 @@ def test_a_start_outside_of_validations_is_none_of_theirs(tmp_path):
     class Resumed(Model):
         def on_train_batch_start(self, batch, batch_idx):
             # As Lightning does where a run goes on from a checkpoint behind a validation.
-            self.trainer.fit_loop.epoch_loop.val_loop.increment_progress_to_evaluation_end()
+            loop = self.trainer.fit_loop.epoch_loop.val_loop
+            loop.setup_data()
+            loop.reset()
 
     columns = trained(tmp_path, Resumed())[0].sessions[-1].columns
     validated = (columns["flags"] & StepFlag.VALIDATION) != 0
