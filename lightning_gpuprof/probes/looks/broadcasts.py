@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.looks.each_batch import in_each
+from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import Broadcast
 from lightning_gpuprof.records.module_calls import CallPlace
@@ -46,8 +47,7 @@ class _Wide(NamedTuple):
     kind: str
     shared: tuple[int, ...]
     """Its dimensions that both tensors have."""
-    pairs: int
-    """The number of the pair's work."""
+    pair: "_Pair"
 
 
 @dataclass
@@ -71,54 +71,35 @@ class Broadcasts:
     pairs: list[_Pair] = field(default_factory=list)
     _wide: Any = field(default_factory=WeakIdKeyDictionary)
 
-    def seen(
-        self,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        given: Sequence[Tensor],
-        result: Tensor,
-        taken_ns: int,
-        place: Place | None,
-    ) -> None:
-        """Note a function whose result is a tensor, and the program's line that called it."""
-        source = next((one for one in given if one in self._wide), None)
+    def seen(self, call: OnData) -> None:
+        """Note what may be written out, or what becomes of it."""
+        source = next((one for one in call.given if one in self._wide), None)
         if source is None:
-            self._begins(name, args, kwargs, given, result, taken_ns, place)
+            self._begins(call)
             return
         wide: _Wide = self._wide[source]
-        pair = self.pairs[wide.pairs]
-        pair.taken_ns += taken_ns
-        if place is not None and place not in pair.places:
-            pair.places.append(place)
-        after = _after(wide.kind, name, args, given)
-        if after is not None and result.shape == source.shape:
-            self._wide[result] = wide._replace(kind=after)
+        pair = wide.pair
+        pair.taken_ns += call.taken_ns
+        call.add_place(pair.places)
+        after = _after(wide.kind, call)
+        if after is not None and call.result.shape == source.shape:
+            self._wide[call.result] = wide._replace(kind=after)
             return
-        kind, summed = _summed(wide.kind, name), _over(name, args, kwargs, source, wide.shared)
+        kind, summed = _summed(wide.kind, call.name), _over(call, source, wide.shared)
         if kind is None or not summed or pair.kind is not None:
             pair.needed = True
         pair.kind, pair.summed = kind, summed
 
     def used(self, given: Iterable[Any]) -> None:
         """Note that something is done with tensors of which no function on data tells."""
-        for one in given:
-            if isinstance(one, Tensor) and one in self._wide:
-                self.pairs[self._wide[one].pairs].needed = True
+        for wide in followed(given, self._wide):
+            wide.pair.needed = True
 
-    def _begins(
-        self,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        given: Sequence[Tensor],
-        result: Tensor,
-        taken_ns: int,
-        place: Place | None,
-    ) -> None:
+    def _begins(self, call: OnData) -> None:
+        name, given, result, place = call.name, call.given, call.result, call.place
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):
             return
-        if "alpha" in kwargs:
+        if "alpha" in call.kwargs:
             return  # a - alpha * b
         whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
         numbers, shared = prod(whole), _shared(given, whole)
@@ -129,12 +110,12 @@ class Broadcasts:
             places=[place],
             wide_bytes=numbers * result.element_size(),
             given_bytes=sum(one.nbytes for one in given),
-            taken_ns=taken_ns,
+            taken_ns=call.taken_ns,
             trained=result.requires_grad,
         )
         if name in _FORMS and result.shape == whole:
-            self._wide[result] = _Wide(_FORMS[name], shared, len(self.pairs))
-        elif name in _WHOLE and -1 in shared and _by_row(name, args, kwargs, len(whole)):
+            self._wide[result] = _Wide(_FORMS[name], shared, pair)
+        elif name in _WHOLE and -1 in shared and _by_row(call, len(whole)):
             pair.kind, pair.summed = _WHOLE[name], whole[-1]
         self.pairs.append(pair)
 
@@ -179,23 +160,21 @@ def _shared(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:
     return tuple(-dim for dim in dims if all(one.shape[-dim] == whole[-dim] > 1 for one in given))
 
 
-def _by_row(name: str, args: Any, kwargs: Any, ndim: int) -> bool:
+def _by_row(call: OnData, ndim: int) -> bool:
     """Tell whether one of `_WHOLE` gives a number for each pair of rows, and the usual one.
 
-    >>> _by_row("cosine_similarity", ("a", "b"), {}, 3), _by_row("pairwise_distance", (), {}, 3)
+    >>> cosine = OnData("cosine_similarity", ("a", "b"), {}, (), torch.zeros(1), 0, None)
+    >>> _by_row(cosine, 3), _by_row(cosine._replace(name="pairwise_distance", args=()), 3)
     (False, True)
     """
-
-    def option(key: str, at: int, usual: Any) -> Any:
-        return kwargs.get(key, args[at] if len(args) > at else usual)
-
-    if name == "cosine_similarity":
-        return option("dim", 2, 1) in (-1, ndim - 1)
-    return bool(option("p", 2, 2) == 2 and not option("keepdim", 4, False))
+    if call.name == "cosine_similarity":
+        return call.argument("dim", 2, 1) in (-1, ndim - 1)
+    return bool(call.argument("p", 2, 2) == 2 and not call.argument("keepdim", 4, False))
 
 
-def _after(kind: str, name: str, args: Any, given: Sequence[Tensor]) -> str | None:
+def _after(kind: str, call: OnData) -> str | None:
     """Return what a kind is after a function by element; None where no pair's form is known."""
+    name, args, given = call.name, call.args, call.given
     if name in _SCALES and len(given) == 1:
         return kind
     if kind == "difference" and name in _ABSOLUTES:
@@ -216,8 +195,9 @@ def _summed(kind: str, name: str) -> str | None:
     return "distance" if kind == "difference" and name in _NORMS else None
 
 
-def _over(name: str, args: Any, kwargs: Any, wide: Tensor, shared: Sequence[int]) -> int:
+def _over(call: OnData, wide: Tensor, shared: Sequence[int]) -> int:
     """Return how many numbers are summed up for each result; 0 where it is not what is shared."""
+    name, args, kwargs = call.name, call.args, call.kwargs
     dim = kwargs.get("dim", kwargs.get("axis"))
     if dim is None:
         at = 1 if name in _SUMS else 2

@@ -17,6 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
 from lightning_gpuprof.probes.looks.lookups import Lookups
+from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.scores import Scores
 from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
 from lightning_gpuprof.probes.stacks.stack_lines import (
@@ -191,8 +192,9 @@ class FunctionCalls:
         if origin is Origin.DATA:
             through = self._layer(name, args, kwargs, given, known, taken_ns, frame, place, through)
             self._joins(given, known, results)
+            call = OnData(name, args, kwargs, given, results[0], taken_ns, place)
             for each in self._followers:
-                each.seen(name, args, kwargs, given, results[0], taken_ns, place)
+                each.seen(call)
         elif (
             place is not None and name not in _FILLS and not all(one._is_view() for one in results)
         ):

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.looks.each_batch import in_each
+from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import OneHotLookup
 from lightning_gpuprof.records.module_calls import CallPlace
@@ -48,20 +49,13 @@ class Lookups:
     rows: list[Rows] = field(default_factory=list)
     _known: Any = field(default_factory=WeakIdKeyDictionary)
 
-    def seen(
-        self,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        given: Sequence[Tensor],
-        result: Tensor,
-        taken_ns: int,
-        place: Place | None,
-    ) -> None:
-        """Note a function whose result is a tensor, and the program's line that called it."""
-        if name == "one_hot" and place is not None and result.numel():
+    def seen(self, call: OnData) -> None:
+        """Note what makes such rows, or what becomes of them."""
+        name, given, result = call.name, call.given, call.result
+        if name == "one_hot" and call.place is not None and result.numel():
             classes = result.shape[-1]
-            self.rows.append(Rows([place], classes, result.numel() // classes, taken_ns))
+            indices = result.numel() // classes
+            self.rows.append(Rows([call.place], classes, indices, call.taken_ns))
             self._known[result] = self.rows[-1]
             return
         source = next((one for one in given if one in self._known), None)
@@ -69,7 +63,7 @@ class Lookups:
             return
         rows: Rows = self._known[source]
         if name in _SAME and _same_rows(source, result, rows.classes):
-            rows.made_ns += taken_ns
+            rows.made_ns += call.taken_ns
             self._known[result] = rows
         elif (
             name in _PRODUCTS
@@ -77,20 +71,18 @@ class Lookups:
             and self.weights.intersection(map(id, given[1:2]))
             and given[1].ndim > 1
         ):
-            rows.layer_ns += taken_ns
+            rows.layer_ns += call.taken_ns
             rows.width = result.shape[-1]
         else:
             rows.shared = True
             if result is source:  # changed in place: rows of zeros with a one no more
                 del self._known[source]
-        if place is not None and place not in rows.places:
-            rows.places.append(place)
+        call.add_place(rows.places)
 
     def used(self, given: Iterable[Any]) -> None:
         """Note that something is done with tensors of which no function on data tells."""
-        for one in given:
-            if isinstance(one, Tensor) and one in self._known:
-                self._known[one].shared = True
+        for rows in followed(given, self._known):
+            rows.shared = True
 
 
 def one_hot_lookups(

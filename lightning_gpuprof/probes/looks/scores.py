@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.looks.each_batch import in_each
+from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.looks.tensor_values import readable
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import UnusedScores
@@ -59,88 +60,65 @@ class Scores:
     scored: list[Scored] = field(default_factory=list)
     _known: Any = field(default_factory=WeakIdKeyDictionary)
 
-    def seen(
-        self,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        given: Sequence[Tensor],
-        result: Tensor,
-        taken_ns: int,
-        place: Place | None,
-    ) -> None:
-        """Note a function whose result is a tensor, and the program's line that called it."""
-        source = next((one for one in given if one in self._known), None)
-        if source is not None:
-            self._goes_on(self._known[source], name, args, kwargs, given, result, taken_ns, place)
+    def seen(self, call: OnData) -> None:
+        """Note a layer, or what becomes of one's results."""
+        scored = next(followed(call.given, self._known), None)
+        if scored is not None:
+            self._goes_on(scored, call)
+        result, place = call.result, call.place
         if (
-            name == "linear"
+            call.name == "linear"
             and place is not None
-            and self.weights.intersection(map(id, given[1:2]))
+            and self.weights.intersection(map(id, call.given[1:2]))
             and result.numel() >= LEAST_NUMBERS
         ):
             trained = result.requires_grad
-            self.scored.append(Scored([place], result.numel(), taken_ns, trained=trained))
+            self.scored.append(Scored([place], result.numel(), call.taken_ns, trained=trained))
             self._known[result] = self.scored[-1]
 
     def used(self, given: Iterable[Any]) -> None:
         """Note that something is done with tensors of which no function on data tells."""
-        for one in given:
-            if isinstance(one, Tensor) and one in self._known:
-                self._known[one].needed = True
+        for scored in followed(given, self._known):
+            scored.needed = True
 
-    def _goes_on(
-        self,
-        scored: Scored,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        given: Sequence[Tensor],
-        result: Tensor,
-        taken_ns: int,
-        place: Place | None,
-    ) -> None:
+    def _goes_on(self, scored: Scored, call: OnData) -> None:
+        name, given, result = call.name, call.given, call.result
         kept = None
         first = given[0] in self._known
         if first and name in _LOSSES:
-            kept = self._counted(args, kwargs)
-            scored.after_ns += taken_ns
+            kept = self._counted(call)
+            scored.after_ns += call.taken_ns
         elif first and name in _PARTS and result.shape[-1:] == given[0].shape[-1:]:
             kept = result.numel() / scored.numbers
         if kept is not None and (kept <= MOST_KEPT or name in _LOSSES):
             scored.kept_frac += kept
             scored.counted = True
         elif kept is not None or (
-            len(given) == 1
-            and result.numel() == given[0].numel()
-            and not _mixes(name, args, kwargs, result)
+            len(given) == 1 and result.numel() == given[0].numel() and not _mixes(call)
         ):
-            scored.after_ns += taken_ns
+            scored.after_ns += call.taken_ns
             self._known[result] = scored
         else:
             scored.needed = True
-        if place is not None and place not in scored.places:
-            scored.places.append(place)
+        call.add_place(scored.places)
 
-    def _counted(self, args: Any, kwargs: Any) -> float | None:
+    def _counted(self, call: OnData) -> float | None:
         """Return the share of targets that a loss does not leave out; None where it is not read."""
-        target = kwargs.get("target", args[1] if len(args) > 1 else None)
+        target = call.argument("target", 1, None)
         if not isinstance(target, Tensor) or target.is_floating_point():
             return None
         if not readable(target):
             return None
-        at = args[_IGNORED_AT] if len(args) > _IGNORED_AT else _IGNORED
-        ignored = kwargs.get("ignore_index", at)
+        ignored = call.argument("ignore_index", _IGNORED_AT, _IGNORED)
         return int((target != ignored).sum()) / max(1, target.numel())
 
 
-def _mixes(name: str, args: Any, kwargs: Any, result: Tensor) -> bool:
+def _mixes(call: OnData) -> bool:
     """Tell whether a function of one tensor puts several places together."""
-    if name in _NORMS:
-        at = 2 if name == "normalize" else 1
-        last = kwargs.get("dim", args[at] if len(args) > at else None)
-        return last not in (-1, result.ndim - 1)
-    return name in _ALONG or name.startswith("fft_")
+    if call.name in _NORMS:
+        last = call.argument("dim", 2 if call.name == "normalize" else 1, None)
+        return last not in (-1, call.result.ndim - 1)
+    return call.name in _ALONG or call.name.startswith("fft_")
 
 
 def unused_scores(
