@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workload import Setup
@@ -26,8 +26,8 @@ class Cause:
             many there are.
         advised: The fault with nothing but the loader changed, where the report's change may be
             other loader settings: the fix that is then measured is the one proposed.
-        setting: The name of an argument that the report may propose, how often something is done,
-            and the knob's run with that number: the fix that is then measured is the one proposed.
+        settings: Arguments that the report may propose, by name, and the knob's run with that
+            number: the fix that is then measured is the one proposed.
         advice_says: A regular expression that the advice or change must match where the id
             alone could still advise the wrong thing.
     """
@@ -42,7 +42,7 @@ class Cause:
     whole: bool = False
     full_length: bool = False
     advised: Callable[[float], Setup] | None = None
-    setting: tuple[str, Callable[[int, float], Setup]] | None = None
+    settings: Mapping[str, Callable[[int, float], Setup]] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     advice_says: str | None = None
 
@@ -57,12 +57,11 @@ class Cause:
         which can be applied without reading the code, it is applied.
         """
         change = (finding or {}).get("change") or ""
-        if self.setting is not None:
-            name, run = self.setting
+        for name, run in self.settings.items():
             asked = re.search(rf"\b{name}=(\d+)\)", change)
             # Code beside the setting is no longer the setting alone.
             if asked is not None and "\n" not in change:
-                return run(int(asked[1]), knob).every(int(asked[1]))
+                return run(int(asked[1]), knob)
         proposed = re.search(r"num_workers=(\d+)", change)
         if self.advised is None or proposed is None:
             return self.fixed(knob)

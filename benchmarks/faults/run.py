@@ -239,14 +239,14 @@ def main() -> None:
     suite = Suite(args.folder, quick=args.quick)
     controls = run_controls(suite, args)
     trials: list[Trial] = []
-    complete = True
+    complete = False
     try:
         for trial in run_cases(suite, args):
             trials.append(trial)
+        complete = True
         if not args.quick:
             know_more(suite, trials, until)
     except KeyboardInterrupt:
-        complete = False
         _say("stopped: the results hold the cases that were measured, and say so")
     verdicts = [trial.verdict() for trial in trials]
     totals = summary(verdicts, controls)

@@ -205,6 +205,10 @@ def test_how_often_the_report_proposes_is_the_fix_that_gets_measured(fault_suite
     assert (checked.block_steps, checked.timed_steps) == (50, 200)
     fewer = {"change": "Trainer(..., limit_val_batches=0.2)"}
     assert cause.remedy(fewer, 8.0).trainer == {"val_check_interval": 60}
+    larger = {"change": "DataLoader(..., batch_size=64)  # the validation's"}
+    in_larger_batches = cause.remedy(larger, 8.0)
+    assert in_larger_batches.val_loader == {"batch_size": 64}
+    assert in_larger_batches.trainer == {"val_check_interval": 10}
 
 
 def test_blocks_of_short_epochs_hold_whole_epochs(fault_suite):

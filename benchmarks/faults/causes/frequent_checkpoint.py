@@ -21,7 +21,7 @@ def run(every: int, knob: float) -> Setup:
         module=partial(WithTable, entries=round(knob)),
         trainer={"enable_checkpointing": True},
         callbacks=(partial(ModelCheckpoint, every_n_train_steps=every),),
-    )
+    ).every(every)
 
 
 CAUSE = Cause(
@@ -30,7 +30,7 @@ CAUSE = Cause(
     fix="every_n_train_steps=60 instead of 10",
     faulty=partial(run, 10),
     fixed=partial(run, 60),
-    setting=("every_n_train_steps", run),
+    settings={"every_n_train_steps": run},
     knob="entries (of 256 bytes) of the table saved with the model",
     guess=10_000,
 )

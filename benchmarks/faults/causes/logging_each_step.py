@@ -37,7 +37,7 @@ def run(module: type[LogsMuch], every: int, knob: float) -> Setup:
         module=partial(module, values=round(knob)),
         logger=TensorBoardLogger,
         trainer={"log_every_n_steps": every},
-    )
+    ).every(every)
 
 
 CAUSE = Cause(
@@ -46,7 +46,7 @@ CAUSE = Cause(
     fix="call self.log_dict and the logger every 60 steps",
     faulty=partial(run, LogsMuch, 1),
     fixed=partial(run, LogsSeldom, 60),
-    setting=("log_every_n_steps", partial(run, LogsMuch)),
+    settings={"log_every_n_steps": partial(run, LogsMuch)},
     knob="values logged each step",
     guess=6,
     whole=True,

@@ -37,7 +37,7 @@ def run(every: int, knob: float) -> Setup:
         module=LogsLoss,
         logger=partial(RemoteLogger, round_trip_s=knob / 1e6),
         trainer={"log_every_n_steps": every},
-    )
+    ).every(every)
 
 
 CAUSE = Cause(
@@ -46,7 +46,7 @@ CAUSE = Cause(
     fix="log_every_n_steps=60",
     faulty=partial(run, 1),
     fixed=partial(run, 60),
-    setting=("log_every_n_steps", run),
+    settings={"log_every_n_steps": run},
     knob="round trip to the tracking server in us",
     guess=1_000,
 )
