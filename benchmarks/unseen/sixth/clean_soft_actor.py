@@ -11,8 +11,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-STEPS = 200
-BATCH, SEEN, MOVES, WIDTH = 192, 24, 6, 256
+STEPS = 1300
+BATCH, SEEN, MOVES, WIDTH = 384, 24, 6, 256
 
 
 class Replay(IterableDataset):

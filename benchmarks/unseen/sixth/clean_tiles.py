@@ -10,7 +10,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 160
+STEPS = 600
 TILES, BANDS, SIDE, CROPS = 800, 6, 64, 10
 
 

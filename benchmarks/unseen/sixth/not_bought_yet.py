@@ -17,8 +17,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 220
-CUSTOMERS, GOODS, NEGATIVES, WIDTH = 400, 3000, 4, 48
+STEPS = 360
+CUSTOMERS, GOODS, NEGATIVES, WIDTH = 300, 5000, 4, 48
 
 
 class Purchases(Dataset):
@@ -72,7 +72,7 @@ class Filtering(L.LightningModule):
 
 def main(run: Run) -> None:
     chance = random.Random(14)
-    bought = [chance.sample(range(GOODS), chance.randrange(200, 500)) for _ in range(CUSTOMERS)]
+    bought = [chance.sample(range(GOODS), chance.randrange(200, 800)) for _ in range(CUSTOMERS)]
     purchases = Purchases(bought, run.fixed)
     data = DataLoader(purchases, batch_size=400, shuffle=True, collate_fn=together)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Filtering(), data)

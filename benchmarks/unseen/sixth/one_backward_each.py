@@ -16,7 +16,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 200
+STEPS = 320
 SIDE, KINDS = 40, 8
 
 

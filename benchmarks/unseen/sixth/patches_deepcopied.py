@@ -17,7 +17,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 220
+STEPS = 200
 SUBJECTS, SIDE, PATCH, EACH, TISSUES = 12, 88, 16, 60, 4
 
 

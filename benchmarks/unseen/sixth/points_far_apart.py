@@ -17,7 +17,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 200
+STEPS = 300
 CLOUDS, POINTS, KEPT, THINGS = 320, 600, 64, 10
 
 

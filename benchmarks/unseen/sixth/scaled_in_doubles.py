@@ -17,8 +17,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 180
-PHOTOS, SIDE, DISHES = 600, 96, 12
+STEPS = 450
+PHOTOS, SIDE, DISHES = 500, 128, 12
 MEAN, STD = np.array([0.55, 0.44, 0.34]), np.array([0.27, 0.27, 0.28])
 
 
@@ -58,7 +58,7 @@ class Dish(L.LightningModule):
         self.register_buffer("mean", torch.tensor(255 * MEAN, dtype=torch.float32))
         self.register_buffer("std", torch.tensor(255 * STD, dtype=torch.float32))
         self.net = nn.Sequential(
-            nn.Conv2d(3, 16, 3, stride=2, padding=1),
+            nn.Conv2d(3, 16, 7, stride=4, padding=3),
             nn.BatchNorm2d(16),
             nn.ReLU(),
             nn.Conv2d(16, 32, 3, stride=2, padding=1),

@@ -14,7 +14,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 240
+STEPS = 400
 SIDE, GRID, OVERLAP = 80, 10, 0.5
 
 

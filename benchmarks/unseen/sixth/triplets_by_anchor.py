@@ -17,7 +17,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 220
+STEPS = 520
 WIDTH, TOPICS, SHARE, MARGIN = 384, 6, 0.5, 0.2
 
 

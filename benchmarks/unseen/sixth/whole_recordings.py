@@ -1,4 +1,4 @@
-"""Which bird sings? Pieces of one second out of recordings of more than a minute.
+"""Which bird sings? Pieces of one second out of recordings of the better part of a minute.
 
 seen in: CHeggan/MetaAudio-A-Few-Shot-Audio-Classification-Benchmark issue 16 (files loaded, then a
 random piece kept, and "the loading time of batches is long") and kitzeslab/opensoundscape issue 403
@@ -21,8 +21,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-STEPS = 200
-BIRDS, RATE, SECONDS = 16, 16_000, 75
+STEPS = 260
+BIRDS, RATE, SECONDS = 16, 16_000, 48
 
 
 class Pieces(IterableDataset):

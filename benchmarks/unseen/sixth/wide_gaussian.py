@@ -15,8 +15,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 200
-SLICES, SIDE, REACH = 300, 48, 10
+STEPS = 220
+SLICES, SIDE, REACH = 300, 56, 24
 
 
 def gaussian() -> torch.Tensor:
@@ -79,7 +79,7 @@ class Membranes(L.LightningModule):
 def main(run: Run) -> None:
     slices = torch.randn(SLICES, SIDE, SIDE)
     membranes = (slices > 0.5).float()
-    data = DataLoader(Slices(slices, membranes, run.fixed), batch_size=10, shuffle=True)
+    data = DataLoader(Slices(slices, membranes, run.fixed), batch_size=8, shuffle=True)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Membranes(), data)
 
 
