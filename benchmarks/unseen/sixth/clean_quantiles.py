@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 400
+STEPS = 480
 HOURS, PAST, AHEAD, HOMES = 4000, 72, 24, 12
 QUANTILES = (0.1, 0.5, 0.9)
 

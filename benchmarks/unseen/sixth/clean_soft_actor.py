@@ -11,7 +11,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-STEPS = 1300
+STEPS = 1500
 BATCH, SEEN, MOVES, WIDTH = 384, 24, 6, 256
 
 

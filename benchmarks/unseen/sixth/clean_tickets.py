@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 400
+STEPS = 480
 WORDS, TEAMS, WIDTH = 5000, 9, 64
 
 

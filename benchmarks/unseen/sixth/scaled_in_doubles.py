@@ -17,7 +17,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 450
+STEPS = 560
 PHOTOS, SIDE, DISHES = 500, 128, 12
 MEAN, STD = np.array([0.55, 0.44, 0.34]), np.array([0.27, 0.27, 0.28])
 

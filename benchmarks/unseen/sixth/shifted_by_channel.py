@@ -14,7 +14,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 560
 COLOURS, SIDE, SHIFT, STAGES = 28, 40, 2, 3
 LONG = SIDE + SHIFT * (COLOURS - 1)
 

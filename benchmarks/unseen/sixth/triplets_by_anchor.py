@@ -17,7 +17,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 520
+STEPS = 600
 WIDTH, TOPICS, SHARE, MARGIN = 384, 6, 0.5, 0.2
 
 
