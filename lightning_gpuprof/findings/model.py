@@ -19,7 +19,7 @@ class When(str, Enum):
     ALSO_BETWEEN = "also_between"
     """In some steps, and between epochs: validations, checkpoints, what takes longer each time."""
     BETWEEN = "between"
-    """Where epochs begin: none of it is a steady step's."""
+    """Where epochs begin, or in steps that compile: none of it is a steady step's."""
 
 
 class Horizon(str, Enum):

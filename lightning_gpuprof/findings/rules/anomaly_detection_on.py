@@ -14,13 +14,13 @@ Turn it off, and on again only to find a NaN that was seen.
 ## Thresholds
 The cost is read off the trace: the stack is formatted inside the operator that makes a node, so
 that most of them take little else (`USUAL`: the median of an operator's time per node, times the
-nodes), and the searches for NaN are operators of their own (`aten::isnan`). `HIGH`: deep stacks
-take more than the median. Where the
-trace has none of them, a node costs `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a
-trace the saving is between nothing and half of the step. Stacks differ in depth, and the cheapest
-operators' are no measure of the deepest: where samples found the forward pass formatting stacks
-(`MIN_SAMPLES` of it), their share is the saving's least. Severity: the common scale
-(`findings/grade.py`), and at least a warning: nobody trains with it on purpose.
+nodes), and the searches for NaN are operators of their own (`aten::isnan`); `ERROR` to both sides.
+Stacks differ in depth, and the cheapest operators' are no measure of the deepest: `HIGH`, unless
+samples found the forward pass formatting stacks (`MIN_SAMPLES` of it), deep ones too: their share
+and the searches are then within the bounds. Where the trace has no such operators, a node costs
+`NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a trace the saving is between nothing and
+half of the step. Severity: the common scale (`findings/grade.py`), and at least a warning: nobody
+trains with it on purpose.
 """
 
 from itertools import accumulate
@@ -47,7 +47,7 @@ ID = "anomaly-detection-on"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a NaN's place is not named")
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
 USUAL = 0.5
-LOW, HIGH = 0.8, 1.5
+ERROR, HIGH = 0.2, 1.5
 MIN_SAMPLES = 30
 SEARCHES = ("aten::isnan", "aten::_is_any_true")
 
@@ -62,16 +62,16 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     compute = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
     most = sum(stats.mean_ns for stats in compute)
     facts = trace_facts(run)
-    nodes, cost = _cost(facts) if facts else (0.0, Range(low=0, high=0))
+    seen = _formatting(run)
+    nodes, searches, cost = _cost(facts, sampled=seen is not None) if facts else (0.0, 0.0, None)
     saving = Range(low=0, high=min(most, run.step_ns // 2))
     evidence: dict[str, int | float] = {"step_ns": run.step_ns}
-    if nodes:
+    if nodes and cost is not None:
         evidence["graph_nodes_count"] = round(nodes)
-        saving = Range(low=min(round(LOW * most), cost.low), high=min(most, cost.high))
-    seen = _formatting(run)
+        saving = Range(low=min(round((1 - ERROR) * most), cost.low), high=min(most, cost.high))
     if seen is not None:
-        # What was seen of the stacks being formatted; the searches for NaN come on top.
-        low, high = max(saving.low, seen.low), max(saving.high, seen.high)
+        low = max(saving.low, seen.low + round((1 - ERROR) * searches))
+        high = max(saving.high, seen.high + round(searches))
         saving = Range(low=min(low, most), high=min(high, most))
     severity = grade(saving, run.step_ns)
     return Finding(
@@ -100,8 +100,13 @@ def _formatting(run: RunResults) -> Range | None:
     return Range(low=round(low * forward.mean_ns), high=round(high * forward.mean_ns))
 
 
-def _cost(facts: TraceFacts) -> tuple[float, Range]:
-    """Return the nodes made per step, and what they and the searches for NaN cost."""
+def _cost(facts: TraceFacts, *, sampled: bool) -> tuple[float, float, Range]:
+    """Return the nodes made per step, what searches for NaN take, and what both cost.
+
+    Args:
+        facts: Of the trace.
+        sampled: Samples say what deep stacks take.
+    """
     made = graph_nodes(facts)
     count = sum(one.node.calls for one in made)
     search_ns = sum(op.total_ns for name, op in facts.operators.items() if name in SEARCHES)
@@ -111,8 +116,10 @@ def _cost(facts: TraceFacts) -> tuple[float, Range]:
         if one.forward is not None and one.node.calls
     )
     if not known or not search_ns:
-        return count, Range(low=round(NODE_LOW_NS * count), high=round(NODE_HIGH_NS * count))
+        cost = Range(low=round(NODE_LOW_NS * count), high=round(NODE_HIGH_NS * count))
+        return count, search_ns, cost
     ends = list(accumulate(calls for _, calls in known))
     each_ns = next(ns for (ns, _), end in zip(known, ends, strict=True) if end >= USUAL * ends[-1])
     cost_ns = each_ns * count + search_ns
-    return count, Range(low=round(LOW * cost_ns), high=round(HIGH * cost_ns))
+    most_ns = ((1 + ERROR) if sampled else HIGH) * cost_ns
+    return count, search_ns, Range(low=round((1 - ERROR) * cost_ns), high=round(most_ns))

@@ -16,14 +16,15 @@ Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
 ## Thresholds
 `MIN_STEPS`: after the warm-up a first other shape compiles once; from the second step on it is a
 habit. Steps with a validation are not counted, which compiles for itself. The saving is from the
-lesser of the two measures to the greater (`uneven/special_steps.py`). `LOW_FRAC`: the padded
-shape is compiled too, and padding computes more. Severity: the common scale (`findings/grade.py`).
+lesser of the two measures to the greater (`uneven/special_steps.py`), per step of all; a steady
+step, which compiles nothing, may be far shorter. `LOW_FRAC`: the padded shape is compiled too, and
+padding computes more. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When
 from lightning_gpuprof.units import duration
 
 ID = "recompilation"
@@ -46,10 +47,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
             "steps to compare with say what that took",
         )
     cost_ns = round(sum(costs_ns) / len(costs_ns))
-    saving = Range(
-        low=round(LOW_FRAC * around(min(costs_ns))[0]),
-        high=min(run.step_ns, around(max(costs_ns))[1]),
-    )
+    least_ns, most_ns = around(min(costs_ns))[0], around(max(costs_ns))[1]
+    saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
@@ -65,5 +64,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         },
         saving_ns=saving,
         confidence=0.9,
+        when=When.BETWEEN,
         change="model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles",
     )

@@ -197,7 +197,7 @@ def _saving(finding: Finding, step_ns: int | None) -> str:
     if saving.high == 0:
         return "no time is claimed as saved"
     share = ""
-    if step_ns:
+    if step_ns and finding.when is not When.BETWEEN:  # none of it is a share of a steady step
         least = f"{percent(saving.low / step_ns)} to " if saving.low else ""
         share = f" ({least}{percent(saving.high / step_ns)})"
     return (
@@ -251,7 +251,7 @@ def _expected(finding: Finding, step_ns: int) -> str:
     saving = finding.saving_ns
     if finding.when is not When.IN_STEPS:
         saved = spread(saving.low, saving.high)
-        return f"{saved} less per step, time between steps included (a step: {duration(step_ns)})"
+        return f"{saved} less per step of all (a steady step: {duration(step_ns)})"
     low, high = step_ns - saving.high, step_ns - saving.low
     return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
 

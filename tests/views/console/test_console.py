@@ -164,7 +164,7 @@ def test_a_saving_between_steps_is_not_taken_from_the_step(report):
     loaded = report(loader=Loader(num_workers=0))
     first = replace(loaded.findings[0], saving_ns=Range(0, 30 * MS), when=When.BETWEEN)
     text = render(replace(loaded, findings=[first]))
-    assert "up to 30.0 ms less per step, time between steps included (a step: 10.0 ms)" in text
+    assert "up to 30.0 ms less per step of all (a steady step: 10.0 ms)" in text
 
 
 def test_no_line_is_wider_than_a_terminal_of_100_columns(report):

@@ -123,7 +123,7 @@ function heroGain(finding, mean) {
   const { low, high } = finding.saving_ns;
   if (!high) return null;
   const time = durationRange(low, high);
-  // What is done once per epoch is none of a step's time, and no share of it.
+  // What is done once per epoch, or compiled, is none of a steady step's time, and no share of it.
   const between = finding.when !== "in_steps";
   const share = percentRange(low / mean, high / mean);
   return h(
@@ -131,7 +131,7 @@ function heroGain(finding, mean) {
     null,
     h("span.label", null, "Fixing it saves"),
     h("strong.big.accent", null, between ? time : share),
-    h("span.note", null, between ? "per step, time between steps included" : `${time} of the mean step`),
+    h("span.note", null, between ? "per step of all, not of steady ones alone" : `${time} of the mean step`),
   );
 }
 
