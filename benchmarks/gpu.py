@@ -19,9 +19,10 @@ marked as such, and go to OUT alone.
 
 import importlib
 import importlib.util
-import json
 import os
 import platform
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -38,8 +39,8 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent / "on_gpu"))  # for what it runs
 
-from _figures import shown
 from _gpu_kept import driver_answers, hand_over, keep, pack, targets
+from _gpu_summary import summarize
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -52,9 +53,18 @@ most its own limit."""
 FETCH_S = 40
 """For all that is fetched: where the network swallows what is sent, nobody says so."""
 KEEP_EVERY_S = 10
-FAILURES_CHARS = 20_000
+FAILURES_CHARS, STACKS_LINES = 20_000, 300
+STACKS_S = 3
+ALONE = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONFAULTHANDLER": "1",  # what crashes or is stopped says where
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those of the machine's have no say in these tests
+}
+"""What each part's environment has beside."""
 BEGUN = time.monotonic()
 
+SETTINGS = "power.limit,clocks.max.sm,clocks.max.mem,mig.mode.current,compute_mode,ecc.mode.current"
+"""What nvidia-smi is asked for: what a card's speed depends on beside its name."""
 NEEDED = {
     "torch": "torch",
     "lightning": "lightning",
@@ -110,7 +120,7 @@ def tests_of(name: str, work: Path) -> tuple[str, ...]:
     """Return the arguments that run one file of tests, with pytest or without."""
     file = f"tests/gpu/test_{name}_on_gpu.py"
     if absent(["pytest"]):
-        return (f"{ON_GPU}/without_pytest.py", file)
+        return (f"{ON_GPU}/without_pytest.py", file, f"--basetemp={work / 'runs' / name}")
     options = ("-v", "-rP", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
     return ("-m", "pytest", file, *options, f"--basetemp={work / 'runs' / name}", "--durations=5")
 
@@ -134,6 +144,7 @@ def main() -> int:
     if not has_gpu():
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     stamp = datetime.now(timezone.utc)
     with tempfile.TemporaryDirectory(prefix="gpuprof-gpu-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
@@ -172,6 +183,8 @@ def has_gpu() -> bool:
 
     if not torch.cuda.is_available():
         print("No CUDA or ROCm device is visible to torch on this machine: nothing was measured.")
+        driver = "answers" if driver_answers() else "does not answer"
+        print(f"This is torch {torch.__version__}; the driver {driver}.")
     return torch.cuda.is_available()
 
 
@@ -232,7 +245,7 @@ def run(
         return {"status": "left out: no time", "seconds": 0.0, "tail": []}
     print(f"\n== {name} ({seconds:.0f} s at most): {' '.join(part.arguments)}", flush=True)
     paths = [str(ROOT), str(ROOT / "benchmarks"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | ALONE | {"PYTHONPATH": os.pathsep.join(paths)}
     log = work / f"{name}.log"
     begin = time.monotonic()
     with open(log, "wb") as file:
@@ -253,12 +266,15 @@ def run(
         status = f"stopped after {seconds:.0f} s"
     text = log.read_text(errors="replace")
     lines = text.splitlines()
-    print("\n".join(lines[-60:]), flush=True)
-    seconds = round(time.monotonic() - begin, 1)
-    passed = status == "passed"
-    row = {"status": status, "seconds": seconds, "tail": lines[-12 if passed else -60 :]}
-    _, found, failures = text.partition(" FAILURES ")
-    return row | ({"failures": failures[:FAILURES_CHARS].splitlines()[1:]} if found else {})
+    tail = lines[-12 if status == "passed" else -60 :]
+    print("\n".join(tail), flush=True)
+    row = {"status": status, "seconds": round(time.monotonic() - begin, 1), "tail": tail}
+    found = re.search(r"^=+ (FAILURES|ERRORS) =+\n", text, re.MULTILINE)
+    failures = text[found.end() :][:FAILURES_CHARS].splitlines() if found else []
+    fatal = [at for at, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    stacks = lines[fatal[-1] :][:STACKS_LINES] if fatal else []
+    more = {"failures": failures, "stacks": stacks}
+    return row | {key: value for key, value in more.items() if value}
 
 
 def ended(
@@ -272,6 +288,9 @@ def ended(
                 return f"failed ({code})" if code else "passed"
             except subprocess.TimeoutExpired:
                 so_far()
+        process.send_signal(signal.SIGABRT)  # which has Python write where each thread is
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=STACKS_S)
         return None
     finally:
         # What it has started would go on using the device beside the next part.
@@ -297,13 +316,16 @@ def machine() -> dict[str, Any]:
         "capability": list(torch.cuda.get_device_capability(0)),
         "driver_answers": driver_answers(),
         "driver": said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
+        "settings": said(["nvidia-smi", f"--query-gpu={SETTINGS}", "--format=csv,noheader"]),
         "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
         "hip": torch.version.hip,
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
         "packages": packages,
-        "commit": said(["git", "-C", str(ROOT), "rev-parse", "HEAD"]),
+        # As root git refuses somebody else's folder, which a copied checkout may be.
+        "commit": said(["git", "-c", "safe.directory=*", "-C", str(ROOT), "rev-parse", "HEAD"]),
     }
 
 
@@ -317,30 +339,6 @@ def said(command: list[str], *, seconds: float = 20) -> str | None:
         return None
     lines = done.stdout.strip().splitlines()
     return lines[0] if lines and not done.returncode else None
-
-
-def summarize(result: dict[str, Any], *written: Path) -> None:
-    """Print what passed, what did not, and the figures."""
-    facts = result["machine"]
-    print(f"\n{facts['gpu']}, driver {facts['driver']}, torch {facts['packages']['torch']}")
-    for name, value in result.get("marks", {}).items():
-        print(f"  {name:24} {json.dumps(value)}")
-    for name, row in result.get("memory", {}).get("models", {}).items():
-        brief = {key: value for key, value in row.items() if key != "failure"}
-        print(f"  {name:24} {json.dumps(brief)}")
-    print()
-    for row in result.get("figures", []):
-        print(f"  {shown(row)}")
-    tests = result.get("tests", {})
-    for name, status in tests.items():
-        if status not in ("passed", "skipped"):
-            print(f"  {status}: {name}")
-    if tests:
-        print(f"  {sum(s == 'passed' for s in tests.values())} of {len(tests)} tests passed")
-    print("\nPart                 Outcome                   Time")
-    for name, part in result["parts"].items():
-        print(f"{name:20} {part['status']:25} {part['seconds']:5.1f} s")
-    print("Written:", *written)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
+from _attempt import attempted
 from _figures import figure
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
@@ -169,7 +170,7 @@ def alone(count: int = 1000) -> dict[str, Any]:
         recorded = time.perf_counter_ns()
         marks.mark(OUTSIDE, 0, recorded)
         torch.cuda.synchronize()
-        left = marks.in_flight  # most were taken in on the way, as in training
+        left = marks.in_flight or 1  # most were taken in on the way, as in training
         harvest = time.perf_counter_ns()
         marks.harvest()
         harvested = time.perf_counter_ns()
@@ -215,17 +216,23 @@ def raw_calls(count: int = 1000) -> dict[str, float]:
 
 def judge(figures: dict[str, Any]) -> int:
     """Hold the costs against what is promised; returns how many are beyond it."""
-    tiny, long = figures["tiny_step"], figures["long_step"]
-    added = tiny["default added_us"]["median"]
-    deferred = tiny["DeferredLoss added_us"]["median"]
-    share = long["default added_us"]["median"] / long["bare_us"]["median"]
+
+    def median(step: str, row: str) -> float | None:
+        found = figures[step].get(row)  # not there where measuring failed
+        return None if found is None else float(found["median"])
+
+    added, deferred = (
+        median("tiny_step", row) for row in ("default added_us", "DeferredLoss added_us")
+    )
+    long, more = median("long_step", "bare_us"), median("long_step", "default added_us")
+    share = None if long is None or more is None else more / long
     kept = [
         figure("timing: µs that GpuProfCallback adds to a tiny step", added, most=40),
         figure("syncs: µs that DeferredLoss adds to a tiny step", deferred, most=10),
         figure("timing: share that GpuProfCallback adds to a long step", share, most=0.005),
-        figure("timing: µs of the long step", long["bare_us"]["median"], least=5e3, most=2e4),
+        figure("timing: µs of the long step", long, least=5e3, most=2e4),
     ]
-    return kept.count(False)
+    return kept.count(False) + sum("failure" in row for row in figures.values())
 
 
 def main() -> int:
@@ -243,7 +250,7 @@ def main() -> int:
         ("tiny_step", lambda: compare(("host", *all_of_it, *LOSSES), 64, 2, 900, until=half)),
         ("long_step", lambda: compare(all_of_it, 2048, 8, 120, until=whole)),
     ):
-        figures[name] = measure()
+        figures[name] = attempted(measure)
         print(f"{name}: {json.dumps(figures[name], indent=1)}", flush=True)
         if chosen.json:
             chosen.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,6 @@ import json
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from typing import Any, Protocol
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
+from _attempt import attempted
 from _figures import figure
 from _harness import RESULTS, write_results
 from gpu_simulated import OutOfMemory, Simulated
@@ -254,13 +254,8 @@ def examine(device: Device, name: str) -> dict[str, Any]:
 
 def examined(device: Device, name: str) -> dict[str, Any]:
     """Examine a model; where that fails, say so with the traceback."""
-    try:
-        return examine(device, name)
-    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
-            AssertionError, StopIteration, OSError) as error:  # fmt: skip
-        traceback.print_exc()
-        said = "".join(traceback.format_exception(error))
-        return {"passed": False, "withheld": "it failed", "failure": said.splitlines()}
+    row = attempted(lambda: examine(device, name))
+    return {"passed": False, "withheld": "it failed", **row} if "failure" in row else row
 
 
 def longest_of(name: str, *, large: bool) -> Any:

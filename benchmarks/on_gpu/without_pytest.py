@@ -1,6 +1,6 @@
 """Runs test files where pytest is not to be had.
 
-    python benchmarks/on_gpu/without_pytest.py FILE ...
+    python benchmarks/on_gpu/without_pytest.py FILE ... [--basetemp=FOLDER]
 
 It knows what tests/gpu uses of pytest and no more: fixtures (of the file and of tests/conftest.py,
 made anew for each test), `parametrize`, `skipif`, `skip`, `importorskip`, `raises`, `approx`. Its
@@ -134,8 +134,10 @@ def _cases(
         yield label, dict(zip(keys, [value] if len(keys) == 1 else value, strict=True))
 
 
-def call(function: Callable[..., Any], given: dict[str, Any], fixtures: dict[str, Any]) -> None:
-    """Run a test with its fixtures, and end them behind it."""
+def call(
+    function: Callable[..., Any], given: dict[str, Any], fixtures: dict[str, Any], base: str | None
+) -> None:
+    """Run a test with its fixtures, and end them behind it; under `base` its folder stays."""
     with ExitStack() as stack:
 
         def value(name: str) -> Any:
@@ -149,7 +151,10 @@ def call(function: Callable[..., Any], given: dict[str, Any], fixtures: dict[str
                 given[name] = made
             return given[name]
 
-        folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        if base is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        else:
+            folder = tempfile.mkdtemp(prefix=f"{function.__name__}-", dir=base)
         given = {"tmp_path": Path(folder), **given}
         function(**{name: value(name) for name in inspect.signature(function).parameters})
 
@@ -159,6 +164,7 @@ def outcome(
     given: dict[str, Any],
     module: ModuleType,
     fixtures: dict[str, Any],
+    base: str | None,
 ) -> tuple[str, str]:
     """Return how a test ended, and why."""
     shared = [entry.mark for entry in getattr(module, "pytestmark", [])]
@@ -167,7 +173,7 @@ def outcome(
             return "SKIPPED", str(kwargs.get("reason", ""))
     faulthandler.dump_traceback_later(HANGS_AFTER_S)
     try:
-        call(function, dict(given), fixtures)
+        call(function, dict(given), fixtures, base)
     except Skipped as skipped:
         return "SKIPPED", str(skipped)
     except BaseException as error:
@@ -183,7 +189,11 @@ def main(paths: Sequence[str]) -> int:
     sys.modules["pytest"] = stand_in()
     conftest = load(ROOT / "tests" / "conftest.py")
     failures = {}
-    for path in map(Path, paths):
+    options = [path for path in paths if path.startswith("--basetemp=")]
+    base = options[-1].partition("=")[2] if options else None
+    if base is not None:
+        Path(base).mkdir(parents=True, exist_ok=True)
+    for path in map(Path, (path for path in paths if path not in options)):
         module = load(path)
         found = [*vars(conftest).values(), *vars(module).values()]
         fixtures = {made.fixture: made for made in found if hasattr(made, "fixture")}
@@ -192,7 +202,7 @@ def main(paths: Sequence[str]) -> int:
         for name, function, given in tests_of(module):
             test = f"{shown}::{name}"
             print(f"{test} ...", flush=True)  # named at once, should it hang or crash
-            status, why = outcome(function, given, module, fixtures)
+            status, why = outcome(function, given, module, fixtures, base)
             said = f" ({why})" if status == "SKIPPED" and why else ""
             print(f"\n{test} {status}{said}", flush=True)  # below what was left of a progress bar
             if status == "FAILED":

@@ -1,0 +1,123 @@
+"""What a GPU run says at its end: figures first, then what failed and why, the outcome last.
+
+Of a machine that is lent by the minute the last lines may be all that comes back at once: what is
+said here stays within `CHARS`, and what is cut is in the JSON.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from _figures import shown
+
+CHARS, REASONS_CHARS, REASON_CHARS = 11_000, 5_000, 700
+STACK_LINES = 12
+Lines = list[str]
+
+
+def summarize(result: dict[str, Any], *written: Path) -> None:
+    """Print what was measured, what did not pass and why, and the outcome of each part."""
+    why = _cut("\n".join(reasons(result)), REASONS_CHARS, "more in the JSON: failures, tail")
+    end = "\n".join([*figure_lines(result), "", *([why, ""] if why else []), *outcome(result)])
+    end += f"\nWritten: {' '.join(map(str, written))}"
+    details = "\n".join(detail_lines(result))
+    print(f"\n{details}\n"[: max(0, CHARS - len(end))] + f"\n{end}")
+
+
+def detail_lines(result: dict[str, Any]) -> Iterator[str]:
+    """Yield what the benchmarks measured, one line for each thing compared."""
+    for part in ("marks", "faults"):
+        for name, value in result.get(part, {}).items():
+            yield f"  {part} {name:18} {_brief(value)}"
+    for name, row in result.get("memory", {}).get("models", {}).items():
+        yield f"  memory {name:17} {_brief(row)}"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {key: one for key, one in value.items() if key not in ("failure", "said")}
+    return json.dumps(value)
+
+
+def figure_lines(result: dict[str, Any]) -> Lines:
+    """Return the figures that have a limit, those beyond it last."""
+    rows = sorted(result.get("figures", []), key=lambda row: not row["passed"])
+    return [f"  {shown(row)}" for row in rows]
+
+
+def reasons(result: dict[str, Any]) -> Iterator[str]:
+    """Yield why tests and parts did not pass, briefly, by part."""
+    failed = [
+        (part, row)
+        for part, row in result["parts"].items()
+        if row["status"] != "passed" and not row["status"].startswith("left out")
+    ]
+    for part, row in failed:
+        blocks = list(_blocks(row.get("failures", [])))
+        for name, block in blocks:
+            yield _cut(f"FAILED {name}\n" + "\n".join(_error(block)), REASON_CHARS, "...")
+        if not blocks or row.get("stacks"):
+            last = _stack(row["stacks"]) if row.get("stacks") else row["tail"][-STACK_LINES:]
+            yield f"{part} {row['status']}:\n" + "\n".join(last)[-REASON_CHARS:]
+    for part, entries in (("marks", result.get("marks", {})), ("faults", result.get("faults", {})),
+                          ("memory", result.get("memory", {}).get("models", {}))):  # fmt: skip
+        for name, value in entries.items():
+            if isinstance(value, dict) and value.get("failure"):
+                yield _cut(f"FAILED {part} {name}\n" + "\n".join(_error(value["failure"])),
+                           REASON_CHARS, "...")  # fmt: skip
+
+
+def _blocks(failures: Lines) -> Iterator[tuple[str, Lines]]:
+    """Yield each failure's name and lines, as pytest and what stands in for it write them."""
+    name, block = "", Lines()
+    for line in [*failures, "____ end ____"]:
+        if header := re.fullmatch(r"_{2,} (.+?) _{2,}", line):
+            if name:
+                yield name, block
+            name, block = header[1], []
+        else:
+            block.append(line)
+
+
+def _error(block: Lines) -> Lines:
+    """Return the error of a traceback and where it was raised."""
+    own = [line for line in block if line.startswith("E ")]
+    if own:
+        places = [line for line in block if re.match(r"\S+:\d+: ", line)]
+        return [*own[:8], *places[-1:]]
+    lines = [line for line in block if line.strip()]
+    raised = [
+        number
+        for number, line in enumerate(lines[1:], start=1)
+        if not line[0].isspace() and lines[number - 1][0].isspace()
+    ]
+    at = raised[-1] if raised else len(lines)
+    return lines[max(0, at - 3) : at + 4]
+
+
+def _stack(lines: Lines) -> Lines:
+    """Return the stack of the thread that a signal reached: the innermost lines come first."""
+    current = [at for at, line in enumerate(lines) if line.startswith("Current thread")]
+    return [lines[0], *lines[current[-1] if current else 1 :][:STACK_LINES]]
+
+
+def outcome(result: dict[str, Any]) -> Lines:
+    """Return the tests that did not pass, the parts with their outcome, and the machine."""
+    tests = result.get("tests", {})
+    failed = [name for name, status in tests.items() if status not in ("passed", "skipped")]
+    lines = [f"  {tests[name]}: {name}" for name in failed]
+    if tests:
+        passed = sum(status == "passed" for status in tests.values())
+        lines += [f"  {passed} of {len(tests)} tests passed"]
+    lines += ["", "Part                 Outcome                   Time"]
+    for name, part in result["parts"].items():
+        lines.append(f"{name:20} {part['status']:25} {part['seconds']:5.1f} s")
+    facts = result["machine"]
+    packages = facts["packages"]
+    return [*lines, f"{facts['gpu']}, driver {facts['driver']}, torch {packages['torch']}"]
+
+
+def _cut(text: str, chars: int, instead: str) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}\n[{instead}]"

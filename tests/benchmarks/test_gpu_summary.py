@@ -1,0 +1,158 @@
+"""What `make gpu` says at its end, of which the last lines may be all that somebody gets to see."""
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+OF_PYTEST = """
+____ test_one[x] ____
+tests/gpu/test_a.py:10: in test_one
+    assert 1 == 2
+E   assert 1 == 2
+tests/gpu/test_a.py:10: AssertionError
+---- Captured stdout call ----
+much else
+____ test_two ____
+E   RuntimeError: CUDA error: unspecified
+E   and more of it
+""".strip().splitlines()
+
+FAILS_TWICE = """
+def test_first(tmp_path):
+    (tmp_path / "kept").write_text("")
+    raise RuntimeError("CUDA error: unspecified\\nCompile with what tells more")
+
+def test_second():
+    assert [] == [1]
+"""
+
+WAITS = """
+import time
+
+def waits():
+    print("ready", flush=True)
+    time.sleep(600)
+
+waits()
+"""
+
+
+@pytest.fixture
+def gpu(fault_suite):
+    return importlib.import_module("gpu")
+
+
+@pytest.fixture
+def summary(gpu):
+    return importlib.import_module("_gpu_summary")
+
+
+def result(**parts):
+    machine = {"gpu": "a card", "driver": "1", "packages": {"torch": "2"}}
+    return {"machine": machine, "parts": parts}
+
+
+def part(status, **row):
+    return {"status": status, "seconds": 1.0, "tail": [], **row}
+
+
+def test_each_failed_test_has_its_error_and_its_place(summary):
+    failed = result(tests=part("failed (1)", failures=OF_PYTEST), fine=part("passed"))
+    assert list(summary.reasons(failed)) == [
+        "FAILED test_one[x]\nE   assert 1 == 2\ntests/gpu/test_a.py:10: AssertionError",
+        "FAILED test_two\nE   RuntimeError: CUDA error: unspecified\nE   and more of it",
+    ]
+
+
+def test_without_pytest_too_and_what_the_tests_left_is_kept(gpu, summary, tmp_path):
+    test, folder = tmp_path / "test_some.py", tmp_path / "base" / "some"
+    test.write_text(FAILS_TWICE)
+    script = str(gpu.ROOT / gpu.ON_GPU / "without_pytest.py")
+    done = subprocess.run(
+        [sys.executable, script, str(test), f"--basetemp={folder}"], capture_output=True, text=True
+    )
+    failures = done.stdout.partition(" FAILURES ")[2].splitlines()[1:]
+    first, second = summary.reasons(result(tests=part("failed (1)", failures=failures)))
+    assert "test_first\n" in first
+    assert first.endswith("RuntimeError: CUDA error: unspecified\nCompile with what tells more")
+    assert "test_second\n" in second
+    assert second.endswith("assert [] == [1]\nAssertionError")
+    assert [path.name for path in folder.rglob("kept")] == ["kept"]
+
+
+def test_a_part_that_is_stopped_says_where_it_was(gpu, summary, tmp_path):
+    log = tmp_path / "log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WAITS],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=os.environ | gpu.ALONE,
+            start_new_session=True,
+        )
+    while not log.read_text():
+        assert process.poll() is None
+    assert gpu.ended(process, time.monotonic(), lambda: None) is None
+    lines = log.read_text().splitlines()
+    stopped = part("stopped after 80 s", stacks=lines[lines.index("Fatal Python error: Aborted") :])
+    [said] = summary.reasons(result(marks=stopped))
+    assert said.startswith("marks stopped after 80 s:\nFatal Python error: Aborted\n")
+    assert "in waits" in said
+
+
+def test_a_part_without_tests_is_told_by_its_last_lines(summary):
+    crashed = result(example=part("failed (-11)", tail=["before", "what it said last"]))
+    assert list(summary.reasons(crashed)) == ["example failed (-11):\nbefore\nwhat it said last"]
+
+
+def test_what_failed_within_a_benchmark_is_told(summary):
+    found = result(faults=part("failed (1)", tail=["..."]))
+    trace = ["Traceback:", '  File "a.py", line 1', "    boom()", "ValueError: why"]
+    found["faults"] = {"tiny kernels": {"first": False, "failure": trace}, "small batch": {}}
+    *_, said = summary.reasons(found)
+    assert said == "\n".join(["FAILED faults tiny kernels", *trace])
+
+
+def test_all_of_it_fits_into_what_comes_back_and_the_outcome_is_last(summary, capsys):
+    many = [line for _ in range(500) for line in OF_PYTEST]
+    found = result(tests=part("failed (1)", failures=many), late=part("passed"))
+    found["marks"] = {f"step {number}": {"us": [1.5] * 200} for number in range(20)}
+    row = {"name": "a figure", "value": 1.0, "most": 2, "least": None}
+    found["figures"] = [row | {"passed": False, "name": "beyond"}, row | {"passed": True}]
+    found["tests"] = {"test_a.py::test_one[x]": "failed", "test_a.py::test_two": "passed"}
+    summary.summarize(found)
+    said = capsys.readouterr().out
+    assert len(said) < 12_000
+    assert said.index("PASS  a figure") < said.index("FAIL  beyond") < said.index("FAILED test_one")
+    assert "1 of 2 tests passed" in said
+    assert "a card, driver 1, torch 2" in said.splitlines()[-2]
+
+
+def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch, tmp_path):
+    faults = importlib.import_module("gpu_faults")
+
+    def judged(name, fault, run):
+        if name == "tiny kernels":
+            raise subprocess.TimeoutExpired("report", 60)
+        return {"first": True}
+
+    monkeypatch.setattr(faults, "judged", judged)
+    monkeypatch.setattr("sys.argv", ["gpu_faults.py", "--runs", str(tmp_path)])
+    assert faults.main() == 1
+
+
+def test_marks_that_cannot_be_measured_stop_no_other_and_keep_no_limit(fault_suite, monkeypatch):
+    marks = importlib.import_module("gpu_marks")
+
+    def fails():
+        raise RuntimeError("CUDA error: unspecified")
+
+    steps = {"bare_us": {"median": 1e4}, "default added_us": {"median": 10.0}}
+    monkeypatch.setattr(marks, "alone", fails)
+    monkeypatch.setattr(marks, "compare", lambda *_, **__: steps)
+    monkeypatch.setattr("sys.argv", ["gpu_marks.py"])
+    assert marks.main() == 2  # what failed, and DeferredLoss, which was not measured
