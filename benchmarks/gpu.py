@@ -318,7 +318,7 @@ def machine() -> dict[str, Any]:
         "driver": said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "settings": said(["nvidia-smi", f"--query-gpu={SETTINGS}", "--format=csv,noheader"]),
         "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),
+        "cudnn": cudnn_version(),
         "hip": torch.version.hip,
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
@@ -327,6 +327,15 @@ def machine() -> dict[str, Any]:
         # As root git refuses somebody else's folder, which a copied checkout may be.
         "commit": said(["git", "-c", "safe.directory=*", "-C", str(ROOT), "rev-parse", "HEAD"]),
     }
+
+
+def cudnn_version() -> int | str | None:
+    import torch
+
+    try:
+        return torch.backends.cudnn.version()
+    except RuntimeError as error:  # it does not fit to torch: worth knowing, no reason to stop
+        return str(error)
 
 
 def said(command: list[str], *, seconds: float = 20) -> str | None:
