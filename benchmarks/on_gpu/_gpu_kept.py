@@ -125,6 +125,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         content = path.read_bytes()
     except OSError:
         return
+    content = content[-SMALL_BYTES:]  # of a log that nobody expected to grow, the end
     entry = tarfile.TarInfo(name)
     entry.size = len(content)
     archive.addfile(entry, io.BytesIO(content))

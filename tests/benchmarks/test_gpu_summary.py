@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+import tarfile
 import time
 
 import pytest
@@ -156,3 +157,13 @@ def test_marks_that_cannot_be_measured_stop_no_other_and_keep_no_limit(fault_sui
     monkeypatch.setattr(marks, "compare", lambda *_, **__: steps)
     monkeypatch.setattr("sys.argv", ["gpu_marks.py"])
     assert marks.main() == 2  # what failed, and DeferredLoss, which was not measured
+
+
+def test_of_a_log_without_end_the_end_is_packed(gpu, tmp_path):
+    kept = importlib.import_module("_gpu_kept")
+    (tmp_path / "loud.log").write_text("a" * kept.SMALL_BYTES + "the end")
+    kept.pack(tmp_path, tmp_path / "packed.tar.gz")
+    with tarfile.open(tmp_path / "packed.tar.gz") as archive:
+        content = archive.extractfile("loud.log").read()
+    assert len(content) == kept.SMALL_BYTES
+    assert content.endswith(b"the end")
