@@ -210,7 +210,7 @@ def main(paths: Sequence[str]) -> int:
     if failures:
         print(f"{' FAILURES ':=^80}")
         for name, why in failures.items():
-            print(f"{f' {name} ':_^80}\n{why}")
+            print(f"____ {name} ____\n{why}")
         print(f"{' short test summary info ':=^80}")
         print(*(f"FAILED {name}" for name in failures), sep="\n")
     return bool(failures)
