@@ -72,11 +72,13 @@ def reasons(result: dict[str, Any]) -> Iterator[str]:
 def _blocks(failures: Lines) -> Iterator[tuple[str, Lines]]:
     """Yield each failure's name and lines, as pytest and what stands in for it write them."""
     name, block = "", Lines()
-    for line in [*failures, "____ end ____"]:
-        if header := re.fullmatch(r"_{2,} (.+?) _{2,}", line):
+    for line in [*failures, "=== end ==="]:
+        if header := re.fullmatch(r"_{2,} (.+?) _{2,}|={3,} (.+?) ={3,}", line):
             if name:
                 yield name, block
-            name, block = header[1], []
+            name, block = header[1] or "", []  # what follows another section's heading is no error
+            if header[2] and header[2] != "FAILURES":
+                return
         else:
             block.append(line)
 
@@ -94,7 +96,7 @@ def _error(block: Lines) -> Lines:
         if not line[0].isspace() and lines[number - 1][0].isspace()
     ]
     at = raised[-1] if raised else len(lines)
-    return lines[max(0, at - 3) : at + 4]
+    return lines[max(0, at - 3) : at + 8]
 
 
 def _stack(lines: Lines) -> Lines:

@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import itertools
 import re
+import reprlib
 import sys
 import tempfile
 import traceback
@@ -23,6 +24,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HANGS_AFTER_S = 60
+BRIEF = reprlib.Repr()
+BRIEF.maxother = BRIEF.maxstring = 120
 Mark = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
@@ -179,10 +182,22 @@ def outcome(
     except BaseException as error:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
-        return "FAILED", "".join(traceback.format_exception(error))
+        return "FAILED", "".join(traceback.format_exception(error)) + values_at(error)
     finally:
         faulthandler.cancel_dump_traceback_later()
     return "PASSED", ""
+
+
+def values_at(error: BaseException) -> str:
+    """Return what the failed line's names stood for: a bare assert tells nothing of them."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not isinstance(error, AssertionError) or not frames:
+        return ""
+    names = frames[-1][0].f_locals
+    try:
+        return "".join(f"    where {name} = {BRIEF.repr(names[name])}\n" for name in names)
+    except Exception as failed:  # noqa: BLE001 - of an object: nothing that a test could be told
+        return f"    where its values cannot be shown: {failed}\n"
 
 
 def main(paths: Sequence[str]) -> int:

@@ -20,6 +20,9 @@ much else
 ____ test_two ____
 E   RuntimeError: CUDA error: unspecified
 E   and more of it
+=================== PASSES ===================
+____ test_fine ____
+what it printed
 """.strip().splitlines()
 
 FAILS_TWICE = """
@@ -28,7 +31,8 @@ def test_first(tmp_path):
     raise RuntimeError("CUDA error: unspecified\\nCompile with what tells more")
 
 def test_second():
-    assert [] == [1]
+    found = [2.0] * 9
+    assert found == [1]
 """
 
 WAITS = """
@@ -81,7 +85,8 @@ def test_without_pytest_too_and_what_the_tests_left_is_kept(gpu, summary, tmp_pa
     assert "test_first\n" in first
     assert first.endswith("RuntimeError: CUDA error: unspecified\nCompile with what tells more")
     assert "test_second\n" in second
-    assert second.endswith("assert [] == [1]\nAssertionError")
+    assert "    assert found == [1]\n" in second
+    assert "\nAssertionError\n    where found = [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, ...]" in second
     assert [path.name for path in folder.rglob("kept")] == ["kept"]
 
 
@@ -119,7 +124,7 @@ def test_what_failed_within_a_benchmark_is_told(summary):
 
 
 def test_all_of_it_fits_into_what_comes_back_and_the_outcome_is_last(summary, capsys):
-    many = [line for _ in range(500) for line in OF_PYTEST]
+    many = OF_PYTEST[: OF_PYTEST.index("____ test_two ____")] * 500
     found = result(tests=part("failed (1)", failures=many), late=part("passed"))
     found["marks"] = {f"step {number}": {"us": [1.5] * 200} for number in range(20)}
     row = {"name": "a figure", "value": 1.0, "most": 2, "least": None}
