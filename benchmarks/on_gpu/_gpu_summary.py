@@ -13,7 +13,8 @@ from typing import Any
 from _figures import shown
 
 CHARS, REASONS_CHARS, REASON_CHARS = 11_000, 5_000, 700
-STACK_LINES = 12
+TAIL_LINES, INNERMOST, STACK_CHARS = 12, 6, 1_500
+ROOT = Path(__file__).resolve().parents[2]
 Lines = list[str]
 
 
@@ -59,8 +60,9 @@ def reasons(result: dict[str, Any]) -> Iterator[str]:
         for name, block in blocks:
             yield _cut(f"FAILED {name}\n" + "\n".join(_error(block)), REASON_CHARS, "...")
         if not blocks or row.get("stacks"):
-            last = _stack(row["stacks"]) if row.get("stacks") else row["tail"][-STACK_LINES:]
-            yield f"{part} {row['status']}:\n" + "\n".join(last)[-REASON_CHARS:]
+            stacks, tail = row.get("stacks"), "\n".join(row["tail"][-TAIL_LINES:])
+            where = _cut("\n".join(_stack(stacks)), STACK_CHARS, "...") if stacks else None
+            yield f"{part} {row['status']}:\n{where or tail[-REASON_CHARS:]}"
     for part, entries in (("marks", result.get("marks", {})), ("faults", result.get("faults", {})),
                           ("memory", result.get("memory", {}).get("models", {}))):  # fmt: skip
         for name, value in entries.items():
@@ -100,9 +102,11 @@ def _error(block: Lines) -> Lines:
 
 
 def _stack(lines: Lines) -> Lines:
-    """Return the stack of the thread that a signal reached: the innermost lines come first."""
+    """Return the stack of the thread that a signal reached: the innermost lines, and ours."""
     current = [at for at, line in enumerate(lines) if line.startswith("Current thread")]
-    return [lines[0], *lines[current[-1] if current else 1 :][:STACK_LINES]]
+    stack = "\n".join(lines[current[-1] if current else 1 :]).split("\n\n")[0].splitlines()
+    ours = [line for line in stack[INNERMOST:] if str(ROOT) in line]
+    return [lines[0], *stack[:INNERMOST], *ours]
 
 
 def outcome(result: dict[str, Any]) -> Lines:
