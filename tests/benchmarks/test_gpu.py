@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -322,51 +321,6 @@ def test_without_pytest_the_tests_run_all_the_same(gpu, monkeypatch, tmp_path):
     ], done.stdout + done.stderr
     assert "FAILURES" in done.stdout
     assert "assert value == pytest.approx(1.04, rel=0.05)" in done.stdout
-
-
-def test_a_round_that_would_take_too_long_is_left_out(fault_suite, monkeypatch):
-    marks = importlib.import_module("gpu_marks")
-    now = iter(range(0, 10**6, 10))
-    monkeypatch.setattr(marks.time, "monotonic", lambda: next(now))
-    costs = {"bare": 5.0, "marks": 7.0}
-    rows = marks.compare(("marks",), 1, until=55, measure=lambda name, folder, *shape: costs[name])
-    assert rows["rounds"] == 2
-    assert rows["marks added_us"]["median"] == 2.0
-
-
-class InstantEvent:
-    """An event of a device that is always done."""
-
-    def __init__(self, enable_timing=True):
-        self.passed_ns = None
-
-    def record(self, stream=None):
-        self.passed_ns = time.perf_counter_ns()
-
-    def query(self):
-        return True
-
-    def elapsed_time(self, later):
-        return (later.passed_ns - self.passed_ns) / 1e6
-
-
-def test_marks_are_measured_by_themselves(fault_suite, monkeypatch):
-    marks = importlib.import_module("gpu_marks")
-    asked = []
-    pretended = {
-        "Event": InstantEvent,
-        "current_device": lambda: 1,
-        "current_stream": asked.append,
-        "is_current_stream_capturing": lambda: False,
-        "synchronize": lambda: None,
-    }
-    for name, value in pretended.items():
-        monkeypatch.setattr(marks.torch.cuda, name, value)
-    monkeypatch.setattr(marks.torch, "zeros", lambda *_, **__: None)
-    monkeypatch.setattr(marks, "raw_calls", dict)
-    rows = marks.alone(count=10)
-    assert set(asked) == {1}
-    assert rows["record_us_per_mark"] > 0
 
 
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):

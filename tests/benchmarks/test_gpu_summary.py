@@ -151,19 +151,6 @@ def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch
     assert faults.main() == 1
 
 
-def test_marks_that_cannot_be_measured_stop_no_other_and_keep_no_limit(fault_suite, monkeypatch):
-    marks = importlib.import_module("gpu_marks")
-
-    def fails():
-        raise RuntimeError("CUDA error: unspecified")
-
-    steps = {"bare_us": {"median": 1e4}, "default added_us": {"median": 10.0}}
-    monkeypatch.setattr(marks, "alone", fails)
-    monkeypatch.setattr(marks, "compare", lambda *_, **__: steps)
-    monkeypatch.setattr("sys.argv", ["gpu_marks.py"])
-    assert marks.main() == 2  # what failed, and DeferredLoss, which was not measured
-
-
 def test_of_a_log_without_end_the_end_is_packed(gpu, tmp_path):
     kept = importlib.import_module("_gpu_kept")
     (tmp_path / "loud.log").write_text("a" * kept.SMALL_BYTES + "the end")
