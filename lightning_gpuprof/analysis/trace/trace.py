@@ -20,7 +20,7 @@ from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, cut, device_spans, split_time
 from lightning_gpuprof.analysis.trace.trace_steps import TraceStep, trace_steps
-from lightning_gpuprof.analysis.trace.trace_window import Window, within
+from lightning_gpuprof.analysis.trace.trace_window import Window, launched_in, within
 from lightning_gpuprof.traces.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -79,13 +79,14 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         trace = within(trace, window)
         places = code_places(trace.timeline)
     timeline, launches = trace.timeline, trace.launches
+    own = launched_in(trace) if window is None else timeline
     return TraceAnalysis(
         window=window,
         devices=devices,
-        kernels=kernel_table(timeline),
+        kernels=kernel_table(own),
         operators=operator_table(trace),
         launches=launch_stats(timeline, launches),
-        copies=copy_table(timeline),
+        copies=copy_table(own),
         syncs=sync_calls(trace, places),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,

@@ -49,6 +49,28 @@ def steady_window(timeline: Timeline) -> Window:
     return Window("steady state", int(steps.start_ns[1]), int(steps.end_ns.max()))
 
 
+def launched_in(trace: LinkedTrace) -> Timeline:
+    """Leave out what a device still had queued when the trace began.
+
+    A device that is behind runs the steps before the first marked one while that is recorded, and
+    what is divided by the marked steps must not hold them. It is what a device's queue runs
+    without a launch in the trace before anything that has one; a queue without any launch at all
+    is kept whole, since launches are then not recorded.
+    """
+    device, launched = trace.timeline.device, trace.launches.call >= 0
+    orphans = ~launched
+    if not orphans.any() or not launched.any() or not len(step_events(trace.timeline)):
+        return trace.timeline
+    kept = np.ones(len(device), dtype=np.bool_)
+    for stream in np.unique(device.stream[orphans]).tolist():
+        for index in np.unique(device.device[orphans & (device.stream == stream)]).tolist():
+            queue = (device.stream == stream) & (device.device == index)
+            if (queue & launched).any():
+                first_ns = device.start_ns[queue & launched].min()
+                kept &= ~(queue & orphans & (device.start_ns < first_ns))
+    return replace(trace.timeline, device=select(device, kept))
+
+
 def within(trace: LinkedTrace, window: Window) -> LinkedTrace:
     """Keep the host events that begin in a window and the device events launched by them.
 
