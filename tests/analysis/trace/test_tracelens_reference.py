@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from lightning_gpuprof.analysis.trace.kernels import kernel_table
 from lightning_gpuprof.analysis.trace.launch_join import join_launches
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
@@ -67,7 +68,7 @@ def test_the_time_split_is_theirs(reference):
 
 
 def test_every_kernel_of_their_summary_has_their_count_and_times(reference):
-    _, _, found, table = reference
+    _, timeline, _, table = reference
     theirs = defaultdict(lambda: [0, 0.0, float("inf"), 0.0])
     for row in table("kernel_summary"):
         kernel = theirs[row["Kernel name"]]
@@ -76,7 +77,7 @@ def test_every_kernel_of_their_summary_has_their_count_and_times(reference):
         kernel[1] += float(row[f"{unit}_sum"]) * 1000
         kernel[2] = min(kernel[2], float(row[f"{unit}_min"]) * 1000)
         kernel[3] = max(kernel[3], float(row[f"{unit}_max"]) * 1000)
-    ours = {row.name: row for row in found.kernels.kernels}
+    ours = {row.name: row for row in kernel_table(timeline).kernels}
 
     assert set(ours) == set(theirs)
     for name, (count, total, low, high) in theirs.items():
@@ -85,6 +86,15 @@ def test_every_kernel_of_their_summary_has_their_count_and_times(reference):
         assert (row.total_ns, row.min_ns, row.max_ns) == pytest.approx(
             (total, low, high), rel=TOLERANCE
         )
+
+
+def test_a_step_of_24_layers_has_whole_layers_of_kernels(reference):
+    name, timeline, found, _ = reference
+    if "Qwen" not in name:
+        pytest.skip("another model")
+    longest = [row.count for row in found.kernels.kernels[:3]]
+    assert {24, 48} & set(longest)
+    assert found.kernels.count < 0.72 * kernel_table(timeline).count
 
 
 def test_operators_launch_the_device_time_that_theirs_do(reference):
