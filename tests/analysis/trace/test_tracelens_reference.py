@@ -92,8 +92,7 @@ def test_a_step_of_24_layers_has_whole_layers_of_kernels(reference):
     name, timeline, found, _ = reference
     if "Qwen" not in name:
         pytest.skip("another model")
-    longest = [row.count for row in found.kernels.kernels[:3]]
-    assert {24, 48} & set(longest)
+    assert {24, 48} <= {row.count for row in found.kernels.kernels[:5]}
     assert found.kernels.count < 0.72 * kernel_table(timeline).count
 
 
