@@ -113,7 +113,7 @@ def advise(
         return None
     largest = max(peak.samples for peak in peaks)
     fitted = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
-    fragmented = max(1.0, *map(_reserved_per_allocated, peaks))
+    fragmented = max(1.0, *_reserved_per_allocated(peaks))
     reason = _withheld(seen, fitted, fragmented)
     if reason is not None:
         return BatchSizeAdvice(largest, reason=reason)
@@ -159,9 +159,11 @@ def _largest(peaks: Sequence[Peak], room: DeviceRoom, line: Line) -> int | None:
     if room.total_bytes - room.others_bytes < FEWEST_SEGMENTS * SEGMENT_BYTES:
         return None
     ran = max(peak.samples for peak in peaks)
-    split = max(
-        peak.split_bytes / peak.peak_allocated_bytes for peak in peaks if peak.samples == ran
+    # A window of shorter samples leaves more of the same segments free, and needs less.
+    fullest = max(
+        (peak for peak in peaks if peak.samples == ran), key=lambda peak: peak.peak_allocated_bytes
     )
+    split = fullest.split_bytes / fullest.peak_allocated_bytes
     left = (room.total_bytes - room.others_bytes) / (1 + split) - line.constant_bytes
     largest = int(left / line.per_sample_bytes)
     return largest if ran <= largest <= MAX_STRETCH * ran else None
@@ -197,10 +199,17 @@ class _Fit:
         return max(0, int(left / line.per_sample_bytes))
 
 
-def _reserved_per_allocated(peak: Peak) -> float:
-    if peak.peak_reserved_bytes - peak.peak_allocated_bytes <= IDLE_BYTES:
-        return 1.0
-    return peak.peak_reserved_bytes / max(1, peak.peak_allocated_bytes)
+def _reserved_per_allocated(peaks: Sequence[Peak]) -> Iterator[float]:
+    """Yield how much more the pool held than was used of it, window by window.
+
+    It keeps what it once took: a window of small batches is held against the most that was
+    allocated until then, and not against its own.
+    """
+    allocated = 0
+    for peak in peaks:
+        allocated = max(allocated, peak.peak_allocated_bytes)
+        idle = peak.peak_reserved_bytes - allocated
+        yield 1.0 if idle <= IDLE_BYTES else peak.peak_reserved_bytes / max(1, allocated)
 
 
 def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | None:

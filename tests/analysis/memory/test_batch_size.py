@@ -159,6 +159,21 @@ def test_a_fragmented_pool_is_said():
     assert "reserves 1.4 times" in advise([peak(32, reserved=1.4)], ROOM).notes[0]
 
 
+def test_a_window_of_short_samples_in_a_pool_grown_for_long_ones_is_no_fragmentation():
+    held = int(2_600 * MIB * 1.8)  # the pool gives nothing back
+    long, short = Peak(32, 2_600 * MIB, held), Peak(32, 2_150 * MIB, held)
+    assert held / short.peak_allocated_bytes > 2
+    advice = advise([long, short], ROOM)
+    assert advice.reason == ""
+    assert any("reserves 1.8 times" in note for note in advice.notes)
+
+
+def test_the_largest_batch_is_told_from_the_window_that_allocated_most():
+    long = Peak(32, 2_600 * MIB, 4_000 * MIB, split_bytes=600 * MIB)
+    short = Peak(32, 2_150 * MIB, 4_000 * MIB, split_bytes=700 * MIB)  # the same pool, less used
+    assert advise([long, short], ROOM).largest == advise([long, long], ROOM).largest
+
+
 def test_growth_faster_than_a_line_is_said():
     known = replace(ROOM, known_bytes=1_000 * MIB)
     advice = advise([peak(16, constant=300), peak(32, constant=300)], known)
