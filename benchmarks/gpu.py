@@ -271,10 +271,14 @@ def run(
     row = {"status": status, "seconds": round(time.monotonic() - begin, 1), "tail": tail}
     found = re.search(r"^=+ (FAILURES|ERRORS) =+\n", text, re.MULTILINE)
     failures = text[found.end() :][:FAILURES_CHARS].splitlines() if found else []
-    fatal = [at for at, line in enumerate(lines) if line.startswith("Fatal Python error")]
-    stacks = lines[fatal[-1] :][:STACKS_LINES] if fatal else []
-    more = {"failures": failures, "stacks": stacks}
+    more = {"failures": failures, "stacks": last_stacks(lines)}
     return row | {key: value for key, value in more.items() if value}
+
+
+def last_stacks(lines: list[str]) -> list[str]:
+    """Return what Python wrote of its threads as it was ended; a line may have been begun then."""
+    fatal = [at for at, line in enumerate(lines) if "Fatal Python error" in line]
+    return lines[fatal[-1] :][:STACKS_LINES] if fatal else []
 
 
 def ended(

@@ -7,7 +7,8 @@ import pytest
 
 
 @pytest.fixture
-def marks(fault_suite):
+def marks(fault_suite, monkeypatch):
+    monkeypatch.delenv("FIGURES", raising=False)
     return importlib.import_module("gpu_marks")
 
 
