@@ -20,6 +20,16 @@ from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.scores import Scores
 from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
+from lightning_gpuprof.probes.looks.torch_names import (
+    ATTENDS,
+    ATTENTION,
+    FILLS,
+    LAYERS,
+    PACKS,
+    READS,
+    is_in_place,
+    is_random,
+)
 from lightning_gpuprof.probes.stacks.stack_lines import (
     Place,
     outwards,
@@ -28,25 +38,9 @@ from lightning_gpuprof.probes.stacks.stack_lines import (
     package_of,
 )
 
-LAYERS = frozenset(
-    """embedding linear conv1d conv2d conv3d layer_norm batch_norm group_norm""".split()
-)
-PRODUCTS = frozenset({"matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum", "linear"})
-READS = frozenset("item tolist __bool__ __int__ __float__ __index__".split())
-ATTENTION = "multi_head_attention_forward"
-PACKS = "_pack_padded_sequence"
-_FILLS = frozenset(
-    """zeros ones full empty empty_strided scalar_tensor zeros_like ones_like full_like empty_like
-    new_zeros new_ones new_full new_empty""".split()
-)
-"""What is filled is often filled in later, and takes no time to speak of."""
-_RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "sample")
 _CHECKPOINT = checkpoint_file.__file__
 _MOST_PARTS = 10_000
 """Of longer lists (`torch.tensor(rows)`, `x.tolist()`) no more parts are looked at."""
-_CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
-
-_ATTENDS = (PRODUCTS - {"linear"}) | {"scaled_dot_product_attention"}
 _MOST_JOINED = 3
 """What so many layers of a group gave may go on as one: a query, its key and its value."""
 
@@ -186,7 +180,7 @@ class FunctionCalls:
         given = [one for one in every if is_plain(one)]
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
-        if _is_random(name) or len(given) < len(every):
+        if is_random(name) or len(given) < len(every):
             origin = Origin.DATA
         through = _through(known)
         if origin is Origin.DATA:
@@ -195,13 +189,11 @@ class FunctionCalls:
             call = OnData(name, args, kwargs, given, results[0], taken_ns, place)
             for each in self._followers:
                 each.seen(call)
-        elif (
-            place is not None and name not in _FILLS and not all(one._is_view() for one in results)
-        ):
+        elif place is not None and name not in FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, place)
         for one in results:
             self._set(one, _Known(origin, through))
-        if _in_place(name) and given:
+        if is_in_place(name) and given:
             self._set(given[0], _Known(origin, through))
 
     def _counts(self, place: Place | None, frame: FrameType) -> None:
@@ -257,7 +249,7 @@ class FunctionCalls:
             if last is not None:
                 group, (level, numbers) = last
                 self.after[group, level] += 1
-                if name in _ATTENDS and len(numbers or ()) > 1:
+                if name in ATTENDS and len(numbers or ()) > 1:
                     self.attends.add((group, level))
             return through
         data, weight = given[0], given[1]
@@ -363,15 +355,3 @@ def _called_by_own(frame: FrameType) -> bool:
     """Tell whether the program itself called a module of torch's, not another library."""
     packages = (package_of(each.f_code.co_filename) for each in outwards(frame))
     return next((one for one in packages if one not in ("torch", "lightning_gpuprof")), None) == ""
-
-
-def _is_random(name: str) -> bool:
-    return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name
-
-
-def _in_place(name: str) -> bool:
-    return (
-        name == "__setitem__"
-        or (name.startswith("__i") and name != "__invert__")
-        or (name.endswith("_") and not name.endswith("__"))
-    )

@@ -12,7 +12,6 @@ from torch.nn.parameter import is_lazy
 
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
 from lightning_gpuprof.probes.looks.function_calls import (
-    PRODUCTS,
     Call,
     FunctionCalls,
     LayerCall,
@@ -21,6 +20,7 @@ from lightning_gpuprof.probes.looks.function_calls import (
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
 from lightning_gpuprof.probes.looks.scores import unused_scores
 from lightning_gpuprof.probes.looks.separate import separate_layers
+from lightning_gpuprof.probes.looks.torch_names import PRODUCTS
 from lightning_gpuprof.probes.stacks.loops import goes_on, loop_line
 from lightning_gpuprof.probes.stacks.stack_lines import Place, shown_path
 from lightning_gpuprof.records.function_calls import (
