@@ -14,7 +14,6 @@ from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
-from lightning_gpuprof.records.schema import Note
 
 _MOST_VALUES = 1_000
 
@@ -46,7 +45,7 @@ class CheckpointWatch(RecordingCallback):
         self._noted = True
         content = checkpoint_content(pl_module, checkpoint)
         if content is not None:
-            self._output.write(Note(step=self._output.step, name=CHECKPOINT_NOTE, value=content))
+            self._output.note(CHECKPOINT_NOTE, content)
 
 
 def checkpoint_content(
