@@ -3,9 +3,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
 from lightning_gpuprof.callbacks.timing import own_cost
+from lightning_gpuprof.records.reader import read_run
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +23,19 @@ def plain_trainers(monkeypatch):
 def boundaries_cost_the_same(monkeypatch):
     """What a busy machine takes for a region's boundary must not decide which steps are marked."""
     monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
+
+
+@pytest.fixture
+def session_of(tmp_path):
+    """Train for an epoch without validation, and return the session that the run left."""
+
+    def trained(model, *callbacks, data=None, **options):
+        plain = {"max_epochs": 1, "limit_val_batches": 0, "logger": CSVLogger(tmp_path)}
+        trainer = Trainer(callbacks=list(callbacks), **(plain | options))
+        trainer.fit(model, data)
+        return read_run(trainer.loggers[0].log_dir)[0].sessions[0]
+
+    return trained
 
 
 @pytest.fixture(scope="session")

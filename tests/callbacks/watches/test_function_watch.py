@@ -57,10 +57,6 @@ def look(tmp_path):
             callbacks=[FunctionWatch(clock=Clock())] if watch else [],
             logger=CSVLogger(tmp_path),
             max_epochs=max_epochs,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accelerator="cpu",
             **options,
         )
         torch.manual_seed(0)

@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -13,7 +11,6 @@ from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.padding import padding
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
 
@@ -43,21 +40,10 @@ def collate(samples):
 
 
 @pytest.fixture
-def fit(tmp_path):
+def fit(session_of):
     def fitted(*callbacks, lengths=tuple(range(8, 32)), **options):
-        trainer = Trainer(
-            callbacks=list(callbacks),
-            logger=CSVLogger(tmp_path),
-            max_epochs=1,
-            limit_val_batches=0,
-            **options,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accelerator="cpu",
-        )
-        trainer.fit(Texts(), DataLoader(list(lengths), batch_size=4, collate_fn=collate))
-        return read_run(trainer.logger.log_dir)[0].sessions[0]
+        data = DataLoader(list(lengths), batch_size=4, collate_fn=collate)
+        return session_of(Texts(), *callbacks, data=data, **options)
 
     return fitted
 
