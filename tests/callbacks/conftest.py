@@ -1,7 +1,4 @@
-import importlib.util
-import sys
-from pathlib import Path
-
+import planted as training_runs
 import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger
@@ -41,12 +38,7 @@ def session_of(tmp_path):
 @pytest.fixture(scope="session")
 def planted():
     """`tests/planted.py`: training runs on a fake clock with planted delays."""
-    path = Path(__file__).parents[1] / "planted.py"
-    spec = importlib.util.spec_from_file_location("planted", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["planted"] = module  # its classes are pickled into data workers
-    spec.loader.exec_module(module)
-    return module
+    return training_runs
 
 
 @pytest.fixture
