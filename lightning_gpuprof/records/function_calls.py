@@ -19,11 +19,13 @@ class ConstantWork(Struct, frozen=True):
         taken_ns: Host time per batch of the functions called there.
         calls: How many.
         places: The lines, that with the most time first.
+        alone: The function called none of torch's on data or weights: all that it does is for them.
     """
 
     taken_ns: int
     calls: int
     places: tuple[CallPlace, ...]
+    alone: bool = False
 
 
 class Penalty(Struct, frozen=True):

@@ -150,6 +150,8 @@ class FunctionCalls:
     """By group and level: how many functions were given what one layer gave, or few as one."""
     attends: set[tuple[Group, int]] = field(default_factory=set)
     """Groups of which what two layers gave is multiplied, as a query is with its key."""
+    mixed: set[tuple[str, str]] = field(default_factory=set)
+    """File and name of the program's functions that called one on data or on weights."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -189,6 +191,8 @@ class FunctionCalls:
         if _is_random(name) or len(given) < len(every):
             origin = Origin.DATA
         through = _through(known)
+        if origin is not Origin.CONSTANT and place is not None:
+            self.mixed.add((place[0], place[2]))
         if origin is Origin.DATA:
             through = self._layer(name, args, kwargs, given, known, taken_ns, frame, place, through)
             self._joins(given, known, results)

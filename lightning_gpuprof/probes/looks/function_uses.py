@@ -161,12 +161,14 @@ def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
     functions: dict[tuple[str, str], list[Place]] = defaultdict(list)
     for place in same:
         functions[place[0], place[2]].append(place)
+    mixed = set().union(*(one.mixed for one in batches))
     found = []
-    for places in functions.values():
+    for function, places in functions.items():
         times = {place: min(_taken(batch[place]) for batch in by_batch) for place in places}
         places.sort(key=lambda place: -times[place])
         count = sum(len(by_batch[0][place]) for place in places)
-        found.append(ConstantWork(sum(times.values()), count, _shown(places)))
+        alone = function not in mixed
+        found.append(ConstantWork(sum(times.values()), count, _shown(places), alone))
     return tuple(sorted(found, key=lambda one: -one.taken_ns))
 
 

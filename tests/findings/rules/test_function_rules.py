@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
@@ -44,7 +45,8 @@ def look(judge):
     def looked(finding_id, padded=(), **seen):
         options = {k: seen.pop(k) for k in ("device", "trace", "model") if k in seen}
         phases = PHASES | seen.pop("more", {})
-        notes = [Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(**seen))]
+        notes = seen.pop("notes", [])
+        notes = [*notes, Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(**seen))]
         notes += [Note(step=1, name=PADDING_NOTE, value=padded)]
         return judge(finding_id, phases, records=notes, **options)
 
@@ -64,6 +66,23 @@ def test_values_that_never_change_are_named_with_their_lines(look):
     assert finding.where[0].line == 27
     # A fifth less; three quarters more, and 5 us of Python per call.
     assert span(finding) == (800_000, 1_770_000)
+
+
+def test_the_python_around_a_constant_counts_where_its_function_does_nothing_else(look):
+    lines = (
+        LineCount("forward", "train.py", 26, "forward", "boxes.append(x)", None, None, 40),
+        LineCount("forward", "train.py", 27, "forward", "", None, "torch", 10),
+        LineCount("forward", "train.py", 27, "other", "", None, "torch", 50),
+    )
+    sampled = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 100}))
+    work = ConstantWork(MS // 2, 1, PLACES, alone=True)
+    (finding,) = look("recomputed-constant", constants=(work,), notes=[sampled])
+    assert finding.evidence["constant_ns"] == 2 * MS
+    # Half of 100 samples is a share of 0.4 to 0.6 of 4 ms, a fifth less to a fifth more.
+    assert span(finding) == (1_280_000, 2_880_000)
+    mixed = replace(work, alone=False)
+    (finding,) = look("recomputed-constant", constants=(mixed,), notes=[sampled])
+    assert span(finding) == (400_000, 880_000)
 
 
 def test_a_small_range_is_every_models(look):
