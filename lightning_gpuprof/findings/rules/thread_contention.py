@@ -23,11 +23,11 @@ itself stays, and a little standing still is every run's. `AWAY_FRAC`: a thread 
 its core finds others' data in its caches, as much as goes with other costs (docs/adr/0031).
 `BUSY_FRAC`: a thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the
 training thread is off its core for a moment in every run (the logger's file, the sampler itself).
-Only what stands still in `COMPUTES` is counted: loading, loggers, checkpoints, validation, callbacks
-and hooks wait for files and servers as well, and have findings that tell their time whatever they
-wait for (a thread that only writes for a callback goes with the callback). On a GPU the host waits
-for the device too, so nothing is said there of threads that are only busy. Severity: the common
-scale (`findings/grade.py`).
+Only what stands still in `COMPUTES` is counted: loading, loggers, checkpoints, validation,
+callbacks and hooks wait for files and servers as well, and have findings that tell their time
+whatever they wait for (a thread that only writes for a callback goes with the callback). On a GPU
+the host waits for the device too, so nothing is said there of threads that are only busy. Severity:
+the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence

@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
+from lightning_gpuprof.probes.looks.cells import CELLS, Cells
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.scores import Scores
@@ -76,6 +77,8 @@ class _Known(NamedTuple):
     origin: Origin
     layers: dict[Group, _Passed]
     """Groups of layers that it came through."""
+    cells: frozenset[int] = frozenset()
+    """Recurrent cells that it came through, by the number of their first weight."""
 
 
 class Call(NamedTuple):
@@ -104,6 +107,8 @@ class LayerCall(NamedTuple):
     place: Place
     taken_ns: int
     weight: tuple[int, ...]
+    tensors: int
+    """How many of the model's parameters it has: without a bias one."""
     number: int
     """Which weight, by its `id`."""
     trained: bool
@@ -150,6 +155,7 @@ class FunctionCalls:
     """By group and level: how many functions were given what one layer gave, or few as one."""
     attends: set[tuple[Group, int]] = field(default_factory=set)
     """Groups of which what two layers gave is multiplied, as a query is with its key."""
+    cells: Cells = field(default_factory=Cells)
     mixed: set[tuple[str, str]] = field(default_factory=set)
     """File and name of the program's functions that called one on data or on weights."""
 
@@ -179,6 +185,7 @@ class FunctionCalls:
                     each.used(_parts((args, kwargs)))
             self._carry(results, args)
             if name == "__setitem__":
+                self._fill(args)
                 self._counts(own_line(frame), frame)
             return
         place = own_line(frame)
@@ -203,10 +210,13 @@ class FunctionCalls:
             place is not None and name not in _FILLS and not all(one._is_view() for one in results)
         ):
             self._own(origin, name, given, results, taken_ns, place)
+        cells = frozenset[int]().union(*(one.cells for one in known))
+        if name in CELLS and place is not None:
+            cells |= self.cells.turn(name, place, given, [one.cells for one in known], results[0])
         for one in results:
-            self._set(one, _Known(origin, through))
+            self._set(one, _Known(origin, through, cells))
         if _in_place(name) and given:
-            self._set(given[0], _Known(origin, through))
+            self._set(given[0], _Known(origin, through, cells))
 
     def _counts(self, place: Place | None, frame: FrameType) -> None:
         if place is not None:
@@ -278,6 +288,7 @@ class FunctionCalls:
                 place,
                 taken_ns,
                 shape,
+                sum(id(one) in self._parameters for one in given[1:]),
                 id(weight),
                 trained=known[1].origin is Origin.WEIGHTS,
                 built=id(weight) not in self._parameters and not weight._is_view(),
@@ -316,6 +327,13 @@ class FunctionCalls:
             self._known[tensor] = known
         if tensor._is_view() and known.origin is Origin.DATA and tensor._base is not None:
             self._set(tensor._base, known)
+
+    def _fill(self, args: Any) -> None:
+        """Let a tensor of which a part is written (`x[i] = layer(y)`) be what is written, too."""
+        if is_plain(args[0]) and is_plain(args[-1]):
+            known = [self._known_of(args[0]), self._known_of(args[-1])]
+            origin, cells = max(known[0].origin, known[1].origin), known[0].cells | known[1].cells
+            self._set(args[0], _Known(origin, _through(known), cells))
 
     def _carry(self, results: list[Tensor], args: Any) -> None:
         """Let an attribute that is a tensor (`x.T`, `x.data`) be what its owner is."""

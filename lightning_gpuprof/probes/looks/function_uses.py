@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
+from lightning_gpuprof.probes.looks.cells import cell_loops
 from lightning_gpuprof.probes.looks.function_calls import (
     PRODUCTS,
     Call,
@@ -65,6 +66,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         busy=_busy(last.lines, last.callers),
         reading=_busy(last.reads, last.callers),
         broadcast=broadcasts([one.broadcasts for one in batches], _shown),
+        cells=cell_loops(last.cells, shown),
         lookups=one_hot_lookups([one.lookups for one in batches], _shown),
         scores=unused_scores([one.scores for one in batches], _shown),
     )

@@ -138,9 +138,12 @@ def test_separate_layers_cost_their_calls_and_their_updates(look):
     assert finding.title == "41 layers (embedding, 30 x 8) are called one by one"
     # 20 us for an update, 40 us for a call; one table of many rows may gain nothing.
     assert span(finding) == (0, 2_400_000)
-    heads = replace(TABLES, kind="linear")
+    heads = replace(TABLES, kind="linear", tensors=2)
     (finding,) = look("separate-layers", separate=(heads,), model=model, more=more)
     assert span(finding) == (1_400_000, 3_200_000)
+    without_bias = replace(heads, tensors=1)
+    (finding,) = look("separate-layers", separate=(without_bias,), model=model, more=more)
+    assert span(finding) == (1_000_000, 2_400_000)
 
 
 def test_a_fused_optimizer_has_no_calls_per_tensor(look):

@@ -5,6 +5,7 @@ from lightning_gpuprof.findings.rules.host_bound import evaluate
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
     BusyFunction,
+    CellLoop,
     FunctionNotes,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
@@ -50,6 +51,21 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
 
 LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
 BODY = CallPlace("train.py", 21, "spread", "state = state * 0.9 + x[step]")
+
+
+def test_a_loop_over_a_recurrent_cell_is_a_layer(analyze):
+    busy = BusyFunction(0.8, 400, BODY, LOOP, loop_calls=300, goes_on=True)
+    cell = CellLoop("GRU", 40, CallPlace("train.py", 20, "spread", "h = self.cell(x[step], h)"))
+    elsewhere = CellLoop("GRU", 40, CallPlace("train.py", 90, "other", "h = self.cell(x, h)"))
+
+    def said(*cells):
+        note = Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,), cells=cells))
+        return evaluate(analyze(PHASES, records=[CYCLE, note], traces=traced(2_000, 4 * MS)))
+
+    finding = said(cell)
+    assert "The loop around train.py:20 calls an nn.GRUCell 40 times" in finding.advice
+    assert finding.change.startswith("self.rnn = nn.GRU(inputs, hidden, batch_first=True)")
+    assert "nn.GRU" not in said(elsewhere).advice
 
 
 @pytest.mark.parametrize(
