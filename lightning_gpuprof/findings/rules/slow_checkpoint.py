@@ -23,7 +23,8 @@ median (some wait for a disk that is behind), at most at the mean. Where most of
 (`MOSTLY`), it is that of leaving them out: at most the share of all, at least that of what the code
 proposed leaves out: the frozen weights, or by name the largest buffers or hyperparameters, from
 `NAMED_FRAC` of these on. Where saving once an epoch, as by default, takes a good part of the time,
-epochs are short: it is a setting all the same, in epochs. Severity: the common scale (`findings/grade.py`).
+epochs are short: it is a setting all the same, in epochs. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

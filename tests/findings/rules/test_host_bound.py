@@ -49,6 +49,16 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
     assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=US)
 
 
+def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze):
+    grows = [4 * MS + step * 100 * US for step in range(160)]
+    run = analyze(
+        {"forward": 6 * MS, "backward": grows},
+        steps=160, records=[CYCLE], traces=traced(2_000, 4 * MS),
+    )  # fmt: skip
+    # Of the first 30 steps: 6 ms and 5.45, less 4 of matrix products.
+    assert evaluate(run).evidence["overhead_ns"] == pytest.approx(7.45 * MS, rel=0.01)
+
+
 LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
 BODY = CallPlace("train.py", 21, "spread", "state = state * 0.9 + x[step]")
 
