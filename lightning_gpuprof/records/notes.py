@@ -11,6 +11,8 @@ UNUSED_NOTE = "unused_gradients"
 """Note of this name: some gradients are never stepped on."""
 CHECKPOINT_NOTE = "checkpoint_content"
 """Note of this name: what a checkpoint consists of."""
+SYNCED_NOTE = "synced_logs"
+"""Note of this name: what `self.log` exchanges between ranks in each step (`sync_dist=True`)."""
 _T = TypeVar("_T")
 
 

@@ -1,5 +1,7 @@
 """The looks at the first batches that need a Trainer and little else."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from lightning.pytorch import Trainer
@@ -11,7 +13,9 @@ from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.watches import debug_watch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
+from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
+from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.padding import padding
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
@@ -44,7 +48,7 @@ def collate(samples):
 
 @pytest.fixture
 def fit(tmp_path):
-    def fitted(*callbacks, lengths=tuple(range(8, 32)), **options):
+    def fitted(*callbacks, lengths=tuple(range(8, 32)), model=None, **options):
         trainer = Trainer(
             callbacks=list(callbacks),
             logger=CSVLogger(tmp_path),
@@ -56,7 +60,7 @@ def fit(tmp_path):
             enable_model_summary=False,
             accelerator="cpu",
         )
-        trainer.fit(Texts(), DataLoader(list(lengths), batch_size=4, collate_fn=collate))
+        trainer.fit(model or Texts(), DataLoader(list(lengths), batch_size=4, collate_fn=collate))
         return read_run(trainer.logger.log_dir)[0].sessions[0]
 
     return fitted
@@ -90,6 +94,29 @@ def test_tools_that_are_on_are_noted_once(fit, monkeypatch):
     noted = fit(DebugWatch()).all(Note)
     assert [note.name for note in noted] == ["debugging"]
     assert debugging(noted) == found
+
+
+class Synced(Texts):
+    def training_step(self, batch, batch_idx):
+        self.log("each", 1.0, sync_dist=True)
+        self.log("epoch", 1.0, sync_dist=True, on_step=False, on_epoch=True)
+        self.log("alone", 1.0)
+        return super().training_step(batch, batch_idx)
+
+
+class OfTwoRanks(LogWatch):
+    """Looks as it does where there are several ranks."""
+
+    def on_train_start(self, trainer, pl_module):
+        super().on_train_start(
+            SimpleNamespace(world_size=2, callbacks=trainer.callbacks), pl_module
+        )
+
+
+@pytest.mark.parametrize(("watch", "names"), [(LogWatch, []), (OfTwoRanks, [["each"]])])
+def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, watch, names):
+    noted = fit(watch(), model=Synced()).all(Note)
+    assert [note.value for note in noted if note.name == SYNCED_NOTE] == names
 
 
 def test_lightnings_own_profiler_of_calls_is_found_behind_the_tap(fit):
