@@ -1,5 +1,7 @@
 """What the program calls of a logger's `experiment` by itself."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,21 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.probes.stacks.stack_lines import where_is
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 
 STEPS = 8
+
+
+class Number:
+    """A value that looks at the stack when it is turned into a number, inside of the call."""
+
+    found = None
+
+    def __float__(self):
+        Number.found = where_is(sys._getframe().f_back)
+        return 1.0
 
 
 class Draws(BoringModel):
@@ -19,6 +33,8 @@ class Draws(BoringModel):
     def training_step(self, batch, batch_idx):
         if batch_idx % 2:
             self.logger.experiment.add_histogram("weights", self.layer.weight, batch_idx)
+        if not batch_idx:
+            self.logger.experiment.add_scalar("one", Number())
         self.log("loss", 1.0)
         return super().training_step(batch, batch_idx)
 
@@ -48,9 +64,16 @@ def test_calls_in_a_step_are_logging_by_their_name(trained):
     _, session = trained
     drawn = session.columns["part/logging/experiment.add_histogram"] > 0
     assert drawn.tolist() == [False, True] * (STEPS // 2)
-    # What the logger itself calls of it is the logger's.
-    assert "part/logging/experiment.add_scalar" not in session.columns
+    # What the logger itself calls of it in each step is the logger's.
+    scalar = session.columns["part/logging/experiment.add_scalar"]
+    assert np.flatnonzero(scalar).tolist() == [0]
     assert (session.columns["part/logging/TensorBoardLogger"] > 0).all()
+
+
+def test_samples_of_the_stack_are_charged_as_the_time_is(trained):
+    at = Number.found
+    assert (at.phase, at.function, at.kind) == (Phase.LOGGING, "training_step", "log")
+    assert at.callee == "torch.add_scalar"
 
 
 def test_calls_in_a_validation_are_a_part_of_it(trained):
