@@ -24,7 +24,8 @@ leaves 2% of the cost, the low bound allows for work that must stay. One that wo
 it is (`RARE`: at the median it takes next to nothing) is proposed a fifth as often (`FEWER`,
 `findings/grade.py`), and leaves that of the cost. Where one step has most of all that it took
 (`ONCE_FRAC`), nothing is said: what was done once is not known to come again. On a GPU only the
-time the device stood idle counts (`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
+time the device stood idle counts (`savings/hidden.py`). Severity: the common scale
+(`findings/grade.py`).
 """
 
 import re
