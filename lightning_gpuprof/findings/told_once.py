@@ -103,6 +103,10 @@ def _keeps_graphs(back: Finding, front: Finding) -> bool:
     return not back.saving_ns.high and "backward_last_ns" in front.evidence
 
 
+def _stands_still(back: Finding, front: Finding) -> bool:
+    return "idle_ns" in front.evidence
+
+
 def _is_padding(back: Finding, front: Finding) -> bool:
     """Tell whether most of the places that are no padding are used."""
     filled = 1.0 - front.evidence["padding_frac"]
@@ -151,5 +155,11 @@ PAIRS = (
         ("debugging-left-on",),
         _always,
         "all of Python is slower while it is on",
+    ),
+    Pair(
+        ("slow-python", "host-bound", "small-kernels"),
+        ("thread-contention",),
+        _stands_still,
+        "each operator waits until the other thread lets go of Python's lock",
     ),
 )

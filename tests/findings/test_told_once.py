@@ -131,3 +131,9 @@ def test_scores_of_the_padding_go_with_it(used_frac, stays):
 def test_a_tracer_that_was_left_on_makes_all_of_python_slow():
     loop = made("host-bound", 1, 4, LINE)
     assert kept(loop, made("debugging-left-on", 2, 6)) == ["debugging-left-on"]
+
+
+def test_operators_that_wait_for_another_thread_are_no_loop():
+    loop, thread = made("host-bound", 1, 4, LINE), made("thread-contention", 3, 6, idle_ns=4 * MS)
+    assert kept(loop, thread) == ["thread-contention"]
+    assert len(kept(loop, made("thread-contention", 3, 6, lock_ns=4 * MS))) == 2
