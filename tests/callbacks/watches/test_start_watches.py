@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.trainer.connectors import accelerator_connector
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -108,14 +109,16 @@ class OfTwoRanks(LogWatch):
     """Looks as it does where there are several ranks."""
 
     def on_train_start(self, trainer, pl_module):
-        super().on_train_start(
-            SimpleNamespace(world_size=2, callbacks=trainer.callbacks), pl_module
-        )
+        ranks = SimpleNamespace(world_size=2, callbacks=trainer.callbacks)
+        super().on_train_start(ranks, pl_module)
 
 
 @pytest.mark.parametrize(("watch", "names"), [(LogWatch, []), (OfTwoRanks, [["each"]])])
-def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, watch, names):
-    noted = fit(watch(), model=Synced()).all(Note)
+def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch, watch, names):
+    # Of one rank Lightning forgets what is to be exchanged.
+    connector = accelerator_connector._AcceleratorConnector
+    monkeypatch.setattr(connector, "is_distributed", property(lambda self: True))
+    noted = fit(watch(), model=Synced(), use_distributed_sampler=False).all(Note)
     assert [note.value for note in noted if note.name == SYNCED_NOTE] == names
 
 
