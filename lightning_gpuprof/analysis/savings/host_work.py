@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import (
+    Operator,
+    TraceFacts,
+    grown_ns,
+    steady_as_traced_ns,
+    trace_facts,
+)
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
@@ -132,8 +138,10 @@ def host_work(run: RunResults) -> HostWork | None:
     heavy = [op for op in used if op not in thin]
     looped = [op for op in heavy if op.calls >= LOOPED]
     return HostWork(
-        # The median step, to which the trace's times are scaled: not what a busy machine adds.
-        compute_ns=sum(stats.median_ns for stats in per_step),
+        # The median step, to which the trace's times are scaled: not what a busy machine adds, nor
+        # what something that grows does.
+        compute_ns=sum(stats.median_ns for stats in per_step)
+        - sum(grown_ns(run, phase) for phase in COMPUTE),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
@@ -178,7 +186,7 @@ def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
     where the events alone took what it is longer by: they have few, and suffer from the caches
     that these fill.
     """
-    steady_ns = run.steps.plain_p50_ns if run.steps else 0
+    steady_ns = steady_as_traced_ns(run)
     traced_ns = steady_ns / facts.host_scale
     events = sum(op.calls for op in facts.operators.values())
     recording_ns = min(traced_ns - steady_ns, EVENT_NS * events)

@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
+from lightning_gpuprof.probes.looks.cells import CELLS, Cells
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.scores import Scores
@@ -70,6 +71,8 @@ class _Known(NamedTuple):
     origin: Origin
     layers: dict[Group, _Passed]
     """Groups of layers that it came through."""
+    cells: frozenset[int] = frozenset()
+    """Recurrent cells that it came through, by the number of their first weight."""
 
 
 class Call(NamedTuple):
@@ -98,6 +101,8 @@ class LayerCall(NamedTuple):
     place: Place
     taken_ns: int
     weight: tuple[int, ...]
+    tensors: int
+    """How many of the model's parameters it has: without a bias one."""
     number: int
     """Which weight, by its `id`."""
     trained: bool
@@ -144,6 +149,9 @@ class FunctionCalls:
     """By group and level: how many functions were given what one layer gave, or few as one."""
     attends: set[tuple[Group, int]] = field(default_factory=set)
     """Groups of which what two layers gave is multiplied, as a query is with its key."""
+    cells: Cells = field(default_factory=Cells)
+    mixed: set[tuple[str, str]] = field(default_factory=set)
+    """File and name of the program's functions that called one on data or on weights."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -171,6 +179,7 @@ class FunctionCalls:
                     each.used(_parts((args, kwargs)))
             self._carry(results, args)
             if name == "__setitem__":
+                self._fill(args)
                 self._counts(own_line(frame), frame)
             return
         place = own_line(frame)
@@ -183,6 +192,8 @@ class FunctionCalls:
         if is_random(name) or len(given) < len(every):
             origin = Origin.DATA
         through = _through(known)
+        if origin is not Origin.CONSTANT and place is not None:
+            self.mixed.add((place[0], place[2]))
         if origin is Origin.DATA:
             through = self._layer(name, args, kwargs, given, known, taken_ns, frame, place, through)
             self._joins(given, known, results)
@@ -191,10 +202,13 @@ class FunctionCalls:
                 each.seen(call)
         elif place is not None and name not in FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, place)
+        cells = frozenset[int]().union(*(one.cells for one in known))
+        if name in CELLS and place is not None:
+            cells |= self.cells.turn(name, place, given, [one.cells for one in known], results[0])
         for one in results:
-            self._set(one, _Known(origin, through))
+            self._set(one, _Known(origin, through, cells))
         if is_in_place(name) and given:
-            self._set(given[0], _Known(origin, through))
+            self._set(given[0], _Known(origin, through, cells))
 
     def _counts(self, place: Place | None, frame: FrameType) -> None:
         if place is not None:
@@ -266,6 +280,7 @@ class FunctionCalls:
                 place,
                 taken_ns,
                 shape,
+                sum(id(one) in self._parameters for one in given[1:]),
                 id(weight),
                 trained=known[1].origin is Origin.WEIGHTS,
                 built=id(weight) not in self._parameters and not weight._is_view(),
@@ -304,6 +319,13 @@ class FunctionCalls:
             self._known[tensor] = known
         if tensor._is_view() and known.origin is Origin.DATA and tensor._base is not None:
             self._set(tensor._base, known)
+
+    def _fill(self, args: Any) -> None:
+        """Let a tensor of which a part is written (`x[i] = layer(y)`) be what is written, too."""
+        if is_plain(args[0]) and is_plain(args[-1]):
+            known = [self._known_of(args[0]), self._known_of(args[-1])]
+            origin, cells = max(known[0].origin, known[1].origin), known[0].cells | known[1].cells
+            self._set(args[0], _Known(origin, _through(known), cells))
 
     def _carry(self, results: list[Tensor], args: Any) -> None:
         """Let an attribute that is a tensor (`x.T`, `x.data`) be what its owner is."""

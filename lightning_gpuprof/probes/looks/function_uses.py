@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
+from lightning_gpuprof.probes.looks.cells import cell_loops
 from lightning_gpuprof.probes.looks.function_calls import (
     Call,
     FunctionCalls,
@@ -65,6 +66,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         busy=_busy(last.lines, last.callers),
         reading=_busy(last.reads, last.callers),
         broadcast=broadcasts([one.broadcasts for one in batches], _shown),
+        cells=cell_loops(last.cells, shown),
         lookups=one_hot_lookups([one.lookups for one in batches], _shown),
         scores=unused_scores([one.scores for one in batches], _shown),
     )
@@ -161,12 +163,14 @@ def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
     functions: dict[tuple[str, str], list[Place]] = defaultdict(list)
     for place in same:
         functions[place[0], place[2]].append(place)
+    mixed = set().union(*(one.mixed for one in batches))
     found = []
-    for places in functions.values():
+    for function, places in functions.items():
         times = {place: min(_taken(batch[place]) for batch in by_batch) for place in places}
         places.sort(key=lambda place: -times[place])
         count = sum(len(by_batch[0][place]) for place in places)
-        found.append(ConstantWork(sum(times.values()), count, _shown(places)))
+        alone = function not in mixed
+        found.append(ConstantWork(sum(times.values()), count, _shown(places), alone))
     return tuple(sorted(found, key=lambda one: -one.taken_ns))
 
 

@@ -9,6 +9,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
+from lightning_gpuprof.probes.looks.tensor_values import version
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import OneHotLookup
 from lightning_gpuprof.records.module_calls import CallPlace
@@ -56,15 +57,18 @@ class Lookups:
             classes = result.shape[-1]
             indices = result.numel() // classes
             self.rows.append(Rows([call.place], classes, indices, call.taken_ns))
-            self._known[result] = self.rows[-1]
+            self._known[result] = (self.rows[-1], version(result))
             return
         source = next((one for one in given if one in self._known), None)
         if source is None:
             return
-        rows: Rows = self._known[source]
-        if name in _SAME and _same_rows(source, result, rows.classes):
+        rows, was = self._known[source]
+        if version(source) != was:  # written to since: rows of zeros with a one no more
+            rows.shared = True
+            del self._known[source]
+        elif name in _SAME and _same_rows(source, result, rows.classes):
             rows.made_ns += call.taken_ns
-            self._known[result] = rows
+            self._known[result] = (rows, version(result))
         elif (
             name in _PRODUCTS
             and source is given[0]
@@ -75,13 +79,11 @@ class Lookups:
             rows.width = result.shape[-1]
         else:
             rows.shared = True
-            if result is source:  # changed in place: rows of zeros with a one no more
-                del self._known[source]
         call.add_place(rows.places)
 
     def used(self, given: Iterable[Any]) -> None:
         """Note that something is done with tensors of which no function on data tells."""
-        for rows in followed(given, self._known):
+        for rows, _ in followed(given, self._known):
             rows.shared = True
 
 

@@ -53,6 +53,7 @@ def separate_layers(
                 depth=len(alike),
                 after=round(sum(calls.after[one] for one in alike) / layers),
                 attends=any(one in calls.attends for one in alike),
+                tensors=max(one.tensors for one in same),
             )
         )
     return tuple(sorted(found, key=lambda one: -one.layers))

@@ -83,7 +83,7 @@ def test_the_interval_is_told_in_epochs_where_not_each_is_saved(judge):
 def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
     def content(**sizes):
         given = {"trained_bytes": 0, "frozen_bytes": 0, "buffer_bytes": 0, "optimizer_bytes": 0}
-        value = CheckpointContent(**(given | sizes), largest_fixed="words.vectors")
+        value = CheckpointContent(**(given | sizes), largest_frozen="words.weight")
         return [BETWEEN] * 5 + [Note(step=20, name=CHECKPOINT_NOTE, value=value)]
 
     def said(**sizes):
@@ -91,18 +91,30 @@ def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
         epochs = EPOCHS_OF_TWENTY
         return judge("slow-checkpoint", saved, records=content(**sizes), **epochs)
 
-    constant = said(trained_bytes=5 << 20, buffer_bytes=90 << 20, optimizer_bytes=5 << 20)
+    buffers = (("words.vectors", 60 << 20), ("mask", 20 << 20))
+    constant = said(
+        trained_bytes=5 << 20,
+        buffer_bytes=90 << 20,
+        optimizer_bytes=5 << 20,
+        largest_buffers=buffers,
+    )
     assert constant.severity is Severity.CRITICAL
-    assert constant.change == 'self.register_buffer("vectors", ..., persistent=False)'
+    assert constant.change == (
+        'self.register_buffer("vectors", ..., persistent=False)\n'
+        'self.register_buffer("mask", ..., persistent=False)'
+    )
     assert "90.0 MiB of the 100 MiB of each are buffers, above all words.vectors" in (
         constant.advice
     )
-    assert constant.saving_ns.high == round(1.2 * 0.9 * 2_500_001)
+    # The code leaves out the buffers that it names.
+    assert span(constant) == (1_600_000, round(1.2 * 0.9 * 2_500_001))
     frozen = said(trained_bytes=20 << 20, frozen_bytes=80 << 20)
     assert "frozen weights" in frozen.advice
     assert 'del checkpoint["state_dict"][name]' in frozen.change
-    kept = said(trained_bytes=10 << 20, hparams_bytes=90 << 20, largest_hparam="table")
+    table = (("table", 85 << 20), ("config", 1 << 20))
+    kept = said(trained_bytes=10 << 20, hparams_bytes=90 << 20, largest_hparams=table)
     assert kept.change == 'self.save_hyperparameters(ignore=["table"])'
+    assert kept.saving_ns.low == 1_700_000
     assert "90.0 MiB of the 100 MiB of each are hyperparameters, above all table" in kept.advice
     assert "load_from_checkpoint(path, table=...)" in kept.advice
     mixed = said(trained_bytes=20 << 20, frozen_bytes=50 << 20, buffer_bytes=30 << 20)
