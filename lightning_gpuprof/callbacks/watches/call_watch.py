@@ -19,8 +19,8 @@ from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
+from lightning_gpuprof.probes.looks.call_places import shown
 from lightning_gpuprof.probes.looks.embedding_calls import EmbeddingCalls
-from lightning_gpuprof.probes.looks.function_uses import shown
 from lightning_gpuprof.probes.looks.repeated_calls import SAME, Repeat, RepeatedCalls
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.records.module_calls import (

@@ -7,12 +7,11 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import attempt, guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.records.notes import SYNCED_NOTE
-from lightning_gpuprof.records.schema import Note
 
 
-class LogWatch(RecordingCallback):
+class LogWatch(Watch):
     """Notes at the end of the first batch what was logged with `sync_dist=True` and `on_step=True`.
 
     Lightning keeps with each value how it was asked to be logged; that is read, no value is. With
@@ -37,12 +36,7 @@ class LogWatch(RecordingCallback):
         metas = attempt(lambda: [one.meta for one in results.values()], [])
         synced = tuple(dict.fromkeys(one.name for one in metas if one.on_step and one.sync.should))
         if synced and self._output is not None:
-            self._output.write(Note(step=self._output.step, name=SYNCED_NOTE, value=synced))
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
+            self._output.note(SYNCED_NOTE, synced)
 
     @override
     def _release(self) -> None:

@@ -1,14 +1,14 @@
 """Follows recurrent cells that a loop of the program takes through a sequence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import ref
 
 from torch import Tensor
 
+from lightning_gpuprof.probes.looks.call_places import shown
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import CellLoop
-from lightning_gpuprof.records.module_calls import CallPlace
 
 CELLS = {"lstm_cell": 3, "gru_cell": 2, "rnn_tanh_cell": 2, "rnn_relu_cell": 2}
 """Functions of cells, by how many tensors come before their first weight."""
@@ -70,7 +70,7 @@ class Cells:
         return {number}
 
 
-def cell_loops(cells: Cells, shown: Callable[[Place], CallPlace]) -> tuple[CellLoop, ...]:
+def cell_loops(cells: Cells) -> tuple[CellLoop, ...]:
     """Return the cells whose turns a recurrent layer could take at once, that of most first."""
     loops = (one for one in cells.turns.values() if one.times >= LEAST_TURNS and not one.needed)
     return tuple(
