@@ -91,7 +91,7 @@ class LayerCalls:
         rest = {other: one for other, one in through.items() if other != group}
         return {**rest, group: Passed(level, frozenset([id(weight)]))}
 
-    def _goes_on(self, name: str, through: Mapping[Group, Passed]) -> None:
+    def _goes_on(self, name: str, through: dict[Group, Passed]) -> None:
         few = ((group, one) for group, one in reversed(through.items()) if one.numbers)
         last = next(few, None)
         if last is not None:

@@ -5,10 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
-def fit(session_of):
-    def fitted(*callbacks, lengths=tuple(range(8, 32)), model=None, **options):
-        data = DataLoader(list(lengths), batch_size=4, collate_fn=collate)
-        return session_of(model or Texts(), *callbacks, data=data, **options)
+from lightning.pytorch.trainer.connectors import accelerator_connector
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
