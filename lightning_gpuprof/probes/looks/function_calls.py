@@ -17,6 +17,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
 from lightning_gpuprof.probes.looks.cells import CELLS, Cells
+from lightning_gpuprof.probes.looks.function_inputs import (
+    called_by_own,
+    given_plain,
+    gives_values,
+)
+from lightning_gpuprof.probes.looks.function_names import in_place, is_random
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.scores import Scores
@@ -26,7 +32,6 @@ from lightning_gpuprof.probes.stacks.stack_lines import (
     outwards,
     own_line,
     own_lines,
-    package_of,
 )
 
 LAYERS = frozenset(
@@ -41,11 +46,9 @@ _FILLS = frozenset(
     new_zeros new_ones new_full new_empty""".split()
 )
 """What is filled is often filled in later, and takes no time to speak of."""
-_RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "sample")
 _CHECKPOINT = checkpoint_file.__file__
 _MOST_PARTS = 10_000
 """Of longer lists (`torch.tensor(rows)`, `x.tolist()`) no more parts are looked at."""
-_CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
 
 _ATTENDS = (PRODUCTS - {"linear"}) | {"scaled_dot_product_attention"}
 _MOST_JOINED = 3
@@ -157,7 +160,7 @@ class FunctionCalls:
     """Groups of which what two layers gave is multiplied, as a query is with its key."""
     cells: Cells = field(default_factory=Cells)
     mixed: set[tuple[str, str]] = field(default_factory=set)
-    """File and name of the program's functions that called one on data or on weights."""
+    """File and name of functions of the program that may compute with data or weights."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -175,9 +178,11 @@ class FunctionCalls:
         """Note a call of a torch function."""
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
-        if name in READS and self._waits(args):
+        if gives_values(name):
             read = own_line(frame)
-            self.reads.update(() if read is None else (read,))
+            self.mixed.update(() if read is None else ((read[0], read[2]),))
+            if name in READS and self._waits(args):
+                self.reads.update(() if read is None else (read,))
         results = [one for one in _parts(output) if is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             if results or name == "__setitem__" or name in READS:  # not a shape alone
@@ -195,7 +200,7 @@ class FunctionCalls:
         given = [one for one in every if is_plain(one)]
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
-        if _is_random(name) or len(given) < len(every):
+        if is_random(name) or len(given) < len(every):
             origin = Origin.DATA
         through = _through(known)
         if origin is not Origin.CONSTANT and place is not None:
@@ -210,12 +215,14 @@ class FunctionCalls:
             place is not None and name not in _FILLS and not all(one._is_view() for one in results)
         ):
             self._own(origin, name, given, results, taken_ns, place)
+            if not given_plain(frame):
+                self.mixed.add((place[0], place[2]))
         cells = frozenset[int]().union(*(one.cells for one in known))
         if name in CELLS and place is not None:
             cells |= self.cells.turn(name, place, given, [one.cells for one in known], results[0])
         for one in results:
             self._set(one, _Known(origin, through, cells))
-        if _in_place(name) and given:
+        if in_place(name) and given:
             self._set(given[0], _Known(origin, through, cells))
 
     def _counts(self, place: Place | None, frame: FrameType) -> None:
@@ -263,7 +270,7 @@ class FunctionCalls:
         """Note a layer's call, and return the groups that its result has come through."""
         if place is None:
             return through
-        if name == ATTENTION and kwargs.get("need_weights", True) and _called_by_own(frame):
+        if name == ATTENTION and kwargs.get("need_weights", True) and called_by_own(frame):
             self.attention.append((place, _to_try(args), _to_try(kwargs), taken_ns))
         if name not in LAYERS or len(given) < 2 or known[1].origin is Origin.DATA:
             few = ((group, one) for group, one in reversed(through.items()) if one.numbers)
@@ -379,21 +386,3 @@ def _to_try(given: Any) -> Any:
     if isinstance(given, Tensor) and given.device.type != "cpu":
         return torch.empty(given.shape, dtype=given.dtype, device="meta")
     return given
-
-
-def _called_by_own(frame: FrameType) -> bool:
-    """Tell whether the program itself called a module of torch's, not another library."""
-    packages = (package_of(each.f_code.co_filename) for each in outwards(frame))
-    return next((one for one in packages if one not in ("torch", "lightning_gpuprof")), None) == ""
-
-
-def _is_random(name: str) -> bool:
-    return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name
-
-
-def _in_place(name: str) -> bool:
-    return (
-        name == "__setitem__"
-        or (name.startswith("__i") and name != "__invert__")
-        or (name.endswith("_") and not name.endswith("__"))
-    )

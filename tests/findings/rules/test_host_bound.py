@@ -60,6 +60,12 @@ def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze
     assert evaluate(run).evidence["overhead_ns"] == pytest.approx(7.45 * MS, rel=0.01)
 
 
+def test_calls_of_hooks_between_backward_and_update_are_not_forwards(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["update_count"] = 1_900
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
+
+
 LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
 BODY = CallPlace("train.py", 21, "spread", "state = state * 0.9 + x[step]")
 
