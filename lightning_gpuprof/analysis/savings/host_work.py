@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import (
     Operator,
@@ -139,10 +140,7 @@ def host_work(run: RunResults) -> HostWork | None:
     looped = [op for op in heavy if _own_calls(op) >= LOOPED]
     updates = any(op.update_calls for op in facts.operators.values())
     return HostWork(
-        # The median step, to which the trace's times are scaled: not what a busy machine adds, nor
-        # what something that grows does.
-        compute_ns=sum(stats.median_ns for stats in per_step)
-        - sum(grown_ns(run, phase) for phase in COMPUTE),
+        compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
@@ -157,6 +155,21 @@ def host_work(run: RunResults) -> HostWork | None:
         worst=worst.name if worst else None,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def _not_computed_ns(run: RunResults) -> int:
+    """Return what forward and backward take at the median for something else than their work.
+
+    What something that grows adds to them, and in forward waiting for other threads. (What a busy
+    machine adds to single steps is not in the median, to which the trace's times are scaled.)
+    """
+    grown = sum(grown_ns(run, phase) for phase in COMPUTE)
+    lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    if lines is None or forward is None:
+        return grown
+    waiting = sum(one.count for one in lines.of(Phase.FORWARD) if one.waits)
+    share = waiting / max(1, lines.by_phase.get(Phase.FORWARD.value, 0))
+    return grown + round(share * forward.median_ns)
 
 
 def _own_reads(run: RunResults, read: Operator, tensors: int | None) -> float:
