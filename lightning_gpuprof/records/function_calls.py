@@ -19,7 +19,8 @@ class ConstantWork(Struct, frozen=True):
         taken_ns: Host time per batch of the functions called there.
         calls: How many.
         places: The lines, that with the most time first.
-        alone: The function called none of torch's on data or weights: all that it does is for them.
+        alone: All that the function does is for them: it called none of torch's on data or weights,
+            read no values, and was given nothing that may hold the batch.
     """
 
     taken_ns: int

@@ -4,8 +4,8 @@
 `constant_ns`: host time per step of torch functions, between a batch's start and its backward pass,
 that were given neither the batch nor weights nor random numbers (`torch.arange`, masks, grids,
 sines, a model's buffers), and whose results were the same in two of the run's first batches. Where
-the program's function calls no others, all the time that samples saw in its lines: the Python that
-goes with them, too.
+the program's function calls no others, reads no values and is given no lists or objects, all the
+time that samples saw in its lines: the Python that goes with them, too.
 
 ## Why it matters
 Positions, masks, grids, windows and filters depend on sizes alone. Made anew they cost their

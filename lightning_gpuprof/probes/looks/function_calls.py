@@ -16,6 +16,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
 from lightning_gpuprof.probes.looks.cells import CELLS, Cells
+from lightning_gpuprof.probes.looks.function_inputs import (
+    called_by_own,
+    given_plain,
+    gives_values,
+)
 from lightning_gpuprof.probes.looks.layer_calls import LayerCalls
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
@@ -35,7 +40,6 @@ from lightning_gpuprof.probes.stacks.stack_lines import (
     outwards,
     own_line,
     own_lines,
-    package_of,
 )
 
 _CHECKPOINT = checkpoint_file.__file__
@@ -94,7 +98,7 @@ class FunctionCalls:
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
     cells: Cells = field(default_factory=Cells)
     mixed: set[tuple[str, str]] = field(default_factory=set)
-    """File and name of the program's functions that called one on data or on weights."""
+    """File and name of functions of the program that may compute with data or weights."""
 
     def __post_init__(self) -> None:
         self._known = WeakIdKeyDictionary()
@@ -113,9 +117,11 @@ class FunctionCalls:
         """Note a call of a torch function."""
         name = getattr(func, "__name__", "")
         self.packs = self.packs or name == PACKS
-        if name in READS and self._waits(args):
+        if gives_values(name):
             read = own_line(frame)
-            self.reads.update(() if read is None else (read,))
+            self.mixed.update(() if read is None else ((read[0], read[2]),))
+            if name in READS and self._waits(args):
+                self.reads.update(() if read is None else (read,))
         results = [one for one in _parts(output) if is_plain(one)]
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             if results or name == "__setitem__" or name in READS:  # not a shape alone
@@ -147,6 +153,8 @@ class FunctionCalls:
                 each.seen(call)
         elif place is not None and name not in FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, place)
+            if not given_plain(frame):
+                self.mixed.add((place[0], place[2]))
         cells = frozenset[int]().union(*(one.cells for one in known))
         if name in CELLS and place is not None:
             cells |= self.cells.turn(name, place, given, [one.cells for one in known], results[0])
@@ -186,7 +194,7 @@ class FunctionCalls:
         )
 
     def _attends(self, call: OnData, frame: FrameType) -> None:
-        if call.name != ATTENTION or call.place is None or not _called_by_own(frame):
+        if call.name != ATTENTION or call.place is None or not called_by_own(frame):
             return
         if call.kwargs.get("need_weights", True):
             given = _to_try(call.args), _to_try(call.kwargs)
@@ -251,9 +259,3 @@ def _to_try(given: Any) -> Any:
     if isinstance(given, Tensor) and given.device.type != "cpu":
         return torch.empty(given.shape, dtype=given.dtype, device="meta")
     return given
-
-
-def _called_by_own(frame: FrameType) -> bool:
-    """Tell whether the program itself called a module of torch's, not another library."""
-    packages = (package_of(each.f_code.co_filename) for each in outwards(frame))
-    return next((one for one in packages if one not in ("torch", "lightning_gpuprof")), None) == ""

@@ -170,9 +170,42 @@ class GridInside(Grid):
         return self.layer(x + grid)
 
 
-def test_a_function_that_computes_on_data_too_is_not_there_for_the_constant_alone(look):
-    (found,) = look(GridInside()).constants
+class GridFromLists(Grid):
+    """What is given in Python may be the batch's."""
+
+    def grid(self, rows=(1.0,)):
+        return torch.tensor([row * 2.0 for row in rows]).square().mean()
+
+    def inside(self, x):
+        return self.layer(x + self.grid([1.0, 2.0]))
+
+
+class GridByValues(Grid):
+    def inside(self, x):
+        return self.layer(x + self.counted(x))
+
+    def counted(self, x):
+        above = [row > 100 for row in x.tolist()[0]]
+        return torch.tensor(above).float()
+
+
+@pytest.mark.parametrize("model", [GridInside, GridFromLists, GridByValues])
+def test_a_function_that_may_compute_on_data_too_is_not_there_for_the_constant_alone(look, model):
+    (found,) = look(model()).constants
     assert not found.alone
+
+
+class GridBySize(Grid):
+    def grid(self, x, width=32):
+        return torch.tensor([[float(i + j) for i in range(width)] for j in range(x.shape[0])])
+
+    def inside(self, x):
+        return self.layer(x + self.grid(x))
+
+
+def test_a_function_that_goes_by_sizes_is_there_for_the_constant_alone(look):
+    (found,) = look(GridBySize()).constants
+    assert found.alone
 
 
 class Drawn(Grid):

@@ -1,5 +1,6 @@
 import pytest
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.findings.rules.host_bound import evaluate
 from lightning_gpuprof.records.function_calls import (
@@ -58,6 +59,20 @@ def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze
     )  # fmt: skip
     # Of the first 30 steps: 6 ms and 5.45, less 4 of matrix products.
     assert evaluate(run).evidence["overhead_ns"] == pytest.approx(7.45 * MS, rel=0.01)
+
+
+def test_calls_of_hooks_between_backward_and_update_are_not_forwards(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["update_count"] = 1_900
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
+
+
+def test_waiting_for_another_thread_is_no_overhead(analyze):
+    wait = LineCount("forward", "t.py", 3, "sample", "with self.lock:", None, None, 50)
+    lines = Note(step=9, name=NOTE, value=HostLines(200, (wait,), {"forward": 100}))
+    run = analyze(PHASES, records=[CYCLE, lines], traces=traced(2_000, 4 * MS))
+    # Half of the 6 ms of forward.
+    assert evaluate(run).evidence["overhead_ns"] == 3 * MS
 
 
 LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
