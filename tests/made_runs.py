@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE as LINES_NOTE
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
@@ -38,7 +39,6 @@ from lightning_gpuprof.records.schema import (
     StepsWindow,
 )
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
 

@@ -13,7 +13,6 @@ and tune.json, where these are there. A view names such files' folders: choose a
 tells nobody anything.
 """
 
-import importlib.util
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ import urllib.request
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import quote
+
+import browser_driver
 
 RUNS = {
     "overview": "char_lm-before/version_0",
@@ -39,22 +40,17 @@ BASE = "char_lm-before/version_0"
 
 def main() -> None:
     """Start TensorBoard and a browser, and take the pictures."""
-    spec = importlib.util.spec_from_file_location(
-        "browser_driver", Path(__file__).with_name("browser_driver.py")
-    )
-    driver = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(driver)
     logdir, folder, views = sys.argv[1], Path(sys.argv[2]), sys.argv[3:] or list(RUNS)
     if missing := {RUNS[view] for view in views if not Path(logdir, RUNS[view]).is_dir()}:
         sys.exit(f"{logdir} has no {', '.join(sorted(missing))}: see how they are written above.")
-    port = driver.free_port()
+    port = browser_driver.free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--port", str(port)]
     )
     url = f"http://localhost:{port}/data/plugin_entry.html?name=gpuprof"
     try:
         _wait_for(url, server)
-        browser = driver.Browser()
+        browser = browser_driver.Browser()
         try:
             for view in views:
                 _take(browser, url, view, folder)

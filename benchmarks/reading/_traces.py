@@ -12,7 +12,9 @@ import re
 import sys
 from pathlib import Path
 
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
+sys.path.append(str(Path(__file__).parents[2] / "tests"))  # for what tests use too
+
+from synthetic import SyntheticSpec, write_synthetic
 
 EVENTS_PER_STEP = 225
 """That `SyntheticSpec` writes by default."""

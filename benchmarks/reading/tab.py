@@ -10,7 +10,6 @@ Chromium without a GPU, each read back so that it is done.
 
 import argparse
 import gzip
-import importlib.util
 import json
 import os
 import shutil
@@ -24,9 +23,12 @@ from types import SimpleNamespace
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
+sys.path.append(str(Path(__file__).parents[2] / "tests"))  # for what tests use too
 
 from _harness import Spread, write_results
+from browser_driver import Browser
 from records import write_run
+from synthetic import SyntheticSpec, write_synthetic
 from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -36,7 +38,6 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX, plu
 from lightning_gpuprof.records.schema import ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 from lightning_gpuprof.views.tab.summarise import OVERVIEW_BUCKETS, write_summary
 from lightning_gpuprof.views.tab.summary import SUMMARY_NAME
@@ -185,16 +186,6 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
-def browser_driver() -> Any:
-    path = Path(__file__).parents[2] / "tests" / "browser_driver.py"
-    spec = importlib.util.spec_from_file_location("browser_driver", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 FRAMES = """
 const t = document.querySelector('.tl-canvas').timeline;
 const pen = t.canvas.getContext('2d'), took = [];
@@ -221,7 +212,7 @@ def frames(logdir: Path) -> dict[str, Any] | None:
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.port}/data/plugin_entry.html?name=gpuprof"
-    browser = browser_driver().Browser()
+    browser = Browser()
     try:
         begin = time.perf_counter()
         browser.open(base)

@@ -130,7 +130,6 @@ def reread(case: Case, root: Path) -> dict[str, Any]:
         "commit": commit,
         "step_ms": _ms(report["steps"]["mean_ns"]),
         "findings": [_brief(case, finding) for finding in report["findings"]],
-        "abstained": [entry["id"] for entry in report["abstained"]],
     }
 
 

@@ -112,7 +112,7 @@ class DeviceMonitor(RecordingCallback):
             step = max(0, _batches(trainer) - self._first - 1)
             output.write(DeviceSample(step=step, start_ns=begun, end_ns=now, **asdict(summary)))
         if sampler.error is not None:
-            output.write(Note(step=output.step, name="device-stats-ended", message=sampler.error))
+            output.note("device-stats-ended", message=sampler.error)
             sampler.error = None
         output.flush()
 

@@ -22,7 +22,6 @@ from lightning_gpuprof.probes.stacks.stack_lines import (
     where_is,
 )
 from lightning_gpuprof.probes.stacks.thread_watch import ThreadWatch
-from lightning_gpuprof.records.schema import Note
 
 THREAD = "gpuprof-lines"
 DENSE, SPARSER = 100, 4
@@ -119,7 +118,7 @@ class LineSampler(EpochRecorder):
         self._noted = whole
         threads = self._threads.use(self._watched)
         found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), threads)
-        self._output.write(Note(step=self._output.step, name=NOTE, value=found))
+        self._output.note(NOTE, found)
 
     @override
     def _release(self) -> None:

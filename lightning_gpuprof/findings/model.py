@@ -116,7 +116,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Abstained:
-    """A rule had no input: says what was not measured."""
+    """A rule says nothing: it had no input, or another finding tells of the same time."""
 
     id: str
     reason: str

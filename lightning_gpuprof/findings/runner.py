@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range, Severity
 from lightning_gpuprof.findings.places import with_lines
+from lightning_gpuprof.findings.told_once import told_once
 
 MIN_SAVING_FRAC = 0.005
 """A saving below this share of the step is left out: no run of usual length could show it."""
@@ -17,7 +18,7 @@ MIN_SAVING_FRAC = 0.005
 FEW_STEPS = 10
 FEW_CONFIDENCE = 0.5
 """Of fewer steps than these a mean says little: a first batch, a cold cache or a neighbour may be
-all of it. No finding is surer than that."""
+all of it. No finding is surer than that, nor critical: that word is for what a run has shown."""
 
 Outcome = Finding | tuple[Finding, ...] | Abstained | None
 """What a rule returns: None is "looked, and all is well"."""
@@ -57,7 +58,8 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
     That is `Range.counted_on` times the rule's confidence: a change that may save nothing comes
     after one that surely saves as much as it does on average, or nearly (docs/adr/0030). What is
     only `info` comes after the rest. A finding that claims no time (`saving_ns` of 0 to 0,
-    such as unused memory) is a fact: it is kept, and ranked after those that save time.
+    such as unused memory) is a fact: it is kept, and ranked after those that save time. Of two
+    that tell of the same time one is kept (`told_once.py`).
     """
     found: list[Finding] = []
     abstained: list[Abstained] = []
@@ -72,9 +74,9 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
         found.extend(kept)
         if not kept:
             silent.append(finding_id)
-    found = [with_lines(one, run) for one in found]
+    found, back = told_once([with_lines(one, run) for one in found])
     found.sort(key=_rank)
-    return Findings(tuple(found), tuple(abstained), tuple(silent))
+    return Findings(tuple(found), (*abstained, *back), tuple(silent))
 
 
 def as_sure(finding: Finding, run: RunResults) -> Finding:
@@ -83,8 +85,8 @@ def as_sure(finding: Finding, run: RunResults) -> Finding:
     Its saving is widened by what two equal runs of this length differ by. A model's bounds say
     what the change does; whoever tries it compares two runs, and these differ without any change.
     The two errors are independent, so their squares add up. The severity stays, and so does
-    the middle, unless a step would get shorter than nothing. Where steps are few, the finding's
-    confidence is limited.
+    the middle, unless a step would get shorter than nothing. Where steps are few, both severity and
+    confidence are limited, but for what is no matter of time.
     """
     saving = finding.saving_ns
     half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
@@ -92,8 +94,15 @@ def as_sure(finding: Finding, run: RunResults) -> Finding:
     high = min(round(saving.middle + half), max(saving.high, run.step_ns or 0))
     wider = Range(low=round(saving.middle - half), high=high)
     few = len(run.steady_dur_ns) < FEW_STEPS
-    confidence = min(finding.confidence, FEW_CONFIDENCE) if few else finding.confidence
-    return replace(finding, saving_ns=wider, confidence=confidence)
+    if not few:
+        return replace(finding, saving_ns=wider)
+    critical = finding.severity is Severity.CRITICAL and finding.saving_ns.high > 0
+    return replace(
+        finding,
+        saving_ns=wider,
+        confidence=min(finding.confidence, FEW_CONFIDENCE),
+        severity=Severity.WARNING if critical else finding.severity,
+    )
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:

@@ -19,11 +19,14 @@ class ConstantWork(Struct, frozen=True):
         taken_ns: Host time per batch of the functions called there.
         calls: How many.
         places: The lines, that with the most time first.
+        alone: All that the function does is for them: it called none of torch's on data or weights,
+            read no values, and was given nothing that may hold the batch.
     """
 
     taken_ns: int
     calls: int
     places: tuple[CallPlace, ...]
+    alone: bool = False
 
 
 class Penalty(Struct, frozen=True):
@@ -88,6 +91,7 @@ class SeparateLayers(Struct, frozen=True):
             heads in several blocks.
         after: Other functions that each one's result goes through before it meets all the others'.
         attends: What two of them gave is multiplied, as queries are with their keys.
+        tensors: Parameters of each: 1 without a bias, and in older files.
     """
 
     kind: str
@@ -99,6 +103,7 @@ class SeparateLayers(Struct, frozen=True):
     depth: int = 1
     after: int = 0
     attends: bool = False
+    tensors: int = 1
 
 
 class UnreadWeights(Struct, frozen=True):
@@ -156,6 +161,20 @@ class BusyFunction(Struct, frozen=True):
     loop: CallPlace | None = None
     loop_calls: int | None = None
     goes_on: bool = False
+
+
+class CellLoop(Struct, frozen=True):
+    """A recurrent cell that a loop of the program calls, with inputs that none of its turns makes.
+
+    Args:
+        kind: `LSTM`, `GRU` or `RNN`.
+        turns: How often it is called per batch.
+        place: The line.
+    """
+
+    kind: str
+    turns: int
+    place: CallPlace
 
 
 class Broadcast(Struct, frozen=True):
@@ -242,6 +261,8 @@ class FunctionNotes(Struct, frozen=True):
     reading: tuple[BusyFunction, ...] = ()
     """The same of calls that read a value (`item`, `tolist`, `float(x)`)."""
     broadcast: tuple[Broadcast, ...] = ()
+    cells: tuple[CellLoop, ...] = ()
+    """The one with most turns first."""
     lookups: tuple[OneHotLookup, ...] = ()
     scores: tuple[UnusedScores, ...] = ()
 

@@ -11,6 +11,8 @@ UNUSED_NOTE = "unused_gradients"
 """Note of this name: some gradients are never stepped on."""
 CHECKPOINT_NOTE = "checkpoint_content"
 """Note of this name: what a checkpoint consists of."""
+SYNCED_NOTE = "synced_logs"
+"""Note of this name: what `self.log` exchanges between ranks in each step (`sync_dist=True`)."""
 _T = TypeVar("_T")
 
 
@@ -89,19 +91,21 @@ class CheckpointContent(Struct, frozen=True):
         frozen_bytes: Parameters that do not.
         buffer_bytes: Buffers, and whatever else the module's `state_dict` holds.
         optimizer_bytes: The optimizers' states.
-        largest_fixed: Name of the largest tensor among frozen parameters and buffers.
+        largest_frozen: Name of the largest frozen parameter.
+        largest_buffers: Names and bytes of the largest buffers, three at most.
         hparams_bytes: What `save_hyperparameters` has kept beside that: arrays, tables, whole
             modules. None where it could not be read, and in older files.
-        largest_hparam: Name of the largest of them.
+        largest_hparams: Names and bytes of the largest of them, three at most.
     """
 
     trained_bytes: int
     frozen_bytes: int
     buffer_bytes: int
     optimizer_bytes: int
-    largest_fixed: str | None = None
+    largest_frozen: str | None = None
+    largest_buffers: tuple[tuple[str, int], ...] = ()
     hparams_bytes: int | None = None
-    largest_hparam: str | None = None
+    largest_hparams: tuple[tuple[str, int], ...] = ()
 
     @property
     def fixed_bytes(self) -> int:

@@ -32,6 +32,9 @@ BATCH_WORK = (
 """What is done with each batch; the other phases wait, or come now and then."""
 SELF_LOG = "self.log"
 """Part of `logging`: the module's calls of `self.log` in training."""
+EXPERIMENT = "experiment."
+"""How parts of `logging` and `validation` begin that are the program's own calls of a logger's
+`experiment`, such as `experiment.add_image`."""
 SAMPLER, WORKERS = "sampler", "workers"
 """Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
 With workers, the rest of the wait is taking over what they sent; without, making the batch."""

@@ -2,9 +2,9 @@
 
 import pytest
 from hypothesis import strategies as st
+from synthetic import CAUSES, SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import CAUSES, SyntheticSpec, write_synthetic
 
 st.register_type_strategy(
     SyntheticSpec,

@@ -1,6 +1,5 @@
 """A real TensorBoard and a real browser; both start once for the whole folder."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -12,18 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+import browser_driver
 import pytest
 
 HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
 """What TensorBoard's own page says on the console, with or without us."""
-
-
-def _driver_module():
-    path = Path(__file__).parents[1] / "browser_driver.py"
-    spec = importlib.util.spec_from_file_location("browser_driver", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +23,7 @@ def chromium():
     """One headless Chromium; skips where there is none."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         pytest.skip("needs Debian's packages chromium and chromium-driver")
-    browser = _driver_module().Browser()
+    browser = browser_driver.Browser()
     yield browser
     browser.close()
 
@@ -39,7 +31,7 @@ def chromium():
 @contextmanager
 def serve_tensorboard(*args: str, prefix: str = "") -> Iterator[str]:
     """Run the real command, as a user would, and give its address."""
-    port = _driver_module().free_port()
+    port = browser_driver.free_port()
     command = [sys.executable, "-m", "tensorboard.main", "--port", str(port), *args]
     if prefix:
         command += ["--path_prefix", prefix]

@@ -244,7 +244,7 @@ def test_what_is_unfolded_of_one_run_is_not_of_another(page):
     page.open("killed")
     page.browser.run("document.querySelector('main details.abstained').open = true")
     assert page.browser.run(unfolded) == 1
-    page.browser.run("location.hash = location.hash.replace('killed', 'hostile')")
+    page.browser.run("location.hash = location.hash.replace('killed', 'gpu')")
     page.wait_for(".pill", "finished")
     page.wait_for("main details.abstained", "rules")
     assert page.browser.run(unfolded) == 0

@@ -1,11 +1,11 @@
-import importlib.util
-import sys
-from pathlib import Path
-
+import planted as training_runs
 import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
 from lightning_gpuprof.callbacks.timing import own_cost
+from lightning_gpuprof.records.reader import read_run
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +22,23 @@ def boundaries_cost_the_same(monkeypatch):
     monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
 
 
+@pytest.fixture
+def session_of(tmp_path):
+    """Train for an epoch without validation, and return the session that the run left."""
+
+    def trained(model, *callbacks, data=None, **options):
+        plain = {"max_epochs": 1, "limit_val_batches": 0, "logger": CSVLogger(tmp_path)}
+        trainer = Trainer(callbacks=list(callbacks), **(plain | options))
+        trainer.fit(model, data)
+        return read_run(trainer.loggers[0].log_dir)[0].sessions[0]
+
+    return trained
+
+
 @pytest.fixture(scope="session")
 def planted():
     """`tests/planted.py`: training runs on a fake clock with planted delays."""
-    path = Path(__file__).parents[1] / "planted.py"
-    spec = importlib.util.spec_from_file_location("planted", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["planted"] = module  # its classes are pickled into data workers
-    spec.loader.exec_module(module)
-    return module
+    return training_runs
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
@@ -15,7 +13,6 @@ from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory, Note
 
 MIB = 2**20
@@ -73,17 +70,14 @@ class Compiles:
         return self.said.pop(0) if self.said else False
 
 
-def fit(tmp_path, callback, *, batch_size=8, **options):
-    options = {
-        "max_epochs": 1,
-        "limit_train_batches": 12,
-        "limit_val_batches": 0,
-        **options,
-    }
-    trainer = Trainer(callbacks=[callback], logger=CSVLogger(tmp_path), **options)
-    loader = torch.utils.data.DataLoader(RandomDataset(32, 128), batch_size=batch_size)
-    trainer.fit(BoringModel(), train_dataloaders=loader)
-    return read_run(trainer.logger.log_dir)[0].sessions[0]
+@pytest.fixture
+def fit(session_of):
+    def fitted(callback, *, batch_size=8, **options):
+        loader = torch.utils.data.DataLoader(RandomDataset(32, 128), batch_size=batch_size)
+        options = {"limit_train_batches": 12, **options}
+        return session_of(BoringModel(), callback, data=loader, **options)
+
+    return fitted
 
 
 @pytest.fixture
@@ -92,8 +86,8 @@ def said(caplog):
     return lambda: [record.message for record in caplog.records if "[PROFILE]" in record.message]
 
 
-def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
-    session = fit(tmp_path, BatchSizeAdvisor(window=4))
+def test_on_a_cpu_nothing_is_measured_and_that_is_said(fit, said):
+    session = fit(BatchSizeAdvisor(window=4))
     assert said() == [f"[PROFILE] VRAM: {not_measured('cpu')}"]
     assert session.all(Memory) == []
     assert session.all(Advice) == []
@@ -103,18 +97,18 @@ def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path, said):
     assert all(note.value > 0 for note in notes[1:])
 
 
-def test_where_steps_are_short_the_process_memory_is_noted_less_often(tmp_path, monkeypatch):
+def test_where_steps_are_short_the_process_memory_is_noted_less_often(fit, monkeypatch):
     monkeypatch.setattr(memory_notes, "SHORT_NS", 1 << 62)
     monkeypatch.setattr(memory_notes, "DENSE", 2)
     monkeypatch.setattr(memory_notes, "SPARSER", 4)
-    session = fit(tmp_path, BatchSizeAdvisor(window=2))
+    session = fit(BatchSizeAdvisor(window=2))
     assert [note.step for note in session.all(Note) if note.name == "rss_bytes"] == [1, 3, 11]
 
 
-def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, said):
+def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(fit, said):
     card = FakeCard(8)
     advisor = BatchSizeAdvisor(window=4, warmup=2, probe=lambda device: card)
-    session = fit(tmp_path, advisor, accumulate_grad_batches=4)
+    session = fit(advisor, accumulate_grad_batches=4)
 
     readings = session.all(Memory)
     assert [(r.step, r.samples) for r in readings] == [(5, 8), (9, 8), (11, 8)]
@@ -134,30 +128,29 @@ def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(tmp_path, sa
     assert len(lines) == 4
 
 
-def test_only_retries_of_this_training_withhold_a_suggestion(tmp_path):
+def test_only_retries_of_this_training_withhold_a_suggestion(fit):
     def suggested(*retries):
         card = FakeCard(8, retries=retries)
-        folder = tmp_path / str(len(retries))
         advisor = BatchSizeAdvisor(window=12, warmup=0, probe=lambda device: card, console=False)
-        return fit(folder, advisor).all(Advice)[-1].suggested_batch_size
+        return fit(advisor).all(Advice)[-1].suggested_batch_size
 
     assert suggested(3) is not None  # all three came before, as in a search for the batch size
     assert suggested(3, 4) is None
 
 
-def test_validation_closes_the_window_and_begins_new_peaks(tmp_path):
+def test_validation_closes_the_window_and_begins_new_peaks(fit):
     card = FakeCard(8)
     advisor = BatchSizeAdvisor(window=50, warmup=0, probe=lambda device: card, console=False)
-    session = fit(tmp_path, advisor, val_check_interval=6, limit_val_batches=1)
+    session = fit(advisor, val_check_interval=6, limit_val_batches=1)
     assert [r.step for r in session.all(Memory)] == [5, 11]
     assert card.reads == 1 + 2 + 2  # before training, per window, after each validation
 
 
-def test_the_peak_of_each_phase_is_read_in_one_step_of_a_window(tmp_path):
+def test_the_peak_of_each_phase_is_read_in_one_step_of_a_window(fit):
     # Before backward, after it, before the optimizer's step, at the end; and the next window's.
     card = FakeCard(8, phases=[1_350, 1_500, 1_100, 1_200, 1, 2, 3, 4])
     advisor = BatchSizeAdvisor(window=6, warmup=0, probe=lambda device: card, console=False)
-    first, second = fit(tmp_path, advisor).all(Memory)
+    first, second = fit(advisor).all(Memory)
     assert first.phase_peak_bytes == {
         "forward": 1_350 * MIB,
         "backward": 1_500 * MIB,
@@ -169,9 +162,9 @@ def test_the_peak_of_each_phase_is_read_in_one_step_of_a_window(tmp_path):
     assert advisor.on_after_backward is None
 
 
-def test_memory_at_the_peak_is_split_by_kind(tmp_path):
+def test_memory_at_the_peak_is_split_by_kind(fit):
     advisor = BatchSizeAdvisor(window=6, warmup=0, probe=lambda device: FakeCard(8), console=False)
-    kinds = fit(tmp_path, advisor).all(Memory)[0].kind_bytes
+    kinds = fit(advisor).all(Memory)[0].kind_bytes
     parameters = (32 * 2 + 2) * 4
     assert kinds == {
         "parameters": parameters,
@@ -183,7 +176,7 @@ def test_memory_at_the_peak_is_split_by_kind(tmp_path):
     assert sum(kinds.values()) == 1_400 * MIB
 
 
-def test_what_a_compilation_took_is_left_out(tmp_path):
+def test_what_a_compilation_took_is_left_out(fit):
     advisor = BatchSizeAdvisor(
         window=4,
         warmup=0,
@@ -191,13 +184,13 @@ def test_what_a_compilation_took_is_left_out(tmp_path):
         compiles=lambda: Compiles(True, False),
         console=False,
     )
-    session = fit(tmp_path, advisor)
+    session = fit(advisor)
     assert len(session.all(Memory)) == 3
     [advice] = session.all(Advice)
     assert "1 windows with compilation in them" in advice.reason
 
 
-def test_a_run_that_always_compiles_gets_no_suggestion(tmp_path):
+def test_a_run_that_always_compiles_gets_no_suggestion(fit):
     advisor = BatchSizeAdvisor(
         window=4,
         warmup=0,
@@ -205,7 +198,7 @@ def test_a_run_that_always_compiles_gets_no_suggestion(tmp_path):
         compiles=AlwaysCompiles,
         console=False,
     )
-    [advice] = fit(tmp_path, advisor).all(Advice)
+    [advice] = fit(advisor).all(Advice)
     assert advice.suggested_batch_size is None
     assert advice.reason.startswith("something was compiled in every window")
 
@@ -215,15 +208,15 @@ class AlwaysCompiles:
         return True
 
 
-def test_cuda_graphs_withhold_the_suggestion(tmp_path, said):
+def test_cuda_graphs_withhold_the_suggestion(fit, said):
     advisor = BatchSizeAdvisor(window=4, warmup=0, probe=lambda device: FakeCard(8, graphs=True))
-    [advice] = fit(tmp_path, advisor).all(Advice)
+    [advice] = fit(advisor).all(Advice)
     assert advice.suggested_batch_size is None
     assert "CUDA graphs" in advice.reason
     assert any("8 now, no suggestion: CUDA graphs" in line for line in said())
 
 
-def test_validation_that_holds_more_is_told(tmp_path):
+def test_validation_that_holds_more_is_told(fit):
     class Card(FakeCard):
         def read(self):
             reading = super().read()
@@ -233,17 +226,17 @@ def test_validation_that_holds_more_is_told(tmp_path):
 
     card = Card(8)
     advisor = BatchSizeAdvisor(window=50, warmup=0, probe=lambda device: card, console=False)
-    session = fit(tmp_path, advisor, val_check_interval=6, limit_val_batches=1)
+    session = fit(advisor, val_check_interval=6, limit_val_batches=1)
     first, second = session.all(Advice)
     assert "validation sets the peak (2.93 GiB)" in second.reason
     assert second.suggested_batch_size < first.suggested_batch_size
 
 
-def test_of_two_ranks_the_one_with_less_headroom_decides(tmp_path):
+def test_of_two_ranks_the_one_with_less_headroom_decides(fit):
     def advice(rank, others):
         card = FakeCard(32, others=others)
         advisor = BatchSizeAdvisor(window=6, warmup=0, probe=lambda device: card, console=False)
-        return fit(tmp_path / str(rank), advisor, batch_size=32, limit_train_batches=4)
+        return fit(advisor, batch_size=32, limit_train_batches=4)
 
     ranks = {0: advice(0, 500), 1: advice(1, 3_000)}
     alone = [session.all(Advice)[-1].suggested_batch_size for session in ranks.values()]
@@ -267,12 +260,12 @@ def test_what_the_pool_cannot_give_back_is_read_where_forward_ends():
     assert window.peak(card.read()).split_bytes == 7
 
 
-def test_the_user_can_tell_the_batch_size(tmp_path):
+def test_the_user_can_tell_the_batch_size(fit):
     card = FakeCard(8)
     advisor = BatchSizeAdvisor(
         window=4, warmup=0, probe=lambda device: card, batch_size=lambda batch: 3, console=False
     )
-    assert fit(tmp_path, advisor).all(Memory)[0].samples == 3
+    assert fit(advisor).all(Memory)[0].samples == 3
 
 
 @pytest.mark.parametrize(

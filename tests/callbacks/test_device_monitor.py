@@ -1,12 +1,9 @@
 import pytest
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.device.device_stats import StatsReading, StatsSampler
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import DeviceSample, Note
 
 
@@ -31,25 +28,18 @@ class Inline(StatsSampler):
         return super().take()
 
 
-def records(tmp_path, callback, model=None):
-    trainer = Trainer(
-        callbacks=[callback],
-        logger=CSVLogger(tmp_path),
-        max_epochs=1,
-        limit_train_batches=10,
-        limit_val_batches=0,
-    )
-    try:
-        trainer.fit(model or BoringModel())
-    except ValueError:
-        pass
-    return read_run(trainer.logger.log_dir)[0].sessions[0]
+@pytest.fixture
+def records(session_of):
+    def recorded(callback, model=None):
+        return session_of(model or BoringModel(), callback, limit_train_batches=10)
+
+    return recorded
 
 
-def test_one_record_is_written_per_window_and_one_at_the_end(tmp_path):
+def test_one_record_is_written_per_window_and_one_at_the_end(records):
     stats = FakeStats()
     callback = DeviceMonitor(window=4, stats=lambda device: stats, sampler=Inline)
-    samples = records(tmp_path, callback).all(DeviceSample)
+    samples = records(callback).all(DeviceSample)
     assert [sample.step for sample in samples] == [3, 7, 9]
     assert {sample.busy_frac for sample in samples} == {0.5}
     assert samples[0].power_mw is None
@@ -57,13 +47,13 @@ def test_one_record_is_written_per_window_and_one_at_the_end(tmp_path):
     assert stats.closed
 
 
-def test_on_a_cpu_nothing_is_measured_and_that_is_said(tmp_path):
-    session = records(tmp_path, DeviceMonitor())
+def test_on_a_cpu_nothing_is_measured_and_that_is_said(records):
+    session = records(DeviceMonitor())
     assert session.all(DeviceSample) == []
     assert [note.name for note in session.all(Note)] == ["device-stats-not-measured"]
 
 
-def test_a_sampler_that_ended_is_noted_once(tmp_path):
+def test_a_sampler_that_ended_is_noted_once(records):
     class Ended(Inline):
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
@@ -73,17 +63,18 @@ def test_a_sampler_that_ended_is_noted_once(tmp_path):
             return None
 
     callback = DeviceMonitor(window=2, stats=lambda device: FakeStats(), sampler=Ended)
-    session = records(tmp_path, callback)
+    session = records(callback)
     assert [note.message for note in session.all(Note)] == ["RuntimeError: GPU is lost"]
 
 
-def test_the_thread_is_ended_when_training_fails(tmp_path):
+def test_the_thread_is_ended_when_training_fails(records):
     class Fails(BoringModel):
         def training_step(self, batch, batch_idx):
-            raise ValueError
+            raise ValueError("boom")
 
     stats = FakeStats()
-    records(tmp_path, DeviceMonitor(stats=lambda device: stats), Fails())
+    with pytest.raises(ValueError, match="boom"):
+        records(DeviceMonitor(stats=lambda device: stats), Fails())
     assert stats.closed
 
 

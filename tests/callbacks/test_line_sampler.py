@@ -7,15 +7,12 @@ import weakref
 from types import SimpleNamespace
 
 import pytest
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.callbacks.line_sampler import SETTLE_S, THREAD, LineSampler
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
 
@@ -46,17 +43,13 @@ class Dumps(BoringModel):
         self.sink.write("")
 
 
-def fit(tmp_path, callback, model, **options):
-    trainer = Trainer(
-        max_epochs=1,
-        limit_train_batches=8,
-        limit_val_batches=0,
-        callbacks=[callback],
-        logger=CSVLogger(tmp_path),
-        **options,
-    )
-    trainer.fit(model)
-    return host_lines(read_run(trainer.loggers[0].log_dir)[0].sessions[0].all(Note))
+@pytest.fixture
+def fit(session_of):
+    def fitted(callback, model, **options):
+        session = session_of(model, callback, **{"limit_train_batches": 8, **options})
+        return host_lines(session.all(Note))
+
+    return fitted
 
 
 @pytest.fixture
@@ -65,8 +58,8 @@ def idle():
     return LineSampler(interval_s=1e6, warmup=0)
 
 
-def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(tmp_path, idle):
-    lines = fit(tmp_path, idle, Dumps(idle))
+def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(fit, idle):
+    lines = fit(idle, Dumps(idle))
     seen = {(one.phase, one.function): one for one in lines.lines if one.function != "write"}
     assert lines.whole == sum(lines.by_phase.values())
     # The sink is the user's own, and innermost: its line is the one that is named.
@@ -75,33 +68,33 @@ def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(tmp_path,
     assert all(one.source == "self.sampler.sample()" for one in lines.lines)
 
 
-def test_steps_of_the_warm_up_are_left_out(tmp_path):
+def test_steps_of_the_warm_up_are_left_out(fit):
     callback = GpuProfCallback(console=False, trace=False, report=False, warmup_steps=6)
     sampler = next(part for part in callback.parts if isinstance(part, LineSampler))
     sampler.interval_s = 1e6
-    lines = fit(tmp_path, callback, Dumps(sampler))
+    lines = fit(callback, Dumps(sampler))
     assert lines.by_phase["clip_gradients"] == 2
 
 
-def test_nothing_is_noted_where_no_sample_was_taken(tmp_path):
-    assert fit(tmp_path, LineSampler(interval_s=1e6), BoringModel()) is None
+def test_nothing_is_noted_where_no_sample_was_taken(fit):
+    assert fit(LineSampler(interval_s=1e6), BoringModel()) is None
 
 
-def test_its_thread_ends_with_training(tmp_path):
+def test_its_thread_ends_with_training(fit):
     class Notes(BoringModel):
         def on_train_start(self):
             self.threads = [one for one in threading.enumerate() if one.name == THREAD]
 
     model = Notes()
-    fit(tmp_path, GpuProfCallback(console=False, trace=False, report=False), model)
+    fit(GpuProfCallback(console=False, trace=False, report=False), model)
     (thread,) = model.threads
     thread.join(timeout=10)
     assert not thread.is_alive()
 
 
-def test_it_does_not_look_where_threads_run_at_once(tmp_path, monkeypatch):
+def test_it_does_not_look_where_threads_run_at_once(fit, monkeypatch):
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    assert fit(tmp_path, LineSampler(interval_s=1e-4, warmup=0), BoringModel()) is None
+    assert fit(LineSampler(interval_s=1e-4, warmup=0), BoringModel()) is None
 
 
 def test_it_can_be_left_out():
@@ -109,14 +102,14 @@ def test_it_can_be_left_out():
     assert not any(isinstance(part, LineSampler) for part in parts)
 
 
-def test_a_module_that_holds_the_trainer_can_be_copied_in_training(tmp_path, idle):
+def test_a_module_that_holds_the_trainer_can_be_copied_in_training(fit, idle):
     class Copies(BoringModel):
         def training_step(self, batch, batch_idx):
             self.copied = copy.deepcopy(idle)
             return super().training_step(batch, batch_idx)
 
     model = Copies()
-    fit(tmp_path, idle, model)
+    fit(idle, model)
     assert model.copied.most == idle.most
 
 

@@ -72,13 +72,9 @@ def test_the_values_of_the_batches_in_which_it_holds_reach_the_logger(
     logger = Kept()
     trainer = Trainer(
         max_epochs=1,
-        accelerator="cpu",
         logger=logger,
         log_every_n_steps=log_every_n_steps,
         accumulate_grad_batches=accumulate,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         default_root_dir=tmp_path,
     )
     trainer.fit(module(), DataLoader(TensorDataset(torch.ones(BATCHES, 1))))

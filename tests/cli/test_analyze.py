@@ -3,10 +3,10 @@ import subprocess
 import sys
 
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.traces import ReadOptions
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 

@@ -7,9 +7,9 @@ import pickle
 import random
 
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 
 NOT_TRACES = {
     "empty": b"",

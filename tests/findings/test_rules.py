@@ -135,3 +135,4 @@ def test_a_run_of_a_few_steps_makes_no_finding_sure(analyze, steps, sure):
     run = analyze({"data_wait": 8_000_000, "forward": 10_000_000}, steps=steps)
     (found,) = evaluate_rules(run, ["data-wait"]).found
     assert (found.confidence > 0.5) == sure
+    assert found.severity is (Severity.CRITICAL if sure else Severity.WARNING)

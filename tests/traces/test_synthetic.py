@@ -7,8 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from lightning_gpuprof.traces.synthetic import (
+from synthetic import (
     CAUSES,
     SyntheticSpec,
     answers,

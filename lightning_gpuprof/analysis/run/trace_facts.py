@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.records.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class TraceFacts:
     Args:
         document: The analysis.
         steps: Profiled steps in the trace, at least 1.
-        host_scale: Steady step over profiled step, at most 1: the profiler slows the host.
+        host_scale: Steady step over profiled step, at most 1: the profiler slows the host. Of what
+            grows the steady step is as it was when the trace was taken.
     """
 
     document: Mapping[str, Any]
@@ -142,9 +144,27 @@ def trace_facts(run: RunResults) -> TraceFacts | None:
     if not marks:
         return None
     traced = [mark["dur_ns"] for mark in marks if mark.get("dur_ns")]
-    steady = run.steps.plain_p50_ns if run.steps else 0
+    steady = steady_as_traced_ns(run)
     scale = min(1.0, steady * len(traced) / sum(traced)) if traced and steady else 1.0
     return TraceFacts(document=trace.analysis, steps=len(marks), host_scale=scale)
+
+
+def steady_as_traced_ns(run: RunResults) -> int:
+    """Return the median step without what phases that grow have grown by since the trace.
+
+    0 where no step was recorded.
+    """
+    steady = run.steps.plain_p50_ns if run.steps else 0
+    return max(0, steady - sum(grown_ns(run, phase) for phase in run.growing))
+
+
+def grown_ns(run: RunResults, phase: Phase) -> int:
+    """Return how much longer a phase takes at the median than in the run's first steps.
+
+    The trace is taken near these. 0 of a phase that does not grow all along.
+    """
+    per_step = run.per_step(phase) if phase in run.growing else None
+    return 0 if per_step is None else max(0, per_step.median_ns - per_step.early_ns)
 
 
 def last_analysed(run: RunResults) -> TraceView | None:

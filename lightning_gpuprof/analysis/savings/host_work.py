@@ -3,8 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import (
+    Operator,
+    TraceFacts,
+    grown_ns,
+    steady_as_traced_ns,
+    trace_facts,
+)
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
@@ -66,9 +73,9 @@ class HostWork:
     forward_operators_ns: int
     """Self time of those outside the autograd graph's nodes, copies among them."""
     calls: int
-    """Calls per step that compute something."""
+    """Calls per step that compute something, in forward and backward."""
     thin_calls: int
-    """Calls per step of thin operators, of any kind."""
+    """Calls per step of thin operators there, of any kind."""
     usual_calls: int | None
     """`calls` to expect of the model's size; None where that is unknown."""
     looped_ns: int
@@ -128,26 +135,41 @@ def host_work(run: RunResults) -> HostWork | None:
     thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
     read = facts.operators.get(READS[0])
     reads = _own_reads(run, read, tensors) if read else 0.0
-    worst = max(filter(computes, thin), key=lambda op: op.calls, default=None)
+    worst = max(filter(computes, thin), key=_own_calls, default=None)
     heavy = [op for op in used if op not in thin]
-    looped = [op for op in heavy if op.calls >= LOOPED]
+    looped = [op for op in heavy if _own_calls(op) >= LOOPED]
+    updates = any(op.update_calls for op in facts.operators.values())
     return HostWork(
-        # The median step, to which the trace's times are scaled: not what a busy machine adds.
-        compute_ns=sum(stats.median_ns for stats in per_step),
+        compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
         forward_operators_ns=_forward_operators_ns(facts, used),
-        calls=round(sum(op.calls for op in used if computes(op))),
-        thin_calls=round(sum(op.calls for op in thin)),
-        usual_calls=None if tensors is None else _usual(run) * tensors,
+        calls=round(sum(_own_calls(op) for op in used if computes(op))),
+        thin_calls=round(sum(map(_own_calls, thin))),
+        usual_calls=None if tensors is None else _usual(run, updates=updates) * tensors,
         looped_ns=round(sum(op.self_ns for op in looped)),
-        looped_thin_ns=round(sum(THIN_NS * op.calls for op in looped)),
+        looped_thin_ns=round(sum(THIN_NS * _own_calls(op) for op in looped)),
         reads=round(reads),
         read_ns=round(read.total_ns * reads / read.calls) if read and read.calls else 0,
         worst=worst.name if worst else None,
         recurrent_frac=_recurrent_frac(run, facts, tensors),
     )
+
+
+def _not_computed_ns(run: RunResults) -> int:
+    """Return what forward and backward take at the median for something else than their work.
+
+    What something that grows adds to them, and in forward waiting for other threads. (What a busy
+    machine adds to single steps is not in the median, to which the trace's times are scaled.)
+    """
+    grown = sum(grown_ns(run, phase) for phase in COMPUTE)
+    lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    if lines is None or forward is None:
+        return grown
+    waiting = sum(one.count for one in lines.of(Phase.FORWARD) if one.waits)
+    share = waiting / max(1, lines.by_phase.get(Phase.FORWARD.value, 0))
+    return grown + round(share * forward.median_ns)
 
 
 def _own_reads(run: RunResults, read: Operator, tensors: int | None) -> float:
@@ -178,7 +200,7 @@ def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
     where the events alone took what it is longer by: they have few, and suffer from the caches
     that these fill.
     """
-    steady_ns = run.steps.plain_p50_ns if run.steps else 0
+    steady_ns = steady_as_traced_ns(run)
     traced_ns = steady_ns / facts.host_scale
     events = sum(op.calls for op in facts.operators.values())
     recording_ns = min(traced_ns - steady_ns, EVENT_NS * events)
@@ -232,8 +254,14 @@ def anomaly_on(run: RunResults) -> bool | None:
     return None if known is None and not notes else bool(known or any(notes))
 
 
-def _usual(run: RunResults) -> int:
-    return CALLS_PER_TENSOR + (UPDATE_CALLS if optimizer_reads(run) else 0)
+def _own_calls(op: Operator) -> float:
+    """Return an operator's calls but for those of the update, and of hooks right before it."""
+    return max(0.0, op.calls - op.update_calls)
+
+
+def _usual(run: RunResults, *, updates: bool) -> int:
+    """Return the usual calls for each tensor; where updates are told apart, without them."""
+    return CALLS_PER_TENSOR + (UPDATE_CALLS if optimizer_reads(run) and not updates else 0)
 
 
 def computes(op: Operator) -> bool:

@@ -15,7 +15,7 @@ from lightning_gpuprof.callbacks.output.marker import write_marker
 from lightning_gpuprof.callbacks.output.run_facts import run_start, stage_of
 from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
-from lightning_gpuprof.records.schema import Record, RunEnd
+from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 
 _WRITE_EVERY_NS = 5_000_000_000
@@ -129,6 +129,10 @@ class RunOutput:
             self._waiting.append(record)
         elif self._failures < _MAX_FAILURES:
             self._writer.write(record)
+
+    def note(self, name: str, value: Any = None, message: str = "") -> None:
+        """Keep a `Note` of the step now running."""
+        self.write(Note(step=self.step, name=name, value=value, message=message))
 
     def flush(self) -> None:
         """Append what was kept to the file; the first flush begins the session's `RunStart`.

@@ -10,7 +10,13 @@ from typing_extensions import override
 from lightning_gpuprof.probes.clock.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
 from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
-from lightning_gpuprof.records.phases import FIRST_BATCH, LOADER_START, NEXT_BATCHES, Phase
+from lightning_gpuprof.records.phases import (
+    EXPERIMENT,
+    FIRST_BATCH,
+    LOADER_START,
+    NEXT_BATCHES,
+    Phase,
+)
 from lightning_gpuprof.records.schema import StepFlag
 
 Context = AbstractContextManager[Any]
@@ -227,6 +233,25 @@ class Saving(Inside):
         """Return the checkpoint slot of the callback that is open, or of the user's own call."""
         by_callback = outer.phase in (Phase.CALLBACKS, Phase.CHECKPOINT)
         return Slot(Phase.CHECKPOINT, (by_callback and outer.part) or self.name)
+
+
+class ByExperiment(Inside):
+    """The program calls a logger's `experiment` itself: in a step that is logging.
+
+    What the logger calls of it is the logger's, and what a callback or a hook does is theirs.
+    """
+
+    __slots__ = ()
+
+    @override
+    def slot_inside(self, outer: Slot) -> Slot:
+        """Return the slot of the call: in a step logging's, in validation a part of that."""
+        if outer.phase is Phase.FORWARD:
+            return Slot(Phase.LOGGING, self.name)
+        inside = (outer.part or "").startswith(EXPERIMENT)  # one such call makes another
+        if outer.phase is Phase.VALIDATION and not inside:
+            return Slot(Phase.VALIDATION, self.name)
+        return outer
 
 
 class HandingOn:

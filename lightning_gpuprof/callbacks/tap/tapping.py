@@ -12,11 +12,18 @@ from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
 from lightning_gpuprof.callbacks.tap.tap import ProfilerTap
-from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, Context
-from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
+from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, ByExperiment, Context
+from lightning_gpuprof.callbacks.tap.timed_calls import LoggingCall, TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
-from lightning_gpuprof.records.phases import SAMPLER, STOP_CHECK, STOP_CHECK_METHOD, WORKERS, Phase
+from lightning_gpuprof.records.phases import (
+    EXPERIMENT,
+    SAMPLER,
+    STOP_CHECK,
+    STOP_CHECK_METHOD,
+    WORKERS,
+    Phase,
+)
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """What the tap itself tells apart; collections are another callback's to tell."""
@@ -30,6 +37,8 @@ EVALUATION_PHASES = (
     Phase.OTHER,
 )
 
+LOGS = ("add_", "log")
+"""How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
 _BATCH_TRANSFER = (
     "on_before_batch_transfer",
     "transfer_batch_to_device",
@@ -135,6 +144,15 @@ class Tapping:
             region = self.tap.logging(type(logger).__name__)
             for method in ("log_metrics", "save"):
                 self._calls.add(logger, method, region)
+            # Lightning has made it by now, where it is to be made in this process.
+            self._time_experiment(attempt(partial(getattr, logger, "experiment"), None))
+
+    def _time_experiment(self, experiment: Any) -> None:
+        """Time what the program may call by itself: `self.logger.experiment.add_image(...)`."""
+        for method in dir(type(experiment)):
+            if method.startswith(LOGS) and callable(getattr(type(experiment), method, None)):
+                region = ByExperiment(self._clock, f"{EXPERIMENT}{method}")
+                self._calls.add(experiment, method, region, kind=LoggingCall)
 
     def _time_fit(self) -> None:
         fit_loop = self._trainer.fit_loop

@@ -30,19 +30,36 @@ class TimedCall:
         return _plain_method, (self.owner, self.name)
 
 
+class LoggingCall(TimedCall):
+    """The same of a call that logs; samples of the stack know it by the name of its function."""
+
+    def call_to_log(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method inside the region."""
+        with self._region:
+            return self.original(*args, **kwargs)
+
+    __call__ = call_to_log
+
+
 class TimedCalls:
     """The methods that are being timed, to be put back when the run ends."""
 
     def __init__(self) -> None:
         self._calls: list[TimedCall] = []
 
-    def add(self, owner: object, name: str, region: AbstractContextManager[Any]) -> None:
+    def add(
+        self,
+        owner: object,
+        name: str,
+        region: AbstractContextManager[Any],
+        kind: type[TimedCall] = TimedCall,
+    ) -> None:
         """Time a method of one object from now on; an object that refuses is left alone."""
         if not callable(getattr(owner, name, None)):
             return
         if isinstance(getattr(owner, name), TimedCall):
             return
-        call = TimedCall(owner, name, region)
+        call = kind(owner, name, region)
         try:
             setattr(owner, name, call)
         except (AttributeError, TypeError):

@@ -14,7 +14,6 @@ from lightning_gpuprof.probes.looks.padding import Padded, padded_in
 from lightning_gpuprof.probes.looks.padding_line import padding_line
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
-from lightning_gpuprof.records.schema import Note
 
 LOOKS = 5
 """Batches of the look, the run's first: fewer than are left out as warm-up."""
@@ -90,7 +89,7 @@ class BatchWatch(RecordingCallback):
             if all(count for _, count in ones)
         )
         if any(one.frac for one in value) and self._output is not None:
-            self._output.write(Note(step=self._output.step, name=PADDING_NOTE, value=value))
+            self._output.note(PADDING_NOTE, value)
         self._release()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Looks at the calls of modules in a batch at the start: repeats, and rows that are looked up."""
 
-import linecache
 import sys
 from collections.abc import Callable
 from statistics import median
@@ -20,18 +19,16 @@ from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
+from lightning_gpuprof.probes.looks.call_places import shown
 from lightning_gpuprof.probes.looks.embedding_calls import EmbeddingCalls
 from lightning_gpuprof.probes.looks.repeated_calls import SAME, Repeat, RepeatedCalls
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
-from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.module_calls import (
     REPEATED_NOTE,
     TABLES_NOTE,
-    CallPlace,
     EmbeddingUse,
     RepeatedModule,
 )
-from lightning_gpuprof.records.schema import Note
 
 LOOKS, CLOSE_LOOKS = 1, 3
 """Batches of a look at all modules, and of one at those that were repeated; after the first batch,
@@ -146,13 +143,13 @@ class CallWatch(RecordingCallback):
                 rows=table.num_embeddings,
                 width=table.embedding_dim,
                 looked_up=tables.looked_up[number] // LOOKS,
-                place=_place(tables.places.get(number)),
+                place=shown(at) if (at := tables.places.get(number)) else None,
             )
             for number, table in tables.own().items()
             if number in self._names
         )
         if value:
-            self._output.write(Note(step=self._output.step, name=TABLES_NOTE, value=value))
+            self._output.note(TABLES_NOTE, value)
 
     def _compare(self) -> None:
         """Queue the copy of what tells whether the outputs were the same."""
@@ -187,7 +184,7 @@ class CallWatch(RecordingCallback):
         found = {one.module for batch in self._batches for one in batch} - differing
         value = sorted(map(self._repeated, found), key=lambda one: -one.repeat_ns)
         if value and self._output is not None:
-            self._output.write(Note(step=self._output.step, name=REPEATED_NOTE, value=tuple(value)))
+            self._output.note(REPEATED_NOTE, tuple(value))
 
     def _repeated(self, number: int) -> RepeatedModule:
         of_each = [[one for one in batch if one.module == number] for batch in self._batches]
@@ -199,7 +196,7 @@ class CallWatch(RecordingCallback):
             calls=round(median(sum(one.calls for one in some) for some in of_each)),
             repeat_ns=round(median(sum(one.repeat_ns for one in some) for some in of_each)),
             backward_frac=sum(one.backward_ns for one in every) / max(1, whole_ns),
-            places=tuple(place for at in places if (place := _place(at))),
+            places=tuple(map(shown, places)),
         )
 
     def _stop_looking(self) -> None:
@@ -217,10 +214,3 @@ class CallWatch(RecordingCallback):
 def _is_inside(name: str, names: set[str]) -> bool:
     """Tell whether a module is inside one of those."""
     return any(name != other and (not other or name.startswith(f"{other}.")) for other in names)
-
-
-def _place(at: tuple[str, int, str] | None) -> CallPlace | None:
-    if at is None:
-        return None
-    file, line, function = at
-    return CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())

@@ -14,9 +14,9 @@ from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
-from lightning_gpuprof.records.schema import Note
 
 _MOST_VALUES = 1_000
+MOST_NAMED = 3
 
 
 class CheckpointWatch(RecordingCallback):
@@ -46,7 +46,7 @@ class CheckpointWatch(RecordingCallback):
         self._noted = True
         content = checkpoint_content(pl_module, checkpoint)
         if content is not None:
-            self._output.write(Note(step=self._output.step, name=CHECKPOINT_NOTE, value=content))
+            self._output.note(CHECKPOINT_NOTE, content)
 
 
 def checkpoint_content(
@@ -65,7 +65,7 @@ def checkpoint_content(
 def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> CheckpointContent | None:
     trained = {name: p.requires_grad for name, p in module.named_parameters()}
     sizes: Counter[str] = Counter()
-    fixed: Counter[str] = Counter()
+    fixed: dict[str, Counter[str]] = {"frozen": Counter(), "buffers": Counter()}
     seen: set[int] = set()
     for name, tensor in (checkpoint.get("state_dict") or {}).items():
         if not isinstance(tensor, torch.Tensor):
@@ -74,7 +74,7 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
         sizes[kind] += tensor.nbytes
         seen.add(_address(tensor))
         if kind != "trained":
-            fixed[name] = tensor.nbytes
+            fixed[kind][name] = tensor.nbytes
     states = checkpoint.get("optimizer_states") or []
     sizes["optimizer"] = sum(
         leaf.nbytes for leaf in tensors_in(states) if isinstance(leaf, torch.Tensor)
@@ -83,16 +83,20 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
     kept = attempt(lambda: _kept(checkpoint, seen), None)
     if not sizes.total() and not (kept and kept.total()):
         return None
-    largest = fixed.most_common(1)[0][0] if fixed else None
     return CheckpointContent(
         trained_bytes=sizes["trained"],
         frozen_bytes=sizes["frozen"],
         buffer_bytes=sizes["buffers"],
         optimizer_bytes=sizes["optimizer"],
-        largest_fixed=largest,
+        largest_frozen=next((name for name, _ in fixed["frozen"].most_common(1)), None),
+        largest_buffers=_largest(fixed["buffers"]),
         hparams_bytes=None if kept is None else kept.total(),
-        largest_hparam=str(kept.most_common(1)[0][0]) if kept else None,
+        largest_hparams=_largest(kept or Counter()),
     )
+
+
+def _largest(sizes: Counter[Any]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(name), size) for name, size in sizes.most_common(MOST_NAMED) if size)
 
 
 def _kept(checkpoint: Mapping[str, Any], seen: set[int]) -> Counter[Any]:

@@ -10,14 +10,13 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.probes.looks.debugging import debugging_on, own_line_like
 from lightning_gpuprof.probes.looks.thread_trial import cores_of_process, thread_trial
 from lightning_gpuprof.records.debugging import DEBUGGING_NOTE, THREADS_NOTE
-from lightning_gpuprof.records.schema import Note
 
 
-class DebugWatch(RecordingCallback):
+class DebugWatch(Watch):
     """Notes at the end of the first batch what of Python's and torch's debugging is on.
 
     Not at the start of training: a hook of the program may switch it on there. It reads a few
@@ -52,18 +51,13 @@ class DebugWatch(RecordingCallback):
             self._try_threads()
         found = debugging_on()
         if found and self._output is not None:
-            self._output.write(Note(step=self._output.step, name=DEBUGGING_NOTE, value=found))
+            self._output.note(DEBUGGING_NOTE, found)
 
     def _try_threads(self) -> None:
         trial = thread_trial(self._clock, self._cores())
         if trial is not None and self._output is not None:
             value = replace(trial, place=own_line_like(r"set_num_threads\("))
-            self._output.write(Note(step=self._output.step, name=THREADS_NOTE, value=value))
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
+            self._output.note(THREADS_NOTE, value)
 
     @override
     def _release(self) -> None:

@@ -8,12 +8,12 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.records.phases import EXCHANGE
 
 
-class ExchangeWatch(RecordingCallback):
+class ExchangeWatch(Watch):
     """Times the end of each backward pass in which ranks exchange gradients and wait for others.
 
     DDP and FSDP finish their communication in a callback of the autograd engine, which runs once
@@ -38,11 +38,6 @@ class ExchangeWatch(RecordingCallback):
             return
         self._part = output.components(EXCHANGE)
         self._hooks.add(called_by_trainer(trainer, self))
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
 
     @guarded
     def _before(self, trainer: Trainer, pl_module: LightningModule, loss: Any) -> None:

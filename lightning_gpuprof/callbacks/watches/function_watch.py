@@ -10,14 +10,13 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.probes.looks.attention_trial import unread_weights
 from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
 from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.looks.function_uses import notes_of
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
-from lightning_gpuprof.records.schema import Note
 
 LOOKS = 2
 """Batches of the look, after the first, in which lazy modules are made and kernels are chosen."""
@@ -26,7 +25,7 @@ MOST_CALLS = 100_000
 """A batch of more is not looked at to its end: that would take seconds."""
 
 
-class FunctionWatch(RecordingCallback):
+class FunctionWatch(Watch):
     """Looks in two batches at each torch function between a batch's start and its backward pass.
 
     Told apart is what a result came from: from the batch, from the weights alone, or from neither.
@@ -105,14 +104,9 @@ class FunctionWatch(RecordingCallback):
         if len(self._batches) == LOOKS and self._output is not None:
             unread = unread_weights(self._batches[-1].attention, self._clock)
             value = notes_of(self._batches, unread)
-            self._output.write(Note(step=self._output.step, name=FUNCTIONS_NOTE, value=value))
+            self._output.note(FUNCTIONS_NOTE, value)
         if len(self._batches) == LOOKS:
             self._release()
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of; one that is made amid a look has none of it."""

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.probes.clock.phase_clock import Inside, PhaseClock, Slot
 from lightning_gpuprof.records.phases import Phase
 
@@ -29,7 +29,7 @@ class Collecting(Inside):
         return Slot(Phase.GARBAGE_COLLECTION, outer.part or outer.phase.value)
 
 
-class GcWatch(RecordingCallback):
+class GcWatch(Watch):
     """Takes the full garbage collections during training out of the phases that they fell into.
 
     A collection comes after so many objects were made, whichever phase makes the last: a first one
@@ -57,11 +57,6 @@ class GcWatch(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         gc.callbacks.append(self._collects)
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
 
     def _collects(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != _FULL or self._region is None:

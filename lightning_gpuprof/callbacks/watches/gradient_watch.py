@@ -20,7 +20,6 @@ from lightning_gpuprof.probes.looks.gradient_use import (
 )
 from lightning_gpuprof.probes.looks.unused_parts import FirstInput, owners, parts_without
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
-from lightning_gpuprof.records.schema import Note
 
 BATCHES = 3
 """Batches that are looked at, and one more that says what became of the last one's gradients."""
@@ -186,7 +185,7 @@ class GradientWatch(RecordingCallback):
             through=None if self._first is None else self._first.through,
         )
         if self._output is not None:
-            self._output.write(Note(step=self._output.step, name=UNUSED_NOTE, value=value))
+            self._output.note(UNUSED_NOTE, value)
 
     @override
     def _release(self) -> None:

@@ -9,17 +9,17 @@ from typing_extensions import override
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.looks.graph import GraphMark, graph_is_kept
-from lightning_gpuprof.records.schema import ANOMALY_NOTE, KEPT_NOTE, RETAINED_NOTE, Note
+from lightning_gpuprof.records.schema import ANOMALY_NOTE, KEPT_NOTE, RETAINED_NOTE
 
 LATER = 3
 """Batch ends, with its own, after which a step's graph is looked for: the outputs of the last batch
 may be kept, and a loss in a variable lives until the next one."""
 
 
-class GraphWatch(RecordingCallback):
+class GraphWatch(Watch):
     """Looks at the backward passes of one batch in many, and notes what slows every one of them.
 
     `torch.autograd` in anomaly mode runs a check after each backward function. A graph kept by
@@ -71,11 +71,6 @@ class GraphWatch(RecordingCallback):
         self._looks.add(self._host)
         self._look()
 
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-
     @guarded
     def _look(self, *_: Any) -> None:
         if self._host is not None:
@@ -117,9 +112,7 @@ class GraphWatch(RecordingCallback):
         if name not in self._noted and self._output is not None:
             if value:
                 self._noted.add(name)
-            self._output.write(
-                Note(step=self._output.step, name=name, value=value, message=message)
-            )
+            self._output.note(name, value, message)
 
     def _forget_mark(self) -> None:
         self._mark, self._looked_later = None, True

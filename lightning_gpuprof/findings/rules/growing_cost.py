@@ -21,10 +21,12 @@ the rows that are new, and give what must stay a bound.
 A rise must be one that equal times show in one case of a thousand, both by itself and by the pace
 of the steps since the time before (backward pass and optimizer), by `MIN_RISE` at least, go on in
 the second half, and leave each third of the times above the one before (`uneven/rising.py`).
-`MIN_FRAC`: dispatch and measuring change by less. The saving is what growing has cost in this run,
-a fifth more or less (docs/adr/0031); in a longer one it is more. Where memory grows with it,
-`memory-growth` tells it, once, for the same phase.
-Severity: the common scale (`findings/grade.py`), by what it costs from now on.
+`MIN_FRAC`: dispatch and measuring change by less. The saving is as `memory-growth`'s, for it is the
+same with and without memory that was measured: from what growing has cost in this run on average,
+against the very first time, a fifth less (docs/adr/0031), to what it costs by now, which is what
+each further step pays and a longer run exceeds. Where memory grows with it, `memory-growth` tells
+it, once, for the same phase.
+Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -92,11 +94,14 @@ def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:
 
 
 def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
-    low, high = around(one.cost_ns)
-    if run.on_gpu and one.phase not in (Phase.VALIDATION, Phase.CHECKPOINT):
-        lost = exposed(run, one.phase, one.cost_ns)
-        low, high = lost.low_ns, lost.high_ns
     now_ns = round((one.last_ns - one.first_ns) * one.times / max(1, one.steps))
+    low, high = around(one.cost_ns)[0], max(around(one.cost_ns)[1], now_ns)
+    if run.on_gpu and one.phase not in (Phase.VALIDATION, Phase.CHECKPOINT):
+        low, high = (
+            exposed(run, one.phase, one.cost_ns).low_ns,
+            exposed(run, one.phase, high).high_ns,
+        )
+    saving = Range(low=low, high=min(high, step_ns))
     what = one.name or f"The phase {one.phase.value}"
     each_step = one.times == one.steps
     often = f"in {one.steps:,} steps" if each_step else f"after {one.times} times"
@@ -118,12 +123,12 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     kept = line is not None or run.memory_growth is not None
     return Finding(
         id=ID,
-        severity=grade(Range(low=low, high=max(high, now_ns)), step_ns),
+        severity=grade(saving, step_ns),
         title=title,
         advice=(KEPT if kept else PERHAPS)
         + (CLEARED if one.phase is Phase.VALIDATION else BOUNDED),
         evidence=evidence,
-        saving_ns=Range(low=low, high=high),
+        saving_ns=saving,
         confidence=0.9 if kept else 0.5,
         where=(*memory_growth.place(line), Where(phase=one.phase.value, name=one.name)),
         change=_change(one),

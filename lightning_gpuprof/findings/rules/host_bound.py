@@ -15,7 +15,9 @@ Do the same work in fewer, larger operators: batch what a Python loop calls one 
 optimizer, `torch.compile` (on a GPU with `mode="reduce-overhead"`, CUDA graphs), or a larger batch.
 Where a loop of the program makes most calls of torch's functions in two of the first batches
 (`findings/places.py`), its line is named, and doing its turns at once is the change, unless a turn
-gives to a call what the one before gave (`x = block(x)`).
+gives to a call what the one before gave (`x = block(x)`). A loop over an `nn.LSTMCell`, `GRUCell`
+or `RNNCell` is what `nn.LSTM`, `GRU` or `RNN` does in one call, where no input needs an output and
+nothing is done to the state between turns.
 
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
@@ -24,12 +26,12 @@ parameter tensor; on a CPU only the overhead of what is above counts. How much r
 long operators down is not known, so the overhead has bounds (`EVENT_NS`). `LOW_FRAC`: of a loop's
 overhead that much goes at least when its body becomes one operator over all elements, and no less
 than its calls take in the fastest case (`CALL_NS` each); at most all of it and what longer
-operators in the loop take (`LOOPED`). The loop inside a recurrent layer
-(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
-forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
-traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
-recording slows the host down, the device not, so part of that idle time is the profiler's.
-Severity: the common scale (`findings/grade.py`).
+operators in the loop take (`LOOPED`), with what goes beside it (docs/adr/0031). The loop inside a
+recurrent layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where
+it is most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s.
+`IDLE_FRAC`: of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
+`TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of that idle time is the
+profiler's. Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -37,13 +39,19 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.places import busiest
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
-from lightning_gpuprof.records.function_calls import function_notes
+from lightning_gpuprof.records.function_calls import (
+    BusyFunction,
+    CellLoop,
+    FunctionNotes,
+    function_notes,
+)
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
@@ -61,6 +69,13 @@ CHAIN_ADVICE = (
     "The loop at {file}:{line} makes {calls} calls of torch's functions in each step, and each "
     "turn needs what the one before gave: what can be fewer are the calls in a turn."
 )
+CELL_ADVICE = (
+    "The loop around {file}:{line} calls an nn.{kind}Cell {turns} times in each step, and all its "
+    "inputs are there beforehand: nn.{kind} takes the whole sequence in one call. Its weights are "
+    "the cell's (weight_ih_l0 for weight_ih, and so on); cells one on another are its num_layers."
+)
+CELL_CHANGE = """self.rnn = nn.{kind}(inputs, hidden, batch_first=True)  # in place of nn.{kind}Cell
+outputs, last = self.rnn(x)  # in place of the loop; x: samples, moments, inputs"""
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -84,11 +99,24 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     first = next(iter(busiest(seen)), None)
     if first is None or first.loop is None:
         return found
+    cell = _cell_in(seen, first)
+    if cell is not None:
+        where = dict(file=cell.place.file, line=cell.place.line, kind=cell.kind, turns=cell.turns)
+        change = CELL_CHANGE.format(kind=cell.kind)
+        return replace(found, advice=CELL_ADVICE.format(**where), change=change)
     calls = first.calls if first.loop_calls is None else first.loop_calls
     at = dict(calls=calls, file=first.loop.file, line=first.loop.line)
     if first.goes_on:
         return replace(found, advice=f"{found.advice} {CHAIN_ADVICE.format(**at)}")
     return replace(found, advice=LOOP_ADVICE.format(**at), change=None)
+
+
+def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:
+    """Return the recurrent cell that the loop of the function with most calls is around."""
+    functions = {(one.file, one.function) for one in (busy.place, busy.loop) if one is not None}
+    return next(
+        (one for one in seen.cells if (one.place.file, one.place.function) in functions), None
+    )
 
 
 def _evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -164,7 +192,7 @@ def _finding(
         evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
-        most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
+        _, most = around(work.repeated_ns + round(work.own_frac * work.looped_ns), step_ns)
         least = max(round(LOW_FRAC * work.repeated_least_ns), work.dispatch_ns)
         saving = Range(low=min(least, most), high=most)
     return Finding(

@@ -20,11 +20,15 @@ to a few lengths.
 differ from batch to batch, or be less than half: a tail that is always the same may be a column
 nobody uses. Vectors need `VECTORS_FRAC`, as zeros at an edge are data, too (pictures by rows).
 Operators of some length (`savings/host_work.py`) shrink with the positions: by `LOW_FRAC` of their
-share at least, as some do not, and at most as pairs of positions do; so do recurrent layers, whose
-short operators are as many as there are positions. Where layers are given
-sequences without padding (`pack_padded_sequence`) or of another length, nothing is said. On a GPU
-the host's clock gives no low bound. Severity: the common scale (`findings/grade.py`).
+share at least, as some do not, and at most as pairs of positions do, with what goes with a cost
+beside its own time (docs/adr/0031); so do recurrent layers, whose short operators are as many as
+there are positions. Making a batch and handing it over are at most shorter by the same share.
+Where layers are given sequences without padding (`pack_padded_sequence`) or of another length,
+nothing is said. On a GPU the host's clock gives no low bound. Severity: the common scale
+(`findings/grade.py`).
 """
+
+from collections.abc import Iterable
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
@@ -105,11 +109,16 @@ def _finding(run: RunResults, step_ns: int, one: Padding) -> Finding:
 
 
 def _saving(run: RunResults, frac: float) -> Range:
-    work = host_work(run)
+    work, pairs_frac = host_work(run), 1 - (1 - frac) ** 2
+    made_ns = round(frac * _spent(run, (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE)))
     if work is None:
-        per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
-        return Range(low=0, high=round(frac * sum(stats.mean_ns for stats in per_step)))
+        return Range(low=0, high=round(pairs_frac * _spent(run, COMPUTE)) + made_ns)
     loops_ns = work.recurrent_frac * work.overhead_ns
     low, _ = around(round(LOW_FRAC * frac * (work.heavy_ns + loops_ns)))
-    high = round((1 - (1 - frac) ** 2) * (max(work.heavy_ns, work.heavy_most_ns) + loops_ns))
-    return Range(low=0 if run.on_gpu else low, high=min(high, work.compute_ns))
+    _, high = around(round(pairs_frac * (max(work.heavy_ns, work.heavy_most_ns) + loops_ns)))
+    return Range(low=0 if run.on_gpu else low, high=min(high, work.compute_ns) + made_ns)
+
+
+def _spent(run: RunResults, phases: Iterable[Phase]) -> int:
+    per_step = (run.per_step(phase) for phase in phases)
+    return sum(one.mean_ns for one in per_step if one is not None)

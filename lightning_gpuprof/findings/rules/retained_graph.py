@@ -98,8 +98,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 def _growing(grown: Growth, step_ns: int) -> Finding:
     # From what growing has cost on average so far to what it costs a step by now.
-    now_ns = grown.last - grown.first
-    saving = Range(low=min(grown.mean_above_first, now_ns), high=now_ns)
+    now_ns = grown.before_first + grown.last - grown.first
+    cost_ns = grown.before_first + grown.mean_above_first
+    saving = Range(low=min(cost_ns, now_ns), high=now_ns)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

@@ -21,8 +21,8 @@ inputs: `torch.einsum` or `torch.bmm` with stacked weights, a grouped convolutio
 `LEAST_LAYERS` (`looks/separate.py`), 8: fewer are little to save. Each layer but one takes
 `CALL_LOW_NS` to `CALL_HIGH_NS` forward and backward, each function after it `AFTER_LOW_NS` to
 `AFTER_HIGH_NS` (docs/adr/0031), and where the optimizer updates tensors one by one half to all of
-what it takes for each tensor of the model: one for a table, two for others, which have a bias
-mostly. What the layers compute stays. One table in place of many made a program slower (docs/adr/
+what it takes for each tensor of the model, as many as each layer has (a weight, and a bias where it
+has one). What the layers compute stays. One table in place of many made a program slower (docs/adr/
 0031), and on a GPU the host may be ahead: there the low bound is 0. Severity: the common scale
 (`findings/grade.py`).
 """
@@ -102,4 +102,4 @@ def _update_ns(run: RunResults, one: SeparateLayers) -> float:
     step, tensors = run.per_step(Phase.OPTIMIZER_STEP), parameter_tensors(run)
     if step is None or not tensors or all(each.get("fused") for each in optimizers):
         return 0.0
-    return (1 if one.kind == "embedding" else 2) * step.mean_ns / tensors
+    return one.tensors * step.mean_ns / tensors

@@ -22,8 +22,10 @@ steps with its decay to the power of N.
 `EVERY_N_STEPS`: the change proposed, one step in 50, is Lightning's own default for logging; it
 leaves 2% of the cost, the low bound allows for work that must stay. One that works in few steps as
 it is (`RARE`: at the median it takes next to nothing) is proposed a fifth as often (`FEWER`,
-`findings/grade.py`), and leaves that of the cost. On a GPU only the time the
-device stood idle counts (`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
+`findings/grade.py`), and leaves that of the cost. Where one step has most of all that it took
+(`ONCE_FRAC`), nothing is said: what was done once is not known to come again. On a GPU only the
+time the device stood idle counts (`savings/hidden.py`). Severity: the common scale
+(`findings/grade.py`).
 """
 
 import re
@@ -45,6 +47,7 @@ EFFORT = Effort(
 )
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
+ONCE_FRAC = 0.5
 RARE = 0.1
 """A median below this share of the mean: the work is done in few of the steps."""
 OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
@@ -78,6 +81,7 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
         for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
         if part.per_step is not None and part.name not in (*OWN, STOP_CHECK) and part not in to_log
     ]
+    parts = [part for part in parts if _comes_again(run, part)]
     parts.sort(key=lambda part: -part.total_ns)
     return tuple(_finding(run, part, run.step_ns) for part in parts[:MOST])
 
@@ -110,6 +114,12 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         where=(Where(phase=part.phase.value, name=part.name),),
         change=None if _trains(part) else _change(part, every, works_every),
     )
+
+
+def _comes_again(run: RunResults, part: Part) -> bool:
+    steps = run.steps.dur.count if run.steps else 1
+    taken = part.per_step
+    return taken is not None and taken.max_ns <= ONCE_FRAC * taken.mean_ns * steps
 
 
 def _works_every(taken: PerStep) -> int:

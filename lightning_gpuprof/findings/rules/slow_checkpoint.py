@@ -20,10 +20,11 @@ changes: `register_buffer(..., persistent=False)`, or delete frozen weights from
 The saving is that of the interval proposed: a fifth as often at least, and so seldom that
 checkpoints take `TARGET_FRAC` of the time, if the run is long enough; at least with each at the
 median (some wait for a disk that is behind), at most at the mean. Where most of the bytes are fixed
-(`MOSTLY`), it is that of leaving them out: at most the share of all, at least that of the one kind
-(frozen weights, buffers, hyperparameters) that the code proposed leaves out. Where saving once an
-epoch, as by default, takes a good part of the time, epochs are short: it is a setting all the same,
-in epochs. Severity: the common scale (`findings/grade.py`).
+(`MOSTLY`), it is that of leaving them out: at most the share of all, at least that of what the code
+proposed leaves out: the frozen weights, or by name the largest buffers or hyperparameters, from
+`NAMED_FRAC` of these on. Where saving once an epoch, as by default, takes a good part of the time,
+epochs are short: it is a setting all the same, in epochs. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -47,6 +48,8 @@ EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses
 TARGET_FRAC = 0.01
 """The interval proposed keeps checkpoints at about this share of the time."""
 MOSTLY = 0.5
+NAMED_FRAC = 0.1
+"""What takes less of its kind is not worth a line."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -66,7 +69,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     filled = content if content and content.fixed_bytes >= MOSTLY * content.whole_bytes else None
     if filled is not None:
         gone_frac = filled.fixed_bytes / filled.whole_bytes
-        surely_frac = max(_kinds(filled))[0] / filled.whole_bytes
+        surely_frac = _named_bytes(filled) / filled.whole_bytes
         advice, change = _left_out(filled, advice)
     if gone_frac == 0:
         return None
@@ -142,19 +145,38 @@ def _kinds(content: CheckpointContent) -> list[tuple[int, str]]:
     ]
 
 
+def _named(content: CheckpointContent) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Return the largest kind of what never changes, and what of it is named in the code."""
+    whole_bytes, kind = max(_kinds(content))
+    if kind == "frozen weights":
+        # The code goes through all of them.
+        return kind, ((content.largest_frozen or "", whole_bytes),)
+    largest = content.largest_buffers if kind == "buffers" else content.largest_hparams
+    return kind, tuple(one for one in largest if one[1] >= NAMED_FRAC * whole_bytes)
+
+
+def _named_bytes(content: CheckpointContent) -> int:
+    """Return what the code proposed leaves out."""
+    _, named = _named(content)
+    return sum(taken for _, taken in named)
+
+
 def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
     """Return the advice and the code for leaving out what never changes."""
     kinds = _kinds(content)
-    most_bytes, most = max(kinds)
-    largest = content.largest_hparam if most == "hyperparameters" else content.largest_fixed
+    most_bytes, _ = max(kinds)
+    kind, sizes = _named(content)
+    names = [name for name, _ in sizes]
     many = " and ".join(kind for taken, kind in kinds if 2 * taken >= most_bytes)
-    named = f", above all {largest}" if largest else ""
+    named = f", above all {names[0]}" if any(names) else ""
     what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each are {many}"
     apart = ""
-    if most == "hyperparameters":
-        apart = f" What is ignored must be given: load_from_checkpoint(path, {largest}=...)."
-        change = f'self.save_hyperparameters(ignore=["{largest}"])'
-    elif most == "frozen weights":
+    if kind == "hyperparameters":
+        given = ", ".join(f"{name}=..." for name in names)
+        apart = f" What is ignored must be given: load_from_checkpoint(path, {given})."
+        ignored = ", ".join(f'"{name}"' for name in names)
+        change = f"self.save_hyperparameters(ignore=[{ignored}])"
+    elif kind == "frozen weights":
         change = (
             "def on_save_checkpoint(self, checkpoint):\n"
             "    for name, p in self.named_parameters():\n"
@@ -162,7 +184,10 @@ def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
             '            del checkpoint["state_dict"][name]  # load with strict_loading=False'
         )
     else:
-        name = (largest or "...").rpartition(".")[2]
-        change = f'self.register_buffer("{name}", ..., persistent=False)'
+        apart = " That is for buffers which training leaves as they are, such as tables and masks."
+        change = "\n".join(
+            f'self.register_buffer("{name.rpartition(".")[2]}", ..., persistent=False)'
+            for name in names or ["..."]
+        )
     advice = f"{what}{named}. Leave out what training never changes.{apart} Otherwise: {otherwise}"
     return advice, change

@@ -3,7 +3,8 @@
 ## What it measures
 `logging_ns`: mean time per steady step inside the loggers (`log_metrics`, `save`), in `self.log`
 where it was timed, and in the module's hooks around the optimizer's step where they only compute
-norms to log, on the host clock.
+norms to log, on the host clock. By themselves, with their line: the calls of a logger's
+`experiment` (`self.logger.experiment.add_image(...)`) that `training_step` or a validation makes.
 
 ## Why it matters
 Loggers write files or talk to a server in the training loop. A norm of every gradient is an
@@ -13,7 +14,9 @@ operator per parameter, and turning values into numbers makes the host wait for 
 Log one step in 50 (`Trainer(log_every_n_steps=50)`), guard what is computed for logging alone with
 the same condition, and keep values on the device until then (`DeferredLoss`). What is logged with
 `on_epoch=True` has its mean over the steps in which it is logged: where that should be all of them,
-add detached values up and log their mean once, in `on_train_epoch_end`.
+add detached values up and log their mean once, in `on_train_epoch_end`. With several ranks
+`sync_dist=True` makes all of them wait for each other in each such call: leave it out of what is
+logged in each step, and keep it for the epoch's means.
 
 ## Thresholds
 `EVERY_N_STEPS`: Lightning's own default, and the batches whose values a Trainer hands on: where it
@@ -24,25 +27,31 @@ change proposed: the Trainer's setting leaves the calls of `self.log` as they ar
 what comes in one step of 50; of the program's own calls only those in more steps count than the
 Trainer hands values on in. A hook counts
 where norms were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that
-of the cost goes with logging less often, as something is logged still. Severity: the common scale
-(`findings/grade.py`).
+of the cost goes with logging less often, as something is logged still. Calls of an `experiment`
+are proposed in one step of 50, or a fifth as often (`FEWER`, `findings/grade.py`) where they are
+made in fewer steps already, or in validation. Severity: the common scale (`findings/grade.py`).
 """
 
+from collections.abc import Sequence
+
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
-from lightning_gpuprof.analysis.run.phase_split import Part
+from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
     Finding,
     Horizon,
     Range,
+    When,
     Where,
 )
-from lightning_gpuprof.records.phases import SELF_LOG, Phase
+from lightning_gpuprof.records.notes import SYNCED_NOTE, last_noted
+from lightning_gpuprof.records.phases import EXPERIMENT, SELF_LOG, Phase
 from lightning_gpuprof.units import duration, percent, spread
 
 ID = "slow-logging"
@@ -55,6 +64,7 @@ USUAL_NS = 1_000_000
 """Three values a step: one call took 0.30 to 0.32 ms on a quiet machine, whatever its arguments
 (docs/adr/0030)."""
 LOW_FRAC = 0.8
+MOST_NAMES = 3
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
 MIN_SAMPLES = 10
@@ -62,18 +72,29 @@ MIN_SAMPLES = 10
 NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
-    """Return a finding where logging costs time."""
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return findings where logging costs time: all of it, and calls that the program makes."""
     logging, step_ns = run.per_step(Phase.LOGGING), run.step_ns
     if logging is None or step_ns is None:
         return Abstained(ID, "no step's logging was measured")
-    hooks = norm_hooks(run)
+    own = [_by_experiment(run, step_ns, phase) for phase in (Phase.LOGGING, Phase.VALIDATION)]
+    found = (_as_usual(run, step_ns, logging), *own)
+    return tuple(one for one in found if one is not None) or None
+
+
+def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None:
+    """Return a finding of loggers, `self.log` and hooks that take norms."""
+    hooks, own = norm_hooks(run), _calls(run, Phase.LOGGING)
     # Without its longest step: a logger imports and opens what it needs when it is first called.
-    again_ns = logging.mean_ns - logging.max_ns // (run.steps.dur.count if run.steps else 1)
-    cost_ns = again_ns + sum(part.per_step.mean_ns for part in hooks if part.per_step)
+    steps = run.steps.dur.count if run.steps else 1
+    again_ns = logging.mean_ns - logging.max_ns // steps
+    own_ns = sum(one.mean_ns - one.max_ns // steps for _, one in own)
+    cost_ns = max(0, again_ns - own_ns)
+    cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
         return None
     loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
+    loggers = [part for part in loggers if not part.name.startswith(EXPERIMENT)]
     called_ns = sum(p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step)
     names = [part.name for part in (*loggers, *hooks)]
     change = _change(run, cost_ns - called_ns, called_ns, hooks[0].name if hooks else None)
@@ -90,7 +111,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         f"step "
         f"({percent(cost_ns / step_ns)})",
         advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log(" in change)
-        + ("" if hooks else _setting_alone(run, change, cost_ns - called_ns)),
+        + ("" if hooks else _setting_alone(run, change, cost_ns - called_ns))
+        + _synced(run),
         evidence={
             "logging_ns": cost_ns,
             "logging_frac": cost_ns / step_ns,
@@ -101,6 +123,103 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.7 if hooks else 0.9,
         where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
+    )
+
+
+def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:
+    """Return the program's own calls of a logger's `experiment`, the longest first."""
+    return [
+        (part.name, part.per_step)
+        for part in run.parts_of(phase)
+        if part.name.startswith(EXPERIMENT) and part.per_step is not None
+    ]
+
+
+def _by_experiment(run: RunResults, step_ns: int, phase: Phase) -> Finding | None:
+    """Return a finding of the calls that the program makes in its steps, or in validation."""
+    calls = _calls(run, phase)
+    steps = run.steps.dur.count if run.steps else 1
+    # Without the longest: it imports what draws.
+    cost_ns = sum(one.mean_ns - one.max_ns // steps for _, one in calls)
+    if cost_ns <= 0:
+        return None
+    name, first = calls[0]
+    apart = max(1, round(1 / first.active_frac)) if first.active_frac else 1
+    every = FEWER if phase is Phase.VALIDATION else seldom(apart, 1, wanted=EVERY_N_STEPS)
+    left_frac = 1 / FEWER if phase is Phase.VALIDATION else apart / every
+    lost = exposed(run, phase, cost_ns)
+    saving = Range(
+        low=round(min(LOW_FRAC, 1 - left_frac) * lost.low_ns),
+        high=round((1 - left_frac) * lost.high_ns),
+    )
+    names = ", ".join(name for name, _ in calls[:MOST_NAMES])
+    often = "in each step" if apart == 1 else f"in one of {apart} steps"
+    if phase is Phase.VALIDATION:
+        often = "in validation"
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{names}, called {often}, takes {duration(cost_ns)} of each step on average "
+        f"({percent(cost_ns / step_ns)})",
+        advice=_seldom_called(phase, every),
+        evidence={
+            "experiment_ns": cost_ns,
+            "experiment_frac": cost_ns / step_ns,
+            "steps_between_count": apart,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        where=(
+            *_lines(run, phase, [name for name, _ in calls]),
+            *(Where(phase=phase.value, name=name) for name, _ in calls[:MOST_NAMES]),
+        ),
+        change=_guarded_call(phase, name, every),
+        when=When.ALSO_BETWEEN if phase is Phase.VALIDATION else When.IN_STEPS,
+    )
+
+
+def _seldom_called(phase: Phase, every: int) -> str:
+    if phase is Phase.VALIDATION:
+        return (
+            "Draw for the first batch alone, and in one validation of a few: what is drawn for "
+            "each is seldom looked at."
+        )
+    return (
+        f"Make the call in one step of {every}, with all that is computed for it alone, or once "
+        "per epoch. It is the program's own: Trainer(log_every_n_steps=...) does not touch it."
+    )
+
+
+def _guarded_call(phase: Phase, name: str, every: int) -> str:
+    call = f"self.logger.{name}(...)"
+    if phase is Phase.VALIDATION:
+        return f"if batch_idx == 0 and self.current_epoch % {every} == 0:\n    {call}"
+    own = "" if every == EVERY_N_STEPS else "  # in place of its condition"
+    return f"if {LOGGED.replace(str(EVERY_N_STEPS), str(every))}:{own}\n    {call}"
+
+
+def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Where, ...]:
+    """Return the lines of these calls, where samples show them."""
+    lines, called = host_lines(run.notes), {name.removeprefix(EXPERIMENT) for name in names}
+    seen = [] if lines is None else lines.of(phase)
+    ours = (one for one in seen if (one.callee or "").rpartition(".")[2] in called)
+    at = {(one.file, one.line): one for one in ours if one.count >= LEAST_COUNT}
+    return tuple(
+        Where(file=one.file, line=one.line, source=one.source, phase=phase.value)
+        for one in [*at.values()][:MOST_NAMES]
+    )
+
+
+def _synced(run: RunResults) -> str:
+    """Tell of values that all ranks exchange in each step, where some are."""
+    synced = last_noted(run.notes, SYNCED_NOTE, tuple[str, ...])
+    if not synced:
+        return ""
+    return (
+        f" Leave sync_dist=True out of what is logged in each step ({', '.join(synced)}): in each "
+        "such call all ranks wait for each other. For an epoch's mean (on_step=False, "
+        "on_epoch=True) it is done once."
     )
 
 

@@ -23,8 +23,11 @@ itself stays, and a little standing still is every run's. `AWAY_FRAC`: a thread 
 its core finds others' data in its caches, as much as goes with other costs (docs/adr/0031).
 `BUSY_FRAC`: a thread that computes for a quarter of the time is no mere helper. `IDLE_FRAC`: the
 training thread is off its core for a moment in every run (the logger's file, the sampler itself).
-Waiting for data is not counted; on a GPU the host waits for the device too, so nothing is said
-there of threads that are only busy. Severity: the common scale (`findings/grade.py`).
+Only what stands still in `COMPUTES` is counted: loading, loggers, checkpoints, validation,
+callbacks and hooks wait for files and servers as well, and have findings that tell their time
+whatever they wait for (a thread that only writes for a callback goes with the callback). On a GPU
+the host waits for the device too, so nothing is said there of threads that are only busy. Severity:
+the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -34,7 +37,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "thread-contention"
@@ -45,6 +48,8 @@ LOW_FRAC, AWAY_FRAC = 0.7, 1.2
 BUSY_FRAC = 0.25
 IDLE_FRAC = 0.1
 MOST_LINES = 2
+COMPUTES = tuple(phase for phase in BATCH_WORK if phase is not Phase.HOST_TO_DEVICE)
+"""Phases of one operator after the other, each of which may have to wait for Python's lock."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -104,9 +109,8 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
     watched_ns = max(1, threads.watched_ns)
     busy = other.cpu_ns / watched_ns
     idle = 1.0 - (threads.cpu_ns + threads.queued_ns) / watched_ns
-    data_wait = run.per_step(Phase.DATA_WAIT)
-    if data_wait is not None:
-        idle -= data_wait.mean_ns / step_ns
+    elsewhere = (one.per_step for phase, one in run.phases.items() if phase not in COMPUTES)
+    idle -= sum(one.mean_ns for one in elsewhere if one is not None) / step_ns
     if busy < BUSY_FRAC or idle < IDLE_FRAC:
         return None
     idle_ns = round(idle * step_ns)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 
-from lightning_gpuprof.probes.looks.function_uses import shown
+from lightning_gpuprof.probes.looks.call_places import shown
 from lightning_gpuprof.probes.stacks.program_text import tree_of
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import UnreadWeights

@@ -1,6 +1,6 @@
 """Follows what torch's functions write out for each pair of rows until it is summed up again."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import Broadcast
-from lightning_gpuprof.records.module_calls import CallPlace
 
 GROWS = 4
 """What is written out has so many times the numbers of the larger tensor at least."""
@@ -120,14 +120,11 @@ class Broadcasts:
         self.pairs.append(pair)
 
 
-def broadcasts(
-    batches: Iterable[Broadcasts], shown: Callable[[Sequence[Place]], tuple[CallPlace, ...]]
-) -> tuple[Broadcast, ...]:
+def broadcasts(batches: Iterable[Broadcasts]) -> tuple[Broadcast, ...]:
     """Return what is written out, by its lines, the longest first; times are of the faster batch.
 
     Args:
         batches: What was seen in each batch.
-        shown: Returns places as they are written down.
     """
     known = [
         [pair for pair in batch.pairs if pair.kind is not None and not pair.needed]
@@ -142,7 +139,7 @@ def broadcasts(
             given_bytes=max(pair.given_bytes for pair in every[-1]),
             summed=min(pair.summed for pair in every[-1]),
             trained=any(pair.trained for pair in every[-1]),
-            places=shown(every[-1][0].places),
+            places=first_shown(every[-1][0].places),
         )
         for every in in_each(known, lambda pair: (pair.kind, *pair.places))
     ]

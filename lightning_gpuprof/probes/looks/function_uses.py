@@ -1,6 +1,5 @@
 """Reads the calls of torch's functions in two batches for work that need not be done."""
 
-import linecache
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
@@ -11,18 +10,17 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
-from lightning_gpuprof.probes.looks.function_calls import (
-    PRODUCTS,
-    Call,
-    FunctionCalls,
-    LayerCall,
-    Origin,
-)
+from lightning_gpuprof.probes.looks.call_places import MOST_PLACES, first_shown, shown
+from lightning_gpuprof.probes.looks.cells import cell_loops
+from lightning_gpuprof.probes.looks.function_calls import Call, FunctionCalls
+from lightning_gpuprof.probes.looks.layer_calls import LayerCall
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
+from lightning_gpuprof.probes.looks.origins import Origin
 from lightning_gpuprof.probes.looks.scores import unused_scores
 from lightning_gpuprof.probes.looks.separate import separate_layers
+from lightning_gpuprof.probes.looks.torch_names import PRODUCTS
 from lightning_gpuprof.probes.stacks.loops import goes_on, loop_line
-from lightning_gpuprof.probes.stacks.stack_lines import Place, shown_path
+from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
     BusyFunction,
@@ -33,7 +31,6 @@ from lightning_gpuprof.records.function_calls import (
     RebuiltWeights,
     UnreadWeights,
 )
-from lightning_gpuprof.records.module_calls import CallPlace
 
 _T = TypeVar("_T")
 _SQUARES = frozenset(
@@ -46,7 +43,6 @@ MOST_OF = 0.5
 """A penalty over less of the trained numbers is one that the optimizer's cannot stand for."""
 GROWS = 2
 """A product has so many times the numbers of its larger factor at least: else that is not thin."""
-MOST_PLACES = 3
 
 
 def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> FunctionNotes:
@@ -57,16 +53,17 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         penalty=_least((_penalty(one) for one in batches), lambda one: one.taken_ns),
         built=_least((_built(one) for one in batches), lambda one: one.layer_ns),
         rebuilt=_least((_rebuilt(one) for one in batches), lambda one: one.again_ns),
-        separate=separate_layers(last, shown),
+        separate=separate_layers(last.layers),
         unread=unread,
-        lengths=tuple(sorted({size for one in last.layers for size in _lengths(one)})),
+        lengths=tuple(sorted({size for one in last.layers.calls for size in _lengths(one)})),
         packs=last.packs,
         checkpointed=_checkpointed(batches),
         busy=_busy(last.lines, last.callers),
         reading=_busy(last.reads, last.callers),
-        broadcast=broadcasts([one.broadcasts for one in batches], _shown),
-        lookups=one_hot_lookups([one.lookups for one in batches], _shown),
-        scores=unused_scores([one.scores for one in batches], _shown),
+        broadcast=broadcasts([one.broadcasts for one in batches]),
+        cells=cell_loops(last.cells),
+        lookups=one_hot_lookups([one.lookups for one in batches]),
+        scores=unused_scores([one.scores for one in batches]),
     )
 
 
@@ -118,7 +115,7 @@ def _checkpointed(batches: Sequence[FunctionCalls]) -> Checkpointed | None:
         calls=len(last),
         made_bytes=sum(one.made_bytes for one in last),
         free_bytes=_free_bytes(),
-        places=_shown(list(places)),
+        places=first_shown(list(places)),
     )
 
 
@@ -144,12 +141,6 @@ def _least(found: Iterable[_T | None], time_of: Callable[[_T], int]) -> _T | Non
     return min(known, key=time_of) if len(known) == len(every) else None
 
 
-def shown(place: Place) -> CallPlace:
-    """Return a place as it is written down."""
-    file, line, function = place
-    return CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())
-
-
 def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
     """Return the work whose results were the same in each of the batches."""
     by_batch = [_by_place(calls, Origin.CONSTANT) for calls in batches]
@@ -161,12 +152,14 @@ def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
     functions: dict[tuple[str, str], list[Place]] = defaultdict(list)
     for place in same:
         functions[place[0], place[2]].append(place)
+    mixed = set().union(*(one.mixed for one in batches))
     found = []
-    for places in functions.values():
+    for function, places in functions.items():
         times = {place: min(_taken(batch[place]) for batch in by_batch) for place in places}
         places.sort(key=lambda place: -times[place])
         count = sum(len(by_batch[0][place]) for place in places)
-        found.append(ConstantWork(sum(times.values()), count, _shown(places)))
+        alone = function not in mixed
+        found.append(ConstantWork(sum(times.values()), count, first_shown(places), alone))
     return tuple(sorted(found, key=lambda one: -one.taken_ns))
 
 
@@ -193,12 +186,12 @@ def _penalty(calls: FunctionCalls) -> Penalty | None:
         if not calls.joined or not sums or any(one.name in _OTHER_TERMS for one in ours):
             continue
         if numbers and numbers >= MOST_OF * sum(one.numel() for one in trained.values()):
-            return Penalty(numbers, _taken(ours), _shown(_dearest(places)))
+            return Penalty(numbers, _taken(ours), first_shown(_dearest(places)))
     return None
 
 
 def _built(calls: FunctionCalls) -> BuiltWeight | None:
-    used = [one for one in calls.layers if one.built and one.group[0] == "linear"]
+    used = [one for one in calls.layers.calls if one.built and one.group[0] == "linear"]
     for places in _functions(calls, Origin.WEIGHTS).values():
         ours = [one for place in places.values() for one in place]
         products = [one for one in ours if one.name in PRODUCTS and one.trained and _thin(one)]
@@ -218,7 +211,7 @@ def _built(calls: FunctionCalls) -> BuiltWeight | None:
                 around_ns=_taken(beside),
                 layer_ns=sum(one.taken_ns for one in layers),
                 thin_frac=median(thin),
-                places=_shown(_dearest(places)),
+                places=first_shown(_dearest(places)),
             )
     return None
 
@@ -234,7 +227,7 @@ def _rebuilt(calls: FunctionCalls) -> RebuiltWeights | None:
             gone_ns += round(_taken(ours) * (often - 1) / often)
             times = max(times, often)
             repeated.append(place)
-    return RebuiltWeights(times, gone_ns, _shown(repeated)) if repeated else None
+    return RebuiltWeights(times, gone_ns, first_shown(repeated)) if repeated else None
 
 
 def _thin(product: Call) -> bool:
@@ -266,10 +259,6 @@ def _functions(
 
 def _dearest(places: dict[Place, list[Call]]) -> list[Place]:
     return sorted(places, key=lambda place: -_taken(places[place]))
-
-
-def _shown(places: Sequence[Place]) -> tuple[CallPlace, ...]:
-    return tuple(map(shown, places[:MOST_PLACES]))
 
 
 def _taken(calls: Iterable[Call]) -> int:

@@ -1,17 +1,18 @@
 """Follows rows of zeros with a one (`one_hot`) to a layer that multiplies them by its weights."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
+from lightning_gpuprof.probes.looks.tensor_values import version
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import OneHotLookup
-from lightning_gpuprof.records.module_calls import CallPlace
 
 _PRODUCTS = frozenset({"linear", "matmul", "mm", "__matmul__"})
 _SAME = frozenset(
@@ -56,15 +57,18 @@ class Lookups:
             classes = result.shape[-1]
             indices = result.numel() // classes
             self.rows.append(Rows([call.place], classes, indices, call.taken_ns))
-            self._known[result] = self.rows[-1]
+            self._known[result] = (self.rows[-1], version(result))
             return
         source = next((one for one in given if one in self._known), None)
         if source is None:
             return
-        rows: Rows = self._known[source]
-        if name in _SAME and _same_rows(source, result, rows.classes):
+        rows, was = self._known[source]
+        if version(source) != was:  # written to since: rows of zeros with a one no more
+            rows.shared = True
+            del self._known[source]
+        elif name in _SAME and _same_rows(source, result, rows.classes):
             rows.made_ns += call.taken_ns
-            self._known[result] = rows
+            self._known[result] = (rows, version(result))
         elif (
             name in _PRODUCTS
             and source is given[0]
@@ -75,24 +79,19 @@ class Lookups:
             rows.width = result.shape[-1]
         else:
             rows.shared = True
-            if result is source:  # changed in place: rows of zeros with a one no more
-                del self._known[source]
         call.add_place(rows.places)
 
     def used(self, given: Iterable[Any]) -> None:
         """Note that something is done with tensors of which no function on data tells."""
-        for rows in followed(given, self._known):
+        for rows, _ in followed(given, self._known):
             rows.shared = True
 
 
-def one_hot_lookups(
-    batches: Sequence[Lookups], shown: Callable[[Sequence[Place]], tuple[CallPlace, ...]]
-) -> tuple[OneHotLookup, ...]:
+def one_hot_lookups(batches: Sequence[Lookups]) -> tuple[OneHotLookup, ...]:
     """Return the rows that are multiplied by weights, by their lines.
 
     Args:
         batches: What was seen in each batch; times are of the faster one.
-        shown: Returns places as they are written down.
     """
     multiplied = [[rows for rows in batch.rows if rows.width] for batch in batches]
     return tuple(
@@ -102,7 +101,7 @@ def one_hot_lookups(
             indices=sum(rows.indices for rows in every[-1]),
             made_ns=min(sum(rows.made_ns for rows in ones if not rows.shared) for ones in every),
             layer_ns=min(sum(rows.layer_ns for rows in ones) for ones in every),
-            places=shown(every[-1][0].places),
+            places=first_shown(every[-1][0].places),
         )
         for every in in_each(multiplied, lambda rows: rows.places[0])
     )

@@ -1,18 +1,18 @@
 """Follows what a linear layer gives to where little of it is used: a few places, a few targets."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.looks.tensor_values import readable
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import UnusedScores
-from lightning_gpuprof.records.module_calls import CallPlace
 
 LEAST_NUMBERS = 1 << 14
 """Smaller results are over in microseconds."""
@@ -121,14 +121,11 @@ def _mixes(call: OnData) -> bool:
     return call.name in _ALONG or call.name.startswith("fft_")
 
 
-def unused_scores(
-    batches: Sequence[Scores], shown: Callable[[Sequence[Place]], tuple[CallPlace, ...]]
-) -> tuple[UnusedScores, ...]:
+def unused_scores(batches: Sequence[Scores]) -> tuple[UnusedScores, ...]:
     """Return the layers of whose results little is used, by their lines.
 
     Args:
         batches: What was seen in each batch; times are of the faster one.
-        shown: Returns places as they are written down.
     """
     return tuple(
         UnusedScores(
@@ -137,7 +134,7 @@ def unused_scores(
             layer_ns=min(sum(one.layer_ns for one in ones) for ones in every),
             after_ns=min(sum(one.after_ns for one in ones) for ones in every),
             trained=any(one.trained for one in every[-1]),
-            places=shown(every[-1][0].places),
+            places=first_shown(every[-1][0].places),
         )
         for every in in_each([batch.scored for batch in batches], lambda one: one.places[0])
         if all(

@@ -1,28 +1,24 @@
 """Finds equal layers that are called one by one, where none is given what another one gave."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from statistics import median
 
-from lightning_gpuprof.probes.looks.function_calls import FunctionCalls, Group, LayerCall
-from lightning_gpuprof.probes.stacks.stack_lines import Place
+from lightning_gpuprof.probes.looks.call_places import shown
+from lightning_gpuprof.probes.looks.layer_calls import LayerCall, LayerCalls
+from lightning_gpuprof.probes.looks.origins import Group
 from lightning_gpuprof.records.function_calls import SeparateLayers
-from lightning_gpuprof.records.module_calls import CallPlace
 
 LEAST_LAYERS = 8
 
 
-def separate_layers(
-    calls: FunctionCalls, shown: Callable[[Place], CallPlace]
-) -> tuple[SeparateLayers, ...]:
+def separate_layers(calls: LayerCalls) -> tuple[SeparateLayers, ...]:
     """Return the layers of one batch that could be one, those of one function together.
 
     Args:
         calls: What was seen in the batch.
-        shown: Returns a place as it is written down.
     """
     levels: dict[Group, dict[int, list[LayerCall]]] = defaultdict(lambda: defaultdict(list))
-    for one in calls.layers:
+    for one in calls.calls:
         levels[one.group][one.level].append(one)
     # Heads of several layers, or of several blocks: as many of a kind, in the same function.
     heads: dict[object, list[tuple[Group, int]]] = defaultdict(list)
@@ -53,6 +49,7 @@ def separate_layers(
                 depth=len(alike),
                 after=round(sum(calls.after[one] for one in alike) / layers),
                 attends=any(one in calls.attends for one in alike),
+                tensors=max(one.tensors for one in same),
             )
         )
     return tuple(sorted(found, key=lambda one: -one.layers))

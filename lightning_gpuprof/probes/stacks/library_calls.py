@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
 
+from lightning_gpuprof.probes.stacks.program_text import parsed
+
 _TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
 """What begins so computes with tensors: its calls are operators, the model's own."""
 _WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"})
@@ -40,13 +42,11 @@ def called_library(frame: FrameType) -> str | None:
 def _called_path(code: CodeType, instruction: int) -> tuple[str, ...] | None:
     """Return the names of the function that an instruction calls: `("np", "random", "normal")`."""
     text = _text_of(code, instruction)
-    try:
-        call = ast.parse(f"({text})", mode="eval").body if text else None
-    except SyntaxError:
+    tree = parsed(f"({text})") if text else None
+    called = tree.body[0] if tree else None
+    if not isinstance(called, ast.Expr) or not isinstance(called.value, ast.Call):
         return None
-    if not isinstance(call, ast.Call):
-        return None
-    names, at = [], call.func
+    names, at = [], called.value.func
     while isinstance(at, ast.Attribute):
         names.append(at.attr)
         at = at.value

@@ -9,10 +9,11 @@ from lightning_gpuprof.probes.stacks.program_text import tree_of
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _GATHERS = frozenset(
-    """cat concat concatenate stack hstack vstack append add maximum minimum max min logaddexp len
-    log log_dict print item""".split()
+    """cat concat concatenate stack hstack vstack append appendleft extend add maximum minimum max
+    min logaddexp len log log_dict print item""".split()
 )
 """Calls that put a turn's result to those before it, or tell of it: once behind the loop does."""
+_APPENDS = ("append", "appendleft", "extend")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -33,6 +34,8 @@ def loop_line(file: str, line: int) -> int | None:
 def goes_on(file: str, begins: int) -> bool:
     """Tell whether a loop gives to a call what the turn before gave: `x = block(x)`.
 
+    As well where that lies in a part of something: `x[i] = block(x[i - 1])`, or the last of a list.
+
     Args:
         file: The program's.
         begins: The loop's first line.
@@ -47,7 +50,8 @@ def goes_on(file: str, begins: int) -> bool:
 def _goes_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     first: dict[str, bool] = {}
     stored: set[str] = set()
-    given: set[str] = set()
+    parts: dict[str, set[str]] = {}
+    given: list[ast.expr] = []
     own = [loop.test] if isinstance(loop, ast.While) else [loop.target]
     for node in (one for part in (*own, *loop.body) for one in _in_order(part)):
         if isinstance(node, ast.Name | ast.Attribute):
@@ -56,11 +60,25 @@ def _goes_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
             first.setdefault(name, is_stored)
             if is_stored:
                 stored.add(name)
-        elif isinstance(node, ast.Call) and _called(node) not in _GATHERS:
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            parts.setdefault(ast.unparse(node.value), set()).add(ast.unparse(node.slice))
+        elif isinstance(node, ast.Call):
             of = node.func.value if isinstance(node.func, ast.Attribute) else None
-            parts = [*node.args, *(one.value for one in node.keywords), *([of] if of else [])]
-            given |= {ast.unparse(one) for part in parts for one in _given(part)}
-    return any(name in stored and not first[name] for name in given)
+            if of is not None and _called(node) in _APPENDS:
+                parts.setdefault(ast.unparse(of), set())
+            if _called(node) not in _GATHERS:
+                values = [*node.args, *(one.value for one in node.keywords), *([of] if of else [])]
+                given += [one for value in values for one in _given(value)]
+    kept = {name for name in (*stored, *parts) if not first.get(name, False)}
+    return any(_is_of(one, kept, parts) for one in given)
+
+
+def _is_of(given: ast.expr, kept: set[str], parts: dict[str, set[str]]) -> bool:
+    """Tell whether a value is kept from turn to turn; of a part, whether it is another turn's."""
+    if not isinstance(given, ast.Subscript):
+        return ast.unparse(given) in kept
+    name, part = ast.unparse(given.value), ast.unparse(given.slice)
+    return name in kept and part not in parts.get(name, ())
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
@@ -85,8 +103,11 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _given(part: ast.expr) -> Iterator[ast.expr]:
-    """Yield the names in what a call is given, but not in the calls inside of that."""
-    if isinstance(part, ast.Name | ast.Attribute):
+    """Yield the names and parts in what a call is given, but not in the calls inside of that."""
+    if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name | ast.Attribute):
+        yield part
+        yield from _given(part.slice)
+    elif isinstance(part, ast.Name | ast.Attribute):
         yield part
     elif not isinstance(part, ast.Call):
         for one in ast.iter_child_nodes(part):

@@ -11,14 +11,17 @@ def tree_of(file: str) -> ast.Module | None:
 
     What is odd about the program (an escape that is none) it was told when it was imported.
     """
-    return _tree("".join(linecache.getlines(file)))
+    return _kept("".join(linecache.getlines(file)))
 
 
-@lru_cache(maxsize=64)
-def _tree(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
+    """Return a text as a syntax tree; None where it is no Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return ast.parse(text)
         except (SyntaxError, ValueError):
             return None
+
+
+_kept = lru_cache(maxsize=64)(parsed)

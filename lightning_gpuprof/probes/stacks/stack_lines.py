@@ -51,6 +51,8 @@ _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _CALLS_MODULES = ("_call_impl", "inner")
+_LOGS = "call_to_log"
+"""The tap's function around a call that logs by a logger's `experiment`."""
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
@@ -121,10 +123,11 @@ def where_is(frame: FrameType | None) -> At | None:
     hook: bool | None = None
     before: str | None = None
     caller: FrameType | None = None
-    again = False
+    again = logs = False
     for each in outwards(frame):
         code = each.f_code
         package = package_of(code.co_filename)
+        logs = logs or (users is None and package == _GPUPROF and code.co_name == _LOGS)
         if _calls_modules(each, package):
             if hook is None and before is not None:
                 hook = before not in ("", "forward")
@@ -157,6 +160,8 @@ def where_is(frame: FrameType | None) -> At | None:
         kind = "model"  # activations that are computed again
     if hook and kind not in ("wait", "log", "traceback"):
         kind = "hook"
+    if logs and phase is Phase.FORWARD:
+        kind = "log"
     if kind == "log" and phase is not Phase.VALIDATION:
         phase = Phase.LOGGING  # as the timer has it
     return At(

@@ -20,7 +20,7 @@ _EVENTS_KEY = re.compile(rb',?\s*"traceEvents"\s*:\s*\[')
 _MARK = b"\xef\xbb\xbf"
 """What Windows puts before text in UTF-8."""
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-_BORDER = re.compile(rb"\}\s*(,)\s*\{")
+BORDER = re.compile(rb"\}\s*(,)\s*\{")
 _ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
 _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
 _TRIES = 4
@@ -115,18 +115,18 @@ class EventStream(Generic[T]):
         tries = 0
         for window in _WINDOWS:
             start = max(self._at, end - window)
-            for border in reversed(list(_BORDER.finditer(self._buffer, start, end))):
+            for border in reversed(list(BORDER.finditer(self._buffer, start, end))):
                 if (events := self._parse(border.start(1))) is not None:
                     return events
                 if (tries := tries + 1) == _TRIES:
-                    return self._walk()
+                    return self._walk(PIECE_BYTES)
             if tries:
-                return self._walk()
-        border_after = _BORDER.search(self._buffer, end)
+                return self._walk(PIECE_BYTES)
+        border_after = BORDER.search(self._buffer, end)
         if border_after is None:
             return None
         events = self._parse(border_after.start(1))
-        return self._walk() if events is None else events
+        return self._walk(PIECE_BYTES) if events is None else events
 
     def _parse(self, cut: int) -> list[T] | None:
         """Parse up to the comma at `cut`; None where it is no border or an event is faulty."""
@@ -169,22 +169,24 @@ class EventStream(Generic[T]):
             self._at, self._ended = len(self._buffer), True
             yield events
         except _REFUSED:
-            left = 0
-            while not self._ended and len(self._buffer) != left:
-                left = len(self._buffer)
-                yield self._walk()
+            yield self._walk(0)
         if not self._ended:
             self._warn("The file ends inside its list of events: the last ones were lost.")
             self._at = len(self._buffer)
 
-    def _walk(self) -> list[T]:
-        """Go through the buffer event by event; skip those that cannot be read."""
+    def _walk(self, patience: int) -> list[T]:
+        """Go through the buffer event by event; skip those that cannot be read.
+
+        Args:
+            patience: As of `walk`.
+        """
         # Imported here: only damaged files need it, and its patterns take time to compile.
         from lightning_gpuprof.traces.kineto.kineto_salvage import repaired, walk
 
         text = repaired(bytes(self._buffer[self._at + 1 :]))
-        found = walk(text)
+        found = walk(text, patience)
         self._ended = found.ended
+        self._lost += found.lost
         events = []
         if found.spans:
             try:
@@ -192,12 +194,7 @@ class EventStream(Generic[T]):
                 events = self._decode(whole)
             except _REFUSED:
                 events = list(self._one_by_one(text, found.spans))
-        rest = found.rest
-        if not rest and not found.ended and (border := _BORDER.search(text)):
-            # A bracket or quote is missing: its event seems never to end. Go on with the next.
-            self._lost += 1
-            rest = border.start(1)
-        left = text[rest:]
+        left = text[found.rest :]
         if not found.ended:
             left = b"[" + left.lstrip().removeprefix(b",")
         self._buffer, self._at = bytearray(left), 0

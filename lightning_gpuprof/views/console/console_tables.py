@@ -227,7 +227,7 @@ def verbose_parts(
     yield Text("\nRULES WITHOUT A FINDING", style="bold")
     table = Table.grid(padding=(0, 2))
     for one in abstained:
-        table.add_row(one.id, f"could not judge: {one.reason}")
+        table.add_row(one.id, f"says nothing: {one.reason}")
     for rule in silent:
         table.add_row(rule, "looked, and found nothing worth a change")
     yield Padding(table, (0, 0, 0, 2))

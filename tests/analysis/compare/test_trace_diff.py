@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import ChangeKind, compare_traces
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 
 SPEC = SyntheticSpec(steps=3)
 

@@ -1,12 +1,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import SyntheticSpec, answers
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.critical_path.path_rows import PathKind
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,

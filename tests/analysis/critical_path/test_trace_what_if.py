@@ -1,11 +1,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import SyntheticSpec, answers
 
 from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, answers
 
 
 def replayed(timeline):

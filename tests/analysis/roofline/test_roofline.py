@@ -2,12 +2,12 @@ import ast
 import csv
 
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.roofline.roofline import Bound, roofline, utilization
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.hardware.lookup import Peaks, find_peaks
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 
 REFERENCES = [
     "tracelens-h100/Qwen_Qwen1.5-0.5B-Chat__1016005",

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 
 # What each planted cause is called in our analysis.
 OURS = {

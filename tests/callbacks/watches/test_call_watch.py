@@ -1,15 +1,12 @@
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import checkpoint
 
 from lightning_gpuprof.callbacks.watches import call_watch
 from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.records.module_calls import embedding_use, repeated_forward
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
 
@@ -24,20 +21,12 @@ class Clock:
 
 
 @pytest.fixture
-def look(tmp_path):
+def look(session_of):
     def fitted(model, batches=6, *, tables=False, **options):
-        trainer = Trainer(
-            callbacks=[CallWatch(clock=Clock())],
-            logger=CSVLogger(tmp_path),
-            max_epochs=1,
-            limit_train_batches=batches,
-            limit_val_batches=0,
-            **options,
-        )
-        trainer.fit(model)
+        watch = CallWatch(clock=Clock())
+        notes = session_of(model, watch, limit_train_batches=batches, **options).all(Note)
         assert not module_hooks._global_forward_hooks
         assert not module_hooks._global_forward_pre_hooks
-        notes = read_run(trainer.logger.log_dir)[0].sessions[0].all(Note)
         return embedding_use(notes) if tables else repeated_forward(notes)
 
     return fitted

@@ -49,7 +49,8 @@ def test_a_checkpoints_bytes_are_told_by_what_they_are_once(tmp_path):
     assert (content.trained_bytes, content.frozen_bytes, content.buffer_bytes) == (264, 32, 400)
     # Two states like the weights, and a count of steps for each of the two tensors.
     assert content.optimizer_bytes == 2 * 264 + 2 * 4
-    assert content.largest_fixed == "vectors"
+    assert content.largest_buffers == (("vectors", 400),)
+    assert content.largest_frozen == "frozen.weight"
     assert content.whole_bytes == 264 + 432 + 536
 
 
@@ -57,7 +58,7 @@ def test_a_buffer_that_is_not_saved_takes_nothing(tmp_path):
     _, content = noted(tmp_path, Matcher(persistent=False))
 
     assert content.buffer_bytes == 0
-    assert content.largest_fixed == "frozen.weight"
+    assert content.largest_buffers == ()
 
 
 def test_a_checkpoint_of_weights_alone_is_not_told(tmp_path):
@@ -76,7 +77,7 @@ def test_what_hyperparameters_take_is_told_with_the_largest(tmp_path):
     net, table = torch.nn.Linear(4, 4, bias=False), np.zeros((50, 20))
     _, content = noted(tmp_path, Keeping(8, table, net))
 
-    assert content.largest_hparam == "table"
+    assert content.largest_hparams[:2] == (("table", 8_000), ("net", 64))
     assert content.hparams_bytes == 8_000 + 64 + sys.getsizeof(8)
     assert content.fixed_bytes == 432 + content.hparams_bytes
 

@@ -57,10 +57,6 @@ def look(tmp_path):
             callbacks=[FunctionWatch(clock=Clock())] if watch else [],
             logger=CSVLogger(tmp_path),
             max_epochs=max_epochs,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accelerator="cpu",
             **options,
         )
         torch.manual_seed(0)
@@ -163,9 +159,53 @@ class Grid(Model):
 
 def test_what_is_the_same_in_every_step_is_noted_with_its_line(look):
     (found,) = look(Grid()).constants
-    assert (found.taken_ns, found.calls) == (30, 3)
+    assert (found.taken_ns, found.calls, found.alone) == (30, 3, True)
     assert found.places[0].function == "grid"
     assert found.places[0].source == "return torch.linspace(0, 1, 32).square().cos()"
+
+
+class GridInside(Grid):
+    def inside(self, x):
+        grid = torch.linspace(0, 1, 32).square().cos()
+        return self.layer(x + grid)
+
+
+class GridFromLists(Grid):
+    """What is given in Python may be the batch's."""
+
+    def grid(self, rows=(1.0,)):
+        return torch.tensor([row * 2.0 for row in rows]).square().mean()
+
+    def inside(self, x):
+        return self.layer(x + self.grid([1.0, 2.0]))
+
+
+class GridByValues(Grid):
+    def inside(self, x):
+        return self.layer(x + self.counted(x))
+
+    def counted(self, x):
+        above = [row > 100 for row in x.tolist()[0]]
+        return torch.tensor(above).float()
+
+
+@pytest.mark.parametrize("model", [GridInside, GridFromLists, GridByValues])
+def test_a_function_that_may_compute_on_data_too_is_not_there_for_the_constant_alone(look, model):
+    (found,) = look(model()).constants
+    assert not found.alone
+
+
+class GridBySize(Grid):
+    def grid(self, x, width=32):
+        return torch.tensor([[float(i + j) for i in range(width)] for j in range(x.shape[0])])
+
+    def inside(self, x):
+        return self.layer(x + self.grid(x))
+
+
+def test_a_function_that_goes_by_sizes_is_there_for_the_constant_alone(look):
+    (found,) = look(GridBySize()).constants
+    assert found.alone
 
 
 class Drawn(Grid):
@@ -391,8 +431,119 @@ def test_heads_of_attention_are_one_in_each_block(look, blocks):
     assert found.place.source == "key, query = self.key(x), self.query(x)"
 
 
-def test_cells_that_go_on_with_their_own_states_are_no_heads(look):
-    assert look(Recurrent()).separate == ()
+class FilledInTurn(Deep):
+    """Each layer is given what the one before wrote into a part of a tensor."""
+
+    def inside(self, x):
+        parts = torch.zeros(len(self.layers) + 1, 4, 32)
+        parts[0] = x
+        for i, layer in enumerate(self.layers):
+            parts[i + 1] = layer(parts[i].clone())
+        return parts
+
+
+@pytest.mark.parametrize("model", [Recurrent, FilledInTurn])
+def test_layers_that_go_on_with_what_others_gave_are_no_heads(look, model):
+    assert look(model()).separate == ()
+
+
+class FilledByHeads(Deep):
+    def inside(self, x):
+        parts = torch.zeros(len(self.layers), 4, 32)
+        for i, layer in enumerate(self.layers):
+            parts[i] = layer(x)
+        return parts
+
+
+def test_heads_whose_results_are_written_to_parts_of_a_tensor_are_heads(look):
+    (found,) = look(FilledByHeads()).separate
+    assert (found.layers, found.tensors) == (12, 2)
+
+
+class Sequence(Model):
+    """Reads 12 moments of 8 numbers with a cell."""
+
+    kind = torch.nn.LSTMCell
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 8)
+        self.cell = self.kind(8, 8)
+
+    def training_step(self, batch, batch_idx):
+        return self.read(self.words(batch[1])).square().mean()
+
+    def read(self, x):
+        state = None
+        for t in range(12):
+            state = self.cell(x[:, t], state)
+        return state[0]
+
+
+class Gated(Sequence):
+    kind = torch.nn.GRUCell
+
+
+class Stacked(Sequence):
+    def __init__(self):
+        super().__init__()
+        self.upper = torch.nn.LSTMCell(8, 8)
+
+    def read(self, x):
+        lower = upper = None
+        for t in range(12):
+            lower = self.cell(x[:, t], lower)
+            upper = self.upper(lower[0], upper)
+        return upper[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "kinds"), [(Sequence, ["LSTM"]), (Gated, ["GRU"]), (Stacked, ["LSTM", "LSTM"])]
+)
+def test_a_cell_that_a_loop_takes_through_a_sequence_is_noted(look, model, kinds):
+    found = look(model()).cells
+    assert [one.kind for one in found] == kinds
+    assert (found[0].turns, found[0].place.function) == (12, "read")
+
+
+class Decoder(Sequence):
+    """What it gave is its next input."""
+
+    def read(self, x):
+        taken, state = x[:, 0], None
+        for _ in range(12):
+            state = self.cell(taken, state)
+            taken = state[0].tanh()
+        return taken
+
+
+class DecoderByParts(Decoder):
+    def read(self, x):
+        out = torch.zeros(4, 13, 8)
+        state = None
+        for t in range(12):
+            state = self.cell(x[:, t] + out[:, t].clone(), state)
+            out[:, t + 1] = state[0]
+        return out
+
+
+class Masked(Sequence):
+    def read(self, x):
+        state = torch.zeros(4, 8), torch.zeros(4, 8)
+        for t in range(12):
+            h, c = self.cell(x[:, t], state)
+            state = h * (x[:, t, :1] > 0), c
+        return state[0]
+
+
+class Short(Sequence):
+    def read(self, x):
+        return self.cell(x[:, 0])[0]
+
+
+@pytest.mark.parametrize("model", [Decoder, DecoderByParts, Masked, Short])
+def test_a_cell_whose_turns_need_each_other_is_no_layer(look, model):
+    assert look(model()).cells == ()
 
 
 class OneHot(Model):
@@ -445,6 +596,18 @@ class OneHotInPlace(OneHot):
         return self.words(rows)
 
 
+class OneHotWritten(OneHot):
+    def used(self, rows):
+        rows[rows[..., 0] > 0] = 0
+        return self.words(rows)
+
+
+class OneHotWrittenThrough(OneHot):
+    def used(self, rows):
+        rows[:, 0].zero_()
+        return self.words(rows.view(4, 12, 9))
+
+
 class OneHotVector(OneHot):
     """One row times one vector, which gives a number and no width."""
 
@@ -457,8 +620,12 @@ class OneHotVector(OneHot):
 
 
 @pytest.mark.parametrize(
-    "model", [OneHotMatrix, OneHotFlat, OneHotSmoothed, OneHotDropped, OneHotInPlace, OneHotVector]
-)
+    "model",
+    [
+        OneHotMatrix, OneHotFlat, OneHotSmoothed, OneHotDropped, OneHotInPlace, OneHotWritten,
+        OneHotWrittenThrough, OneHotVector,
+    ],
+)  # fmt: skip
 def test_rows_that_go_elsewhere_are_no_lookup(look, model):
     assert look(model()).lookups == ()
 

@@ -4,29 +4,20 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.probes.looks import gradient_use
 from lightning_gpuprof.records.notes import unused_gradients
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
 
 @pytest.fixture
-def look(tmp_path):
+def look(session_of):
     def fitted(model, batches=12, **options):
-        trainer = Trainer(
-            callbacks=[GradientWatch(clock=count(0, 10).__next__)],
-            logger=CSVLogger(tmp_path),
-            max_epochs=1,
-            limit_train_batches=batches,
-            limit_val_batches=0,
-            **options,
-        )
-        trainer.fit(model)
-        return unused_gradients(read_run(trainer.logger.log_dir)[0].sessions[0].all(Note))
+        watch = GradientWatch(clock=count(0, 10).__next__)
+        session = session_of(model, watch, limit_train_batches=batches, **options)
+        return unused_gradients(session.all(Note))
 
     return fitted
 

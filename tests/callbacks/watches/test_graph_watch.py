@@ -1,27 +1,19 @@
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
 
-def notes(tmp_path, model, *, every=1, **options):
-    trainer = Trainer(
-        callbacks=[GraphWatch(every=every)],
-        logger=CSVLogger(tmp_path),
-        max_epochs=1,
-        limit_train_batches=6,
-        limit_val_batches=0,
-        **options,
-    )
-    trainer.fit(model)
-    found = read_run(trainer.logger.log_dir)[0].sessions[0].all(Note)
-    return [(note.name, note.value) for note in found]
+@pytest.fixture
+def notes(session_of):
+    def noted(model, *, every=1, **options):
+        session = session_of(model, GraphWatch(every=every), limit_train_batches=6, **options)
+        return [(note.name, note.value) for note in session.all(Note)]
+
+    return noted
 
 
 class Retains(BoringModel):
@@ -39,22 +31,22 @@ class ByHand(BoringModel):
         self.manual_backward(loss, retain_graph=batch_idx == 3)
 
 
-def test_a_plain_run_notes_nothing(tmp_path):
-    assert notes(tmp_path, BoringModel()) == [("kept_graphs", False)]
+def test_a_plain_run_notes_nothing(notes):
+    assert notes(BoringModel()) == [("kept_graphs", False)]
 
 
-def test_a_kept_graph_is_noted_once(tmp_path):
-    assert ("retained_graph", True) in notes(tmp_path, Retains())
-    assert len(notes(tmp_path, Retains())) == 2
+def test_a_kept_graph_is_noted_once(notes):
+    assert ("retained_graph", True) in notes(Retains())
+    assert len(notes(Retains())) == 2
 
 
-def test_a_graph_kept_by_hand_in_one_step_is_noted_where_that_step_is_looked_at(tmp_path):
-    assert ("retained_graph", True) in notes(tmp_path, ByHand())
-    assert ("retained_graph", True) not in notes(tmp_path, ByHand(), every=5)
+def test_a_graph_kept_by_hand_in_one_step_is_noted_where_that_step_is_looked_at(notes):
+    assert ("retained_graph", True) in notes(ByHand())
+    assert ("retained_graph", True) not in notes(ByHand(), every=5)
 
 
-def test_anomaly_mode_is_noted_from_the_trainer_and_from_torch(tmp_path):
-    assert ("anomaly_mode", True) in notes(tmp_path, BoringModel(), detect_anomaly=True)
+def test_anomaly_mode_is_noted_from_the_trainer_and_from_torch(notes):
+    assert ("anomaly_mode", True) in notes(BoringModel(), detect_anomaly=True)
 
     class Own(BoringModel):
         def training_step(self, batch, batch_idx):
@@ -62,7 +54,7 @@ def test_anomaly_mode_is_noted_from_the_trainer_and_from_torch(tmp_path):
             return super().training_step(batch, batch_idx)
 
     try:
-        assert ("anomaly_mode", True) in notes(tmp_path, Own())
+        assert ("anomaly_mode", True) in notes(Own())
     finally:
         torch.autograd.set_detect_anomaly(False)
 
@@ -79,13 +71,13 @@ class KeepsLosses(BoringModel):
         return loss
 
 
-def test_graphs_that_outlive_their_step_are_noted(tmp_path):
-    assert notes(tmp_path, KeepsLosses()) == [("kept_graphs", True)]
+def test_graphs_that_outlive_their_step_are_noted(notes):
+    assert notes(KeepsLosses()) == [("kept_graphs", True)]
 
 
-def test_detached_losses_and_those_of_the_last_step_are_no_kept_graphs(tmp_path):
-    assert notes(tmp_path, KeepsLosses(detached=True)) == [("kept_graphs", False)]
-    assert notes(tmp_path, KeepsLosses(most=1)) == [("kept_graphs", False)]
+def test_detached_losses_and_those_of_the_last_step_are_no_kept_graphs(notes):
+    assert notes(KeepsLosses(detached=True)) == [("kept_graphs", False)]
+    assert notes(KeepsLosses(most=1)) == [("kept_graphs", False)]
 
 
 def test_looking_never_is_refused():

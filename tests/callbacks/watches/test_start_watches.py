@@ -1,19 +1,21 @@
 """The looks at the first batches that need a Trainer and little else."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.trainer.connectors import accelerator_connector
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.watches import debug_watch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
+from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
+from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.padding import padding
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
 
@@ -43,21 +45,10 @@ def collate(samples):
 
 
 @pytest.fixture
-def fit(tmp_path):
-    def fitted(*callbacks, lengths=tuple(range(8, 32)), **options):
-        trainer = Trainer(
-            callbacks=list(callbacks),
-            logger=CSVLogger(tmp_path),
-            max_epochs=1,
-            limit_val_batches=0,
-            **options,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accelerator="cpu",
-        )
-        trainer.fit(Texts(), DataLoader(list(lengths), batch_size=4, collate_fn=collate))
-        return read_run(trainer.logger.log_dir)[0].sessions[0]
+def fit(session_of):
+    def fitted(*callbacks, lengths=tuple(range(8, 32)), model=None, **options):
+        data = DataLoader(list(lengths), batch_size=4, collate_fn=collate)
+        return session_of(model or Texts(), *callbacks, data=data, **options)
 
     return fitted
 
@@ -90,6 +81,31 @@ def test_tools_that_are_on_are_noted_once(fit, monkeypatch):
     noted = fit(DebugWatch()).all(Note)
     assert [note.name for note in noted] == ["debugging"]
     assert debugging(noted) == found
+
+
+class Synced(Texts):
+    def training_step(self, batch, batch_idx):
+        self.log("each", 1.0, sync_dist=True)
+        self.log("epoch", 1.0, sync_dist=True, on_step=False, on_epoch=True)
+        self.log("alone", 1.0)
+        return super().training_step(batch, batch_idx)
+
+
+class OfTwoRanks(LogWatch):
+    """Looks as it does where there are several ranks."""
+
+    def on_train_start(self, trainer, pl_module):
+        ranks = SimpleNamespace(world_size=2, callbacks=trainer.callbacks)
+        super().on_train_start(ranks, pl_module)
+
+
+@pytest.mark.parametrize(("watch", "names"), [(LogWatch, []), (OfTwoRanks, [["each"]])])
+def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch, watch, names):
+    # Of one rank Lightning forgets what is to be exchanged.
+    connector = accelerator_connector._AcceleratorConnector
+    monkeypatch.setattr(connector, "is_distributed", property(lambda self: True))
+    noted = fit(watch(), model=Synced(), use_distributed_sampler=False).all(Note)
+    assert [note.value for note in noted if note.name == SYNCED_NOTE] == names
 
 
 def test_lightnings_own_profiler_of_calls_is_found_behind_the_tap(fit):

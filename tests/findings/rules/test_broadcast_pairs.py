@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from rule_cases import MS, span
 from torch.nn import functional as F
 
 from lightning_gpuprof.findings.model import Abstained, Severity
@@ -10,7 +11,6 @@ from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, Broadcast, 
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Device, Note
 
-MS = 1_000_000
 PHASES = {"forward": 4 * MS, "backward": 6 * MS}
 PLACE = CallPlace("train.py", 27, "apart", "(a[:, None] - b).pow(2).sum(-1)")
 
@@ -23,10 +23,6 @@ def look(judge):
         return judge("broadcast-pairs", PHASES, records=[note], **options)
 
     return looked
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_squared_distances_are_named_with_their_line_and_a_product_for_them(look):

@@ -1,11 +1,11 @@
 import pytest
+from rule_cases import MS, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.debugging import DEBUGGING_NOTE, Debugging, Tool
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Device, Note
 
-MS = 1_000_000
 PHASES = {"data_wait": 4 * MS, "forward": 6 * MS}
 PLACE = CallPlace("train.py", 74, "", "tracemalloc.start()")
 TRACE = {"operators": [{"name": "aten::mm", "count": 20, "total_ns": 4 * MS, "self_ns": 4 * MS}]}
@@ -19,10 +19,6 @@ def look(judge):
         return judge("debugging-left-on", PHASES, records=notes, **options)
 
     return looked
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_tracing_of_allocations_is_named_with_its_line(look):

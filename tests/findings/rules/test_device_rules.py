@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rule_cases import MS, US, WORK, span
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.findings.model import Abstained, Severity
@@ -11,18 +12,13 @@ from lightning_gpuprof.findings.runner import load_rule
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Device, Memory, ProfilerCycle
 
-US, MS, GB = 1_000, 1_000_000, 10**9
-WORK = {"forward": 6 * MS, "backward": 4 * MS}
+GB = 10**9
 H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
 GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
 
 
 def category(name, total_ns):
     return {"category": name, "count": 10, "total_ns": total_ns, "frac": 0.5}
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
@@ -44,7 +45,8 @@ def look(judge):
     def looked(finding_id, padded=(), **seen):
         options = {k: seen.pop(k) for k in ("device", "trace", "model") if k in seen}
         phases = PHASES | seen.pop("more", {})
-        notes = [Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(**seen))]
+        notes = seen.pop("notes", [])
+        notes = [*notes, Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(**seen))]
         notes += [Note(step=1, name=PADDING_NOTE, value=padded)]
         return judge(finding_id, phases, records=notes, **options)
 
@@ -64,6 +66,23 @@ def test_values_that_never_change_are_named_with_their_lines(look):
     assert finding.where[0].line == 27
     # A fifth less; three quarters more, and 5 us of Python per call.
     assert span(finding) == (800_000, 1_770_000)
+
+
+def test_the_python_around_a_constant_counts_where_its_function_does_nothing_else(look):
+    lines = (
+        LineCount("forward", "train.py", 26, "forward", "boxes.append(x)", None, None, 40),
+        LineCount("forward", "train.py", 27, "forward", "", None, "torch", 10),
+        LineCount("forward", "train.py", 27, "other", "", None, "torch", 50),
+    )
+    sampled = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 100}))
+    work = ConstantWork(MS // 2, 1, PLACES, alone=True)
+    (finding,) = look("recomputed-constant", constants=(work,), notes=[sampled])
+    assert finding.evidence["constant_ns"] == 2 * MS
+    # Half of 100 samples is a share of 0.4 to 0.6 of 4 ms, a fifth less to a fifth more.
+    assert span(finding) == (1_280_000, 2_880_000)
+    mixed = replace(work, alone=False)
+    (finding,) = look("recomputed-constant", constants=(mixed,), notes=[sampled])
+    assert span(finding) == (400_000, 880_000)
 
 
 def test_a_small_range_is_every_models(look):
@@ -119,9 +138,12 @@ def test_separate_layers_cost_their_calls_and_their_updates(look):
     assert finding.title == "41 layers (embedding, 30 x 8) are called one by one"
     # 20 us for an update, 40 us for a call; one table of many rows may gain nothing.
     assert span(finding) == (0, 2_400_000)
-    heads = replace(TABLES, kind="linear")
+    heads = replace(TABLES, kind="linear", tensors=2)
     (finding,) = look("separate-layers", separate=(heads,), model=model, more=more)
     assert span(finding) == (1_400_000, 3_200_000)
+    without_bias = replace(heads, tensors=1)
+    (finding,) = look("separate-layers", separate=(without_bias,), model=model, more=more)
+    assert span(finding) == (1_000_000, 2_400_000)
 
 
 def test_a_fused_optimizer_has_no_calls_per_tensor(look):
@@ -239,8 +261,13 @@ def test_padding_shrinks_what_takes_time_in_operators(look):
     finding = look("padded-batches", (IDS,), lengths=(100,), trace={"operators": [row]})
     assert finding.title.startswith("40.0% of the positions of batch[0] are padding")
     assert (finding.where[0].file, finding.where[0].line) == ("train.py", 27)
-    # 5 ms of operators: 0.4 of them, of that 0.7 less a fifth; and 1 - 0.6 ** 2 of them.
-    assert span(finding) == (1_120_000, 3_200_000)
+    # 5 ms of operators: 0.4 of them, of that 0.7 less a fifth; and 1 - 0.6 ** 2 of them, a fifth
+    # more.
+    assert span(finding) == (1_120_000, 3_840_000)
+    more = {"data_wait": 2 * MS}
+    finding = look("padded-batches", (IDS,), lengths=(100,), trace={"operators": [row]}, more=more)
+    # A batch that is shorter by 0.4 may take as much less to make.
+    assert span(finding) == (1_120_000, 3_840_000 + 800_000)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +290,7 @@ def test_what_reaches_furthest_is_needed(look):
 
 
 def test_without_a_trace_nothing_is_the_least_that_shorter_batches_save(look):
-    assert span(look("padded-batches", (IDS,), lengths=(99,))) == (0, 4 * MS)
+    assert span(look("padded-batches", (IDS,), lengths=(99,))) == (0, 6_400_000)
 
 
 def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):

@@ -1,10 +1,12 @@
 import pytest
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.findings.rules.host_bound import evaluate
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
     BusyFunction,
+    CellLoop,
     FunctionNotes,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
@@ -34,7 +36,7 @@ def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
         "repeated_ns": 6 * MS,
         "thin_calls_count": 1000,
     }
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_500_000, 6 * MS)
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_500_000, 7_200_000)
     assert finding.where[0].name == "aten::mul"
 
 
@@ -45,11 +47,51 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
     # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
     # 12, and 10/12 of that where all was slower. That many events slow them by 2.8 %.
     assert saving.low == pytest.approx(0.75 * (10 * MS - 4 * MS / 1.028), abs=2 * US)
-    assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=US)
+    # A fifth more may go with it.
+    assert saving.high == pytest.approx(1.2 * (10 * MS - 4 * MS * 10 / 12), abs=2 * US)
+
+
+def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze):
+    grows = [4 * MS + step * 100 * US for step in range(160)]
+    run = analyze(
+        {"forward": 6 * MS, "backward": grows},
+        steps=160, records=[CYCLE], traces=traced(2_000, 4 * MS),
+    )  # fmt: skip
+    # Of the first 30 steps: 6 ms and 5.45, less 4 of matrix products.
+    assert evaluate(run).evidence["overhead_ns"] == pytest.approx(7.45 * MS, rel=0.01)
+
+
+def test_calls_of_hooks_between_backward_and_update_are_not_forwards(analyze):
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["update_count"] = 1_900
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
+
+
+def test_waiting_for_another_thread_is_no_overhead(analyze):
+    wait = LineCount("forward", "t.py", 3, "sample", "with self.lock:", None, None, 50)
+    lines = Note(step=9, name=NOTE, value=HostLines(200, (wait,), {"forward": 100}))
+    run = analyze(PHASES, records=[CYCLE, lines], traces=traced(2_000, 4 * MS))
+    # Half of the 6 ms of forward.
+    assert evaluate(run).evidence["overhead_ns"] == 3 * MS
 
 
 LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
 BODY = CallPlace("train.py", 21, "spread", "state = state * 0.9 + x[step]")
+
+
+def test_a_loop_over_a_recurrent_cell_is_a_layer(analyze):
+    busy = BusyFunction(0.8, 400, BODY, LOOP, loop_calls=300, goes_on=True)
+    cell = CellLoop("GRU", 40, CallPlace("train.py", 20, "spread", "h = self.cell(x[step], h)"))
+    elsewhere = CellLoop("GRU", 40, CallPlace("train.py", 90, "other", "h = self.cell(x, h)"))
+
+    def said(*cells):
+        note = Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,), cells=cells))
+        return evaluate(analyze(PHASES, records=[CYCLE, note], traces=traced(2_000, 4 * MS)))
+
+    finding = said(cell)
+    assert "The loop around train.py:20 calls an nn.GRUCell 40 times" in finding.advice
+    assert finding.change.startswith("self.rnn = nn.GRU(inputs, hidden, batch_first=True)")
+    assert "nn.GRU" not in said(elsewhere).advice
 
 
 @pytest.mark.parametrize(
@@ -90,7 +132,7 @@ def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
     # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls, of
     # which 10 µs each are what a thin call takes.
     assert finding.saving_ns.low == round(0.75 * (4.5 + 1) * MS)
-    assert finding.saving_ns.high == 6 * MS
+    assert finding.saving_ns.high == 7_200_000
 
 
 def test_a_loop_that_writes_elements_in_place_is_no_optimizer(analyze):

@@ -1,11 +1,11 @@
 """Optimizers with a group for each parameter."""
 
 import pytest
+from rule_cases import MS, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import Device
 
-MS = 1_000_000
 PHASES = {"forward": 4 * MS, "optimizer_step": 6 * MS}
 
 
@@ -17,10 +17,6 @@ def look(judge):
         return judge("many-parameter-groups", phases, model=model, **options)
 
     return looked
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_a_group_for_each_parameter_is_told_with_how_many_would_do(look):

@@ -1,8 +1,9 @@
+from rule_cases import MS, span
+
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.module_calls import REPEATED_NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.records.schema import Device, Note
 
-MS = 1_000_000
 PHASES = {"forward": 10 * MS, "backward": 20 * MS}
 PLACES = (
     CallPlace("train.py", 29, "policy", "return self.actor(self.encoder(x))"),
@@ -19,10 +20,6 @@ def repeated(**changes):
         "places": PLACES,
     }
     return [Note(step=9, name=REPEATED_NOTE, value=[RepeatedModule(**{**values, **changes})])]
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_a_module_that_runs_again_is_named_with_its_lines(judge):

@@ -45,6 +45,12 @@ def test_one_that_works_seldom_is_proposed_a_fifth_as_often(analyze):
     assert finding.saving_ns.high == pytest.approx(0.8 * 1.2 * 3 * MS, rel=0.01)
 
 
+def test_what_was_done_once_is_not_known_to_come_again(analyze):
+    once = [900 * MS if step == 7 else 0 for step in range(100)]
+    parts = {"callbacks/Builds": once}
+    assert evaluate(analyze({"forward": 9 * MS, "callbacks": once}, parts=parts)) == ()
+
+
 def test_callbacks_below_half_a_percent_are_not_reported(analyze):
     run = analyze({"forward": 10 * MS, "callbacks": 40_000}, parts={"callbacks/Bar": 40_000})
     assert evaluate_rules(run, ["slow-callback"]).found == ()

@@ -61,6 +61,16 @@ def test_a_thread_that_computes_while_training_stands_still_is_named(judge):
     assert (finding.where[0].file, finding.where[0].name) == ("up.py", "thread uploader")
 
 
+def test_what_a_callback_waits_for_is_the_callbacks(judge):
+    busy = seen(threads=used(30 * MS, 0, BUSY))
+    phases = {**PHASES, "callbacks": 20 * MS, "logging": 6 * MS}
+    # Off its core for 70% of steps of 46 ms, of which these and the wait for data may be 61%.
+    assert judge("thread-contention", phases, records=busy) is None
+    phases = {**PHASES, "callbacks": 2 * MS}
+    finding = judge("thread-contention", phases, records=busy)
+    assert finding.evidence["idle_ns"] == pytest.approx(0.7 * 22 * MS - 4 * MS, abs=2)
+
+
 def test_the_thread_that_may_hold_the_lock_is_named_where_it_is_in_the_same_file(judge):
     lock = line(3, 50, source="with self.lock:")
     actor = ThreadLoad("actor", MS, "train.py", 30, "collect", "simulate()")

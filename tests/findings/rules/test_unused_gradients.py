@@ -1,10 +1,10 @@
 import pytest
+from rule_cases import MS, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 from lightning_gpuprof.records.schema import Device, Note
 
-MS = 1_000_000
 PHASES = {"forward": 5 * MS, "backward": 10 * MS}
 
 
@@ -19,10 +19,6 @@ def unused(**changes):
         "maybe_frac": 0.0,
     }
     return [Note(step=9, name=UNUSED_NOTE, value=UnusedGradients(**{**values, **changes}))]
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_a_teacher_that_no_optimizer_holds_is_named_with_what_its_gradients_take(judge):

@@ -1,5 +1,6 @@
 import math
 import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,3 +79,15 @@ def test_a_line_that_calls_nothing_names_nothing():
 def test_a_file_that_cannot_be_read_names_nothing():
     exec(compile("math.floor(asks)", "not there", "exec"), {"math": math, "asks": Asks()})
     assert found[0] is None
+
+
+def test_what_is_odd_about_a_line_is_not_told_again(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(r'math.floor(asks if "\d" else 0)')
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = compile(path.read_text(), str(path), "exec")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(code, {"math": math, "asks": Asks()})
+    assert found[0] == "math.floor"

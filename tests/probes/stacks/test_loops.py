@@ -50,6 +50,11 @@ def test_without_the_programs_text_there_is_no_loop(tmp_path):
         "self.h = self.cell(part, self.h)",
         "h = h.tanh() * part",
         "if part:\n        x = F.relu(layer(x))",
+        "x[part] = block(x[part - 1])",
+        "x[:, part] = self.cell(y[:, part], x[:, part - 1])",
+        "self.h[part + 1] = self.cell(self.h[part])",
+        "x[part] = block(x)",
+        "states.append(self.cell(part, states[-1]))",
     ],
 )
 def test_a_loop_that_gives_a_call_what_the_turn_before_gave_goes_on(tmp_path, body):
@@ -67,6 +72,10 @@ def test_a_loop_that_gives_a_call_what_the_turn_before_gave_goes_on(tmp_path, bo
         "y = head(part)\n    y = y.relu()\n    out.append(y)",
         "state = state * 0.9 + x[part]",
         "out.append([head(one) for one in part])",
+        "out[part] = block(x[part])",
+        "x[part] = block(x[part])",
+        "x[part] = x[part - 1] * 0.9 + head(y[part])",
+        "rows = []\n    rows.append(head(part))\n    out.append(mixed(rows))",
     ],
 )
 def test_turns_that_need_nothing_of_each_other_but_a_sum_do_not_go_on(tmp_path, body):

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces.kineto import kineto_json, kineto_salvage
 from lightning_gpuprof.traces.kineto.kineto_json import PIECE_BYTES
 
 
@@ -22,3 +23,34 @@ def test_an_event_that_seems_never_to_end_costs_little_more_than_itself(tmp_path
 
     assert count - 20 <= len(timeline.host) < count
     assert timeline.warnings or lost == b"{"  # without its beginning an event leaves no trace
+
+
+EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1, "args": {}}'
+
+
+@pytest.mark.parametrize(
+    ("damaged", "whole"),
+    [
+        (EVENT.replace(b'"op"', b'op"'), 2_000),
+        (EVENT.removesuffix(b"}}"), 1_001),  # with its end the border to the next event is lost
+    ],
+)
+def test_a_file_with_many_damaged_events_is_gone_through_once(
+    tmp_path, monkeypatch, damaged, whole
+):
+    walk, walked = kineto_salvage.walk, []
+
+    def counted(text, patience):
+        walked.append(len(text))
+        return walk(text, patience)
+
+    monkeypatch.setattr(kineto_salvage, "walk", counted)
+    monkeypatch.setattr(kineto_json, "PIECE_BYTES", 10_000)
+    text = b'{"traceEvents": [' + b", ".join([EVENT, EVENT, damaged] * 1_000) + b"]}"
+    path = tmp_path / "damaged.json"
+    path.write_bytes(text)
+
+    timeline = open_timeline(str(path))
+
+    assert len(timeline.host) == whole
+    assert sum(walked) < 2 * len(text)

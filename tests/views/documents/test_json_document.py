@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.traces import ReadOptions
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "json_analyze.md").read_text(encoding="utf-8")

@@ -1,9 +1,9 @@
 import json
 
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
@@ -8,7 +9,6 @@ from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.trace import analyze_trace
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.synthetic import SyntheticSpec, write_synthetic
 from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.documents.work_payload import (
     critical_path_payload,

@@ -54,7 +54,7 @@ class Rising:
         first_ns: What it took at first, the median of `FIRST` times.
         last_ns: What it took at last, likewise.
         more_ns: How much longer it took from each time to the next, at the median of all pairs.
-        cost_ns: What all times took above the first, per step.
+        cost_ns: What all times took above the very first, to which the pace leads back, per step.
     """
 
     phase: Phase
@@ -94,12 +94,12 @@ def rising(spread: Spread) -> tuple[Rising, ...]:
 
 def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Rising]:
     """Return what grows with each step, in itself and against what trains beside it."""
-    pace = pace_of(work)
+    pace, before = pace_of(work), int(np.argmax(steady))  # the warm-up's steps, as a rule
     phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
     for key, column in (phases | _parts(session)).items():
         taken = column[steady]
         usual = (taken / pace).astype(np.int64)
-        grown = growth(usual)
+        grown = growth(usual, steps_before=before)
         if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
             continue
         yield Rising(
@@ -110,7 +110,7 @@ def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Risi
             first_ns=grown.first,
             last_ns=grown.last,
             more_ns=round(grown.per_step),
-            cost_ns=grown.mean_above_first,
+            cost_ns=grown.before_first + grown.mean_above_first,
         )
 
 
@@ -184,6 +184,7 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
     first, last = float(np.median(usual[:FIRST])), float(np.median(usual[-FIRST:]))
     if slopes is None or not rises(taken) or last < (1 + MIN_RISE) * first:
         return None
+    begun = max(0.0, first - slopes[0] * _times_before(times.many))
     return Rising(
         phase=_phase(key),
         name=key.partition("/")[2] or None,
@@ -192,8 +193,14 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
         first_ns=round(first),
         last_ns=round(last),
         more_ns=round(slopes[0]),
-        cost_ns=max(0, round(float(((usual - first) * times.many).sum()) / times.steps)),
+        cost_ns=max(0, round(float(((usual - begun) * times.many).sum()) / times.steps)),
     )
+
+
+def _times_before(many: Int64) -> float:
+    """Return how many times lie before the middle one of the first, of whose median is said."""
+    middle = FIRST // 2
+    return float(many[:middle].sum()) + (int(many[middle]) - 1) / 2
 
 
 def _pace(work: Floats, starts: Int64, at_ns: Int64) -> Floats:

@@ -14,6 +14,8 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 _APART = int(StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED)
+MOST = 10
+"""Steps that are named."""
 MOSTLY = 0.5
 """Of what a phase took above its median: a part with less of it is not the reason."""
 
@@ -40,8 +42,6 @@ def slowest_steps(
     steady: Mask,
     phases: Mapping[Phase, PhaseStats],
     parts: Sequence[Part],
-    *,
-    count: int = 10,
 ) -> tuple[SlowStep, ...]:
     """Return the slowest steps, slowest first.
 
@@ -53,17 +53,16 @@ def slowest_steps(
         steady: Those that stand for the run.
         phases: As `phase_split` gives them.
         parts: As `part_split` gives them.
-        count: How many at most.
     """
     if not session.steps:
         return ()
     dur, flags = session.columns["dur_ns"], step_flags(session)
     typical = median(dur[steady])
     candidates = np.flatnonzero(((flags & _APART) == 0) & (dur > typical))
-    if len(candidates) > count:
-        bound = np.partition(dur[candidates], -count)[-count]
+    if len(candidates) > MOST:
+        bound = np.partition(dur[candidates], -MOST)[-MOST]
         candidates = candidates[dur[candidates] >= bound]
-    slow = candidates[np.argsort(-dur[candidates], kind="stable")][:count]
+    slow = candidates[np.argsort(-dur[candidates], kind="stable")][:MOST]
     columns = {phase.value: column for phase, column in session.phases_ns(Phase).items()}
     usual = {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step}
     usual |= {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step}

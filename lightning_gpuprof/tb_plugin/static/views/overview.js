@@ -235,7 +235,7 @@ function abstained(rules) {
   return h(
     "details.abstained",
     null,
-    h("summary", null, `${rules.length} rules could not judge: their input was not measured`),
+    h("summary", null, `${rules.length} rules say nothing: not measured, or told by another finding`),
     h(
       "ul",
       null,

@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator
 from typing import IO, Any
 
-from lightning_gpuprof.traces.synthetic_spec import (
+from synthetic_spec import (
     CALL_NS,
     CAUSES,
     ELEMENTWISE,

@@ -1,0 +1,50 @@
+from rule_cases import MS, US, WORK, op, span
+
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Note
+
+
+def test_costs_by_the_nodes_of_the_graph(judge):
+    name = "autograd::engine::evaluate_function: TanhBackward0"
+    finding = judge(
+        "anomaly-detection-on",
+        WORK,
+        trace={"operators": [op(name, 40, MS)]},
+        trainer={"detect_anomaly": True},
+    )
+    assert span(finding) == (1_600 * US, 4 * MS)
+    assert finding.change == "Trainer(..., detect_anomaly=False)"
+
+
+def test_the_cost_is_read_off_the_usual_operator_and_the_searches(judge):
+    engine = "autograd::engine::evaluate_function: "
+    operators = [
+        op(f"{engine}TanhBackward0", 20, MS),
+        op("aten::tanh", 20, 2 * MS),
+        op(f"{engine}AddmmBackward0", 4, MS),
+        op("aten::addmm", 4, 8 * MS),
+        op("aten::isnan", 24, 2_400 * US),
+    ]
+    finding = judge(
+        "anomaly-detection-on",
+        WORK,
+        trace={"operators": operators},
+        trainer={"detect_anomaly": True},
+    )
+    # 12 nodes at 100 us as tanh shows them, and 1.2 ms of searching.
+    assert span(finding) == (round(0.8 * 2_400 * US), round(1.5 * 2_400 * US))
+
+
+def test_hides_what_other_rules_would_say_of_small_operators(judge):
+    for rule in ("host-bound", "host-sync"):
+        outcome = judge(rule, WORK, trainer={"detect_anomaly": True}, trace={"operators": []})
+        assert "anomaly detection is on" in outcome.reason
+
+
+def test_is_told_by_a_note_too_and_silent_when_off(judge):
+    on = judge(
+        "anomaly-detection-on", WORK, records=[Note(step=0, name="anomaly_mode", value=True)]
+    )
+    assert on.severity is not Severity.INFO
+    assert judge("anomaly-detection-on", WORK, trainer={"detect_anomaly": False}) is None
+    assert isinstance(judge("anomaly-detection-on", WORK), Abstained)

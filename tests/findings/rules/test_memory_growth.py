@@ -1,0 +1,94 @@
+import pytest
+from rule_cases import MS, US, WORK, span
+
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Note
+
+RISING = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
+
+
+def test_memory_that_rises_all_along_is_told(judge):
+    finding = judge("memory-growth", WORK, records=RISING)
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence["growth_per_step_bytes"] == 200_000
+
+
+def test_graphs_that_are_kept_are_said_to_be_the_cause(judge):
+    kept = Note(step=3, name="kept_graphs", value=True)
+    finding = judge("memory-growth", WORK, records=[*RISING, kept])
+    assert finding.title.endswith("the graphs of earlier steps are kept, and memory with them")
+    alone = judge("memory-growth", WORK, records=[kept])
+    assert alone.severity is Severity.WARNING
+    assert span(alone) == (0, 0)
+
+
+def test_a_cache_that_fills_and_stops_is_not_told(judge):
+    sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
+    notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
+    assert judge("memory-growth", WORK, records=notes) is None
+
+
+def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(judge):
+    finding = judge("memory-growth", SLOWER, steps=500, records=RISING)
+    grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
+    # Up to the middle of the first sixteenth it had grown as well, by 100 us a step.
+    before = round(500 / 32 * 100 * US)
+    assert span(finding) == (
+        finding.evidence["grown_per_step_ns"],
+        pytest.approx(grown + before, abs=50 * US),
+    )
+    assert "forward went from" in finding.title
+
+
+def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(judge):
+    # By less than what `growing-cost` tells, which this is not to tell a second time.
+    slightly = {**SLOWER, "forward": [50 * MS + step * 20 * US for step in range(500)]}
+    finding = judge("memory-growth", slightly, steps=500)
+    assert finding.severity is Severity.INFO
+    assert isinstance(judge("memory-growth", SLOWER, steps=500), Abstained)
+    assert span(finding)[0] == finding.evidence["grown_per_step_ns"] > 0
+
+
+def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(judge):
+    notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
+    assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
+
+
+def test_growth_is_seen_on_a_machine_that_others_slow_down_now_and_then(judge):
+    slowed = [2 if step % 100 < 70 and step < 400 else 1 for step in range(500)]
+    phases = {
+        "forward": [n * (4 * MS + step * 10 * US) for step, n in enumerate(slowed)],
+        "backward": [n * 4 * MS for n in slowed],
+    }
+    finding = judge("memory-growth", phases, steps=500, records=RISING)
+    assert "forward went from" in finding.title
+    # The pace of most steps is taken as usual: 4 ms, and 10 us more in each step.
+    assert finding.evidence["forward_last_ns"] > 1.9 * finding.evidence["forward_first_ns"]
+    steady = {**phases, "forward": [n * 4 * MS for n in slowed]}
+    assert "forward" not in judge("memory-growth", steady, steps=500, records=RISING).title
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted", "change"),
+    [
+        ("self.held[key] = torch.cat([old, new])", 35, "instead of torch.cat"),
+        ("self.losses.append(loss)", 35, "instead of self.losses.append(loss)"),
+        ("x = torch.cat([x, noise], 1)", None, "instead of self.losses.append(loss)"),
+    ],
+)
+def test_the_line_that_adds_to_what_is_kept_is_named(judge, source, wanted, change):
+    lines = (
+        LineCount("forward", "train.py", 9, "forward", "x = self.net(x)", None, "model", 60),
+        LineCount("forward", "train.py", 35, "add", source, None, None, 20),
+    )
+    seen = Note(step=9, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
+    finding = judge("memory-growth", SLOWER, steps=500, records=[*RISING, seen])
+    assert finding.where[0].line == wanted
+    assert change in finding.change
+
+
+def test_a_machine_that_gets_slower_is_not_told(judge):
+    slower = {**SLOWER, "backward": SLOWER["forward"]}
+    assert isinstance(judge("memory-growth", slower, steps=500), Abstained)

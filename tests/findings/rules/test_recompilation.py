@@ -1,0 +1,42 @@
+from rule_cases import MS, US, WORK, every, span
+
+from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.records.schema import Note, StepFlag
+
+
+def test_compilations_after_the_warm_up_are_spread_over_all_steps(judge):
+    finding = judge(
+        "recompilation",
+        {"forward": every(20, 110 * MS, 10 * MS, first=19)},
+        flags=every(20, StepFlag.COMPILED, first=19),
+    )
+    assert finding.evidence["compiled_steps_count"] == 5
+    assert span(finding) == (3_600 * US, 6 * MS)
+
+
+def test_dynamos_own_timing_says_it_where_every_step_compiles(judge):
+    took = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
+    phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
+    finding = judge("recompilation", phases, flags=flags, records=took)
+    assert finding.evidence["compiling_ns"] == 30 * MS
+    # Without it nothing tells a step from one that compiles nothing.
+    assert isinstance(judge("recompilation", phases, flags=flags), Abstained)
+
+
+def test_profiled_steps_are_taken_to_have_compiled_like_the_others(judge):
+    flags = every(20, StepFlag.COMPILED, first=19)
+    forward = every(20, 110 * MS, 10 * MS, first=19)
+    flags[39] |= StepFlag.PROFILED
+    forward[39] = 1_000 * MS
+    finding = judge("recompilation", {"forward": forward}, flags=flags)
+    assert span(finding) == (3_600 * US, 6 * MS)
+
+
+def test_one_is_no_habit(judge):
+    flags = every(100, StepFlag.COMPILED, first=19)
+    assert judge("recompilation", WORK, flags=flags) is None
+
+
+def test_validation_compiles_for_itself(judge):
+    flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
+    assert judge("recompilation", WORK, flags=flags) is None

@@ -1,0 +1,85 @@
+import pytest
+from rule_cases import MS, US, WORK, op, span
+
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Note
+
+NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+
+
+def test_nodes_that_run_more_often_than_their_operators(judge):
+    operators = [op(NODE, 12, 6 * MS), op("aten::addmm", 4, MS)]
+    finding = judge("retained-graph", WORK, trace={"operators": operators})
+    assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
+    assert finding.evidence["passes_count"] == 3.0
+
+
+def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judge):
+    # Per step two layers of 1 and 5 ms; the small one runs three times.
+    node = op(NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
+    gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    operators = [
+        node,
+        op("aten::addmm", 4, MS),
+        op("aten::ones_like", 6, 0),
+        op(gradients, 16, 800 * US),
+    ]
+    model = {"dtypes": {"float32": 4}}
+    phases = {"forward": 6 * MS, "backward": 10 * MS}
+    finding = judge("retained-graph", phases, trace={"operators": operators}, model=model)
+    # 2 ms in nodes, half of 0.4 ms of adding gradients, two thirds of the 1.6 ms between.
+    cost = 2 * MS + 200 * US + 2 * 1_600 * US / 3
+    assert finding.evidence["repeated_ns"] == pytest.approx(cost, abs=2)
+    assert finding.evidence["passes_count"] == 2.0
+    assert span(finding) == pytest.approx((0.8 * cost, 1.2 * cost), abs=2)
+
+
+def test_operators_in_place_make_nodes_too(judge):
+    # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
+    node = "autograd::engine::evaluate_function: SigmoidBackward0"
+    operators = [
+        op(node, 12, 6 * MS),
+        op("aten::sigmoid", 2, MS),
+        op("aten::sigmoid_", 10, MS),
+    ]
+    assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
+
+def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(judge):
+    operators = [op(NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
+    note = Note(step=3, name="retained_graph", value=True)
+    finding = judge("retained-graph", WORK, trace={"operators": operators}, records=[note])
+    assert span(finding) == (0, 0)
+    assert judge("retained-graph", WORK, records=[note]).severity is Severity.INFO
+
+
+def test_a_gradient_penalty_is_no_retained_graph(judge):
+    operators = [
+        op(NODE, 12, 6 * MS),
+        op("aten::addmm", 4, MS),
+        op("TanhBackward0Backward0", 4, MS),
+    ]
+    assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+
+
+def test_a_graph_kept_for_a_gradient_penalty_is_no_news(judge):
+    note = Note(step=50, name="retained_graph", value=True)
+    operators = [op("TanhBackward0Backward0", 4, MS)]
+    trace = {"operators": operators}
+    assert judge("retained-graph", WORK, trace=trace, records=[note]) is None
+
+
+def test_a_backward_that_gets_slower(judge):
+    backward = [MS + step * 100 * US for step in range(80)]
+    finding = judge("retained-graph", {"backward": backward}, steps=80)
+    assert "its graph grows" in finding.title
+
+
+def test_a_backward_that_gets_slower_without_a_graph_that_stays_is_something_else(judge):
+    backward = [MS + step * 100 * US for step in range(80)]
+    note = Note(step=3, name="kept_graphs", value=False)
+    phases = {"backward": backward}
+    found = judge("retained-graph", phases, steps=80, records=[note])
+    assert isinstance(found, Abstained)
+    (slower,) = judge("memory-growth", phases, steps=80, records=[note]).where
+    assert slower.phase == "backward"

@@ -1,0 +1,129 @@
+from rule_cases import MS, US, WORK, every, span
+
+from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
+from lightning_gpuprof.records.schema import Note, OutsideSpan, StepFlag
+
+
+def test_proposes_no_interval_beyond_a_run_that_has_ended(judge):
+    finding = judge(
+        "slow-checkpoint",
+        {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
+        flags=every(10, StepFlag.CHECKPOINT, first=9),
+    )
+    assert finding.evidence["per_checkpoint_ns"] == 20 * MS
+    assert finding.change == "ModelCheckpoint(..., every_n_train_steps=50)"
+    assert span(finding) == (1_280 * US, 1_920 * US)
+
+
+def test_saves_that_waited_for_the_disk_are_saved_at_most(judge):
+    saving = every(10, 20 * MS, first=9)
+    saving[49] = 70 * MS
+    flags = every(10, StepFlag.CHECKPOINT, first=9)
+    finding = judge("slow-checkpoint", {**WORK, "checkpoint": saving}, flags=flags)
+    # Four fifths of 2 to 2.5 ms a step.
+    assert span(finding) == (1_280 * US, 2_400 * US)
+
+
+def test_a_run_that_goes_on_is_given_the_interval_that_keeps_it_at_a_hundredth(judge):
+    finding = judge(
+        "slow-checkpoint",
+        {**WORK, "checkpoint": every(10, 20 * MS, first=9)},
+        flags=every(10, StepFlag.CHECKPOINT, first=9),
+        end=False,
+    )
+    assert finding.change == "ModelCheckpoint(..., every_n_train_steps=200)"
+
+
+BETWEEN = OutsideSpan(
+    where="epoch_end",
+    start_ns=0,
+    dur_ns=50 * MS,
+    phase_ns={"checkpoint": 50 * MS},
+    flagged={"checkpoint": 1},
+)
+EPOCHS_OF_TWENTY = {
+    "columns": {"epoch": [step // 20 for step in range(100)]},
+    "parts": {"checkpoint/ModelCheckpoint": 1},
+}
+
+
+def test_checkpoints_between_epochs_count(judge):
+    saved = {**WORK, "checkpoint": 1}
+    epochs = EPOCHS_OF_TWENTY
+    finding = judge("slow-checkpoint", saved, records=[BETWEEN] * 5, **epochs)
+    assert finding.evidence["checkpoints_count"] == 5
+    assert finding.evidence["checkpoint_ns"] == 2_500_001
+    assert finding.severity is Severity.CRITICAL
+    assert finding.change == "ModelCheckpoint(..., every_n_epochs=5)"
+    assert span(finding) == (1_600_000, 2_400_001)
+
+
+def test_a_run_of_few_epochs_still_ends_with_a_checkpoint(judge):
+    saved = {**WORK, "checkpoint": 1}
+    three = {"columns": {"epoch": [step // 40 for step in range(100)]}}
+    finding = judge("slow-checkpoint", saved, records=[BETWEEN] * 3, **three)
+    assert finding.change == "ModelCheckpoint(..., every_n_epochs=5, save_last=True)"
+    # One of the three stays, at 1.5 ms a step for all.
+    assert span(finding) == (800_000, 1_200_001)
+
+
+def test_the_only_checkpoint_of_a_whole_run_is_no_finding(judge):
+    saved = {**WORK, "checkpoint": 1}
+    assert judge("slow-checkpoint", saved, records=[BETWEEN]) is None
+
+
+def test_the_interval_is_told_in_epochs_where_not_each_is_saved(judge):
+    saved = {**WORK, "checkpoint": 1}
+    ten = {"columns": {"epoch": [step // 10 for step in range(100)]}}
+    change = judge("slow-checkpoint", saved, records=[BETWEEN] * 5, **ten).change
+    assert change == "ModelCheckpoint(..., every_n_epochs=10)"
+
+
+def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
+    def content(**sizes):
+        given = {"trained_bytes": 0, "frozen_bytes": 0, "buffer_bytes": 0, "optimizer_bytes": 0}
+        value = CheckpointContent(**(given | sizes), largest_frozen="words.weight")
+        return [BETWEEN] * 5 + [Note(step=20, name=CHECKPOINT_NOTE, value=value)]
+
+    def said(**sizes):
+        saved = {**WORK, "checkpoint": 1}
+        epochs = EPOCHS_OF_TWENTY
+        return judge("slow-checkpoint", saved, records=content(**sizes), **epochs)
+
+    buffers = (("words.vectors", 60 << 20), ("mask", 20 << 20))
+    constant = said(
+        trained_bytes=5 << 20,
+        buffer_bytes=90 << 20,
+        optimizer_bytes=5 << 20,
+        largest_buffers=buffers,
+    )
+    assert constant.severity is Severity.CRITICAL
+    assert constant.change == (
+        'self.register_buffer("vectors", ..., persistent=False)\n'
+        'self.register_buffer("mask", ..., persistent=False)'
+    )
+    assert "90.0 MiB of the 100 MiB of each are buffers, above all words.vectors" in (
+        constant.advice
+    )
+    # The code leaves out the buffers that it names.
+    assert span(constant) == (1_600_000, round(1.2 * 0.9 * 2_500_001))
+    frozen = said(trained_bytes=20 << 20, frozen_bytes=80 << 20)
+    assert "frozen weights" in frozen.advice
+    assert 'del checkpoint["state_dict"][name]' in frozen.change
+    table = (("table", 85 << 20), ("config", 1 << 20))
+    kept = said(trained_bytes=10 << 20, hparams_bytes=90 << 20, largest_hparams=table)
+    assert kept.change == 'self.save_hyperparameters(ignore=["table"])'
+    assert kept.saving_ns.low == 1_700_000
+    assert "90.0 MiB of the 100 MiB of each are hyperparameters, above all table" in kept.advice
+    assert "load_from_checkpoint(path, table=...)" in kept.advice
+    mixed = said(trained_bytes=20 << 20, frozen_bytes=50 << 20, buffer_bytes=30 << 20)
+    # The code leaves out the frozen weights alone.
+    assert span(mixed) == (round(0.8 * 0.5 * 2_500_001), round(1.2 * 0.8 * 2_500_001))
+    trained = said(trained_bytes=30 << 20, frozen_bytes=10 << 20, optimizer_bytes=60 << 20)
+    assert "Leave out" not in trained.advice
+    assert trained.evidence["fixed_bytes"] == 10 << 20
+
+
+def test_is_silent_without_checkpoints(judge):
+    assert judge("slow-checkpoint", WORK) is None

@@ -1,0 +1,56 @@
+from rule_cases import MS, US, WORK, span
+
+from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.records.schema import Device
+
+
+def test_names_the_hook_that_takes_the_time(judge):
+    finding = judge(
+        "slow-host-to-device-copy",
+        {**WORK, "host_to_device": 10 * MS},
+        parts={"host_to_device/on_before_batch_transfer": 9 * MS},
+    )
+    assert finding.severity is Severity.CRITICAL
+    assert finding.where[0].name == "on_before_batch_transfer"
+    assert "on_before_batch_transfer" in finding.advice
+    assert finding.title.startswith(
+        "on_before_batch_transfer, the module's own work on each batch, takes 10.0 ms"
+    )
+    # A tenth of the work may stay; what goes with it differs by up to a fifth.
+    assert span(finding) == (7_200 * US, 12 * MS)
+
+
+def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(judge):
+    copies = [{"kind": "HtoD", "memory": "pageable", "count": 4, "bytes": 2_000, "total_ns": 1}]
+    finding = judge(
+        "slow-host-to-device-copy",
+        {**WORK, "host_to_device": 2 * MS},
+        device=Device(type="cuda"),
+        columns={
+            "device_dur": 12 * MS,
+            "device/host_to_device": MS,
+            "run_ahead/host_to_device": 1,
+        },
+        trace={"copies": copies},
+    )
+    assert finding.change == "DataLoader(..., pin_memory=True)"
+    assert finding.title.startswith("Handing the batch to the device takes 2.00 ms")
+    assert finding.evidence["copied_per_step_bytes"] == 1_000
+    # The device stood idle for half of it.
+    assert finding.saving_ns.high == 1_100_000
+
+
+def test_proposes_no_pinned_memory_where_the_trace_has_every_copy_from_it(judge):
+    copies = [{"kind": "HtoD", "memory": "pinned", "count": 4, "bytes": 2_000, "total_ns": 1}]
+    finding = judge(
+        "slow-host-to-device-copy",
+        {**WORK, "host_to_device": 2 * MS},
+        device=Device(type="cuda"),
+        trace={"copies": copies},
+    )
+    assert finding.change is None
+    assert "Send less" in finding.advice
+
+
+def test_is_silent_where_nothing_is_handed_over(judge):
+    assert judge("slow-host-to-device-copy", WORK) is None

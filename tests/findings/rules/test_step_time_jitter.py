@@ -1,0 +1,89 @@
+from rule_cases import MS, US, WORK, every, span, unmarked
+
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.model import Severity, Where
+from lightning_gpuprof.records.schema import Note
+
+
+def collecting(*steps):
+    """Return the phases of steps of 10 ms, some of which collect garbage for 45 ms."""
+    taken = [45 * MS if step in steps else 0 for step in range(100)]
+    return {"forward": 10 * MS, "garbage_collection": taken}
+
+
+IN_BACKWARD = {"garbage_collection/backward": collecting(3, 11, 80)["garbage_collection"]}
+
+
+def test_spikes_at_regular_distances_have_a_cause(judge):
+    finding = judge("step-time-jitter", {"forward": every(20, 60 * MS, 10 * MS, first=7)})
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence["steps_between_count"] == 20
+    assert span(finding) == (2_250 * US, 2_500 * US)
+
+
+def test_irregular_ones_are_a_fact_at_most(judge):
+    forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+    assert judge("step-time-jitter", {"forward": forward}).severity is Severity.INFO
+
+
+def test_unless_the_garbage_collector_was_seen_in_them(judge):
+    finding = judge("step-time-jitter", collecting(3, 11, 80), parts=IN_BACKWARD)
+    assert finding.severity is Severity.WARNING
+    assert "gc.freeze()" in finding.change
+    assert finding.where == (Where(phase="garbage_collection", name="backward"),)
+    assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
+
+
+def test_regular_collections_are_told_however_little_they_take(judge):
+    rare = every(40, 12 * MS, first=7)
+    finding = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": rare})
+    assert finding.evidence["collecting_per_step_ns"] == 360 * US
+    chance = [12 * MS if step in (3, 11, 80) else 0 for step in range(100)]
+    found = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": chance})
+    assert found is None
+
+
+def test_collections_in_steps_without_marks_count(judge):
+    # Every epoch's first step is marked; here it is the one that collects.
+    more = unmarked(200, phase_ns={"garbage_collection": 15 * MS})
+    finding = judge("step-time-jitter", collecting(3, 11, 80), records=[more])
+    assert finding.evidence["collecting_per_step_ns"] == (3 * 45 + 15) * MS // 300
+    assert finding.evidence["collections_count"] == 4
+
+
+def test_what_follows_a_collection_may_go_with_it(judge):
+    after = [17 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+    finding = judge("step-time-jitter", {**collecting(3, 11, 80), "forward": after})
+    assert finding.saving_ns.high == max(round(1.2 * 1_350 * US), (3 * 45 + 3 * 7) * MS // 100)
+
+
+def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(judge):
+    call = LineCount("other", "t.py", 9, "on_train_batch_end", "gc.collect()", None, None, 3)
+    seen = HostLines(90, (call,), {"other": 3, "forward": 87})
+    notes = [Note(step=90, name=NOTE, value=seen)]
+    finding = judge("step-time-jitter", collecting(3, 11, 80), records=notes)
+    assert finding.change is None
+    assert "on_train_batch_end calls gc.collect() (t.py:9)" in finding.advice
+    assert finding.where[0].line == 9
+
+
+def test_a_spike_of_the_machine_is_not_the_collectors(judge):
+    forward = [60 * MS if step == 11 else 10 * MS for step in range(100)]
+    finding = judge("step-time-jitter", {**collecting(3, 50, 80), "forward": forward})
+    assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
+
+
+def test_a_single_full_collection_is_no_rate(judge):
+    assert judge("step-time-jitter", collecting(30)) is None
+
+
+def test_a_burst_is_no_rhythm(judge):
+    forward = [60 * MS if 40 <= step < 46 else 10 * MS for step in range(100)]
+    finding = judge("step-time-jitter", {"forward": forward})
+    assert finding.severity is Severity.INFO
+    assert "steps_between_count" not in finding.evidence
+
+
+def test_waits_and_callbacks_are_other_findings_business(judge):
+    callbacks = every(20, 60 * MS, MS, first=7)
+    assert judge("step-time-jitter", {**WORK, "callbacks": callbacks}) is None

@@ -1,0 +1,170 @@
+import pytest
+from rule_cases import EPOCH_FLAGS, EPOCHS, MS, REMADE, US, WORK, every, span, unmarked
+
+from lightning_gpuprof.findings.model import Abstained, When
+from lightning_gpuprof.records.schema import Loader, OutsideSpan, StepFlag
+
+ONE_WORKER = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+
+
+def test_proposes_to_keep_the_workers(judge):
+    (finding,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+    # 99.9 ms at each of 10 epochs, of which the first stays, and a fifth more that goes with
+    # it; one batch at least is made.
+    step_ns = finding.evidence["step_ns"]
+    assert finding.saving_ns.high == round(1.2 * 9 * 99_900 * US / 100)
+    assert finding.saving_ns.low == (99_900 * US - step_ns) * 9 // 100
+    assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
+
+
+def test_steps_that_were_not_marked_share_the_cost(judge):
+    more = unmarked(300)
+    (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+    (finding,) = judge("worker-startup", EPOCHS, **ONE_WORKER, records=[more])
+    assert finding.saving_ns.high == plain.saving_ns.high // 4
+
+
+def test_has_nothing_to_say_without_workers(judge):
+    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
+    assert judge("worker-startup", EPOCHS, **run) is None
+
+
+def test_the_first_start_says_nothing_of_the_later_ones(judge):
+    waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
+    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+    (finding,) = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
+    assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
+    once = every(1_000, 2_000 * MS, 100 * US)
+    flags = every(1_000, StepFlag.EPOCH_START)
+    run = {"flags": flags, "loader": Loader(num_workers=1)}
+    assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
+
+
+def test_pages_copied_after_the_start_are_part_of_its_cost(judge):
+    slow = every(10, 31 * MS, 4 * MS)
+    (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+    (finding,) = judge("worker-startup", {**EPOCHS, "backward": slow}, **ONE_WORKER)
+    assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
+    assert finding.saving_ns.high == plain.saving_ns.high + round(1.2 * 27 * MS * 9 / 100)
+
+
+def test_a_loader_that_is_made_anew_keeps_no_workers(judge):
+    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1), "records": [REMADE]}
+    (finding,) = judge("worker-startup", EPOCHS, **run)
+    (kept,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+    assert (finding.change, span(finding)) == (None, span(kept))
+    assert "reload_dataloaders_every_n_epochs=0" in finding.advice
+
+
+def test_workers_that_are_kept_do_not_start_again(judge):
+    loader = Loader(num_workers=1, persistent_workers=True)
+    assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
+
+
+def test_abstains_where_no_epoch_begins(judge):
+    assert isinstance(judge("worker-startup", WORK), Abstained)
+
+
+VALIDATED = {
+    "phases": {**WORK, "validation": every(10, 60 * MS, first=9)},
+    "flags": every(10, StepFlag.VALIDATION, first=9),
+    "parts": {
+        "validation/loader start": every(10, 25 * MS, first=9),
+        "validation/first batch": every(10, 15 * MS, first=9),
+        "validation/next batches": every(10, 2 * MS, first=9),
+    },
+}
+
+
+def test_workers_of_each_validation_are_a_finding_of_their_own(judge):
+    loader = Loader(num_workers=2, length=8)
+    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    assert finding.where[0].phase == "validation"
+    assert finding.change == (
+        "DataLoader(..., num_workers=2, persistent_workers=True)  # the validation's"
+    )
+    # 40 ms each at most; of the first batch two workers' share of 20 ms stays, and one start.
+    assert span(finding) == (round(0.8 * 9 * 35 * MS / 100), round(1.2 * 10 * 40 * MS / 100))
+    assert finding.evidence["startup_per_validation_ns"] == 40 * MS
+
+
+def test_of_few_batches_only_the_making_of_the_workers_is_sure_to_go(judge):
+    loader = Loader(num_workers=2, length=3)
+    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    assert finding.saving_ns.low == round(0.8 * 9 * 25 * MS / 100)
+
+
+def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(judge):
+    def least(**loader):
+        loader = Loader(num_workers=2, dataset_kind="iterable", **loader)
+        (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+        return finding.saving_ns.low
+
+    assert least() == least(length=3) == 0
+    # Two workers' share of 20 ms in 4 batches stays, of the first wait of 15 ms or of before.
+    assert least(length=4) == round(0.8 * 9 * 30 * MS / 100)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [None, Loader(num_workers=0), Loader(num_workers=2, persistent_workers=True)],
+    ids=["unknown", "none", "kept"],
+)
+def test_validations_without_workers_of_their_own_start_none(judge, loader):
+    outcome = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    assert isinstance(outcome, Abstained)
+
+
+def test_a_start_that_was_not_timed_is_not_told(judge):
+    run = {**VALIDATED, "parts": {}, "validation_loader": Loader(num_workers=2)}
+    assert isinstance(judge("worker-startup", **run), Abstained)
+
+
+def test_frequent_validation_leaves_out_what_the_workers_start_takes(judge):
+    once = Loader(num_workers=2, length=8)
+    kept = Loader(num_workers=2, length=8, persistent_workers=True)
+    told = [
+        judge("frequent-validation", **VALIDATED, validation_loader=loader)
+        for loader in (once, kept)
+    ]
+    assert told[0].evidence == told[1].evidence
+    assert told[0].saving_ns.high == round(told[1].saving_ns.high / 3)
+
+
+def test_workers_that_hand_over_rows_in_memory_are_done_without(judge):
+    loader = Loader(num_workers=1, in_memory=True)
+    run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
+    waits = {**WORK, "data_wait": every(10, 100 * MS, MS)}
+    finding = judge("data-wait", waits, **run)
+    (start,) = judge("worker-startup", waits, **run)
+    assert finding.change == start.change == "DataLoader(..., num_workers=0)"
+    # A wait of 1 ms but for four rows of 6 us; the starts lie between steady steps.
+    assert span(finding) == (round(0.8 * MS) - 24 * US, round(1.2 * MS))
+    assert (start.when, start.saving_ns.high) == (When.BETWEEN, round(1.2 * 9 * 99 * MS / 100))
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_starts_between_epochs_may_take_longer_than_all_steps(judge, in_memory):
+    began = OutsideSpan("epoch_end", 0, 900 * MS, phase_ns={"data_wait": 900 * MS})
+    loader = Loader(num_workers=1, in_memory=in_memory)
+    run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
+    phases = {"forward": MS, "data_wait": MS}
+    (start,) = judge("worker-startup", phases, **run, records=[began])
+    # 100 ms for each of ten steps of 2 ms, one of which is the first batch's making.
+    assert span(start) == (98 * MS * 9 // 100, round(1.2 * 9 * MS))
+    if in_memory:
+        low, high = span(judge("data-wait", phases, **run, records=[began]))
+        assert low < high <= 2 * MS
+
+
+@pytest.mark.parametrize(("size", "saved_ms"), [(50, 39.6), (200, None), (None, None)])
+def test_validations_do_without_workers_where_their_rows_are_made_sooner(judge, size, saved_ms):
+    loader = Loader(num_workers=2, length=8, batch_size=size, in_memory=True)
+    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    if saved_ms is None:
+        # To make 1,600 rows takes 9.6 ms of the 42 ms that it waits: kept workers save 35 ms.
+        assert "persistent_workers=True" in finding.change
+        return
+    assert finding.change == "DataLoader(..., num_workers=0)  # the validation's"
+    saved_ns = round(saved_ms * MS)
+    assert span(finding) == (round(0.8 * 9 * saved_ns / 100), round(1.2 * 10 * saved_ns / 100))

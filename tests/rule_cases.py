@@ -1,0 +1,43 @@
+"""What tests of rules share: phases of a run, rows of a trace, and what a finding promises."""
+
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFlag
+
+US, MS = 1_000, 1_000_000
+WORK = {"forward": 6 * MS, "backward": 4 * MS}
+
+
+def op(name, count, total_ns, self_ns=None):
+    self_ns = total_ns if self_ns is None else self_ns
+    return {"name": name, "count": count, "total_ns": total_ns, "self_ns": self_ns}
+
+
+def span(finding):
+    return finding.saving_ns.low, finding.saving_ns.high
+
+
+def every(steps, value, usual=0, *, first=0, count=100):
+    return [value if step % steps == first else usual for step in range(count)]
+
+
+def unmarked(steps, *, phase_ns=None, flagged=None):
+    """Steps without marks, of which so much is known all the same."""
+    return OutsideSpan(
+        where=UNMARKED_STEPS,
+        start_ns=0,
+        dur_ns=0,
+        phase_ns=phase_ns or {},
+        steps=steps,
+        flagged=flagged or {},
+    )
+
+
+EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}
+EPOCH_FLAGS = every(10, StepFlag.EPOCH_START)
+REMADE = OutsideSpan(
+    where="epoch_end",
+    start_ns=0,
+    dur_ns=180 * MS,
+    phase_ns={"data_wait": 180 * MS},
+    part_ns={"data_wait/train_dataloader": 180 * MS},
+)
+"""All nine epochs' ends together."""
