@@ -7,7 +7,7 @@ without a variant take turns, in random order, and each is compared with the one
 It is put in and out while a batch is fetched, where a step begins, and while it is out our own
 clock stands still: to it there are only the steps with it. So a window of records or of losses is
 full after so many of those, and its writing falls into a block with it. What a toggle cannot see is
-what runs in threads of its own (the line sampler) or is left for the end.
+what runs in threads of its own (the line sampler) or is left for the end; whole fits hold that.
 """
 
 import gc

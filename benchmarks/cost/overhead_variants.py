@@ -1,12 +1,21 @@
-"""The variants that overhead.py compares, and one fit with each."""
+"""The variants that overhead.py compares, and one fit with each.
 
+As a script: `python overhead_variants.py VARIANT STEP STEPS [--out FILE]` prints the figures, or
+writes them to a file where something else captures what a script prints.
+"""
+
+import argparse
 import importlib.util
+import json
 import logging
+import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 
@@ -18,8 +27,10 @@ class StepKind:
         block: Steps that are timed together.
         settled: Steps with a variant before its cost is steady: by then a timer has found out
             what it costs, and marks fewer of them where that is much.
-        blocks: Blocks of a fit with the variant after those; each has one without it beside it.
-        fits: Fits per variant.
+        blocks: Blocks of a fit with the variant after those, where it is toggled; each has one
+            without it beside it.
+        fits: Fits per variant, where it is toggled.
+        steps: Steps of a fit after those, where fits are compared.
     """
 
     width: int
@@ -29,12 +40,19 @@ class StepKind:
     settled: int
     blocks: int
     fits: int
+    steps: int
 
 
 KINDS = {
-    "tiny": StepKind(width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4),
-    "5 ms": StepKind(width=1_024, layers=3, batch=1, block=10, settled=120, blocks=120, fits=3),
-    "30 ms": StepKind(width=1_024, layers=3, batch=128, block=10, settled=120, blocks=34, fits=2),
+    "tiny": StepKind(
+        width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4, steps=800
+    ),
+    "5 ms": StepKind(
+        width=1_024, layers=3, batch=1, block=10, settled=120, blocks=120, fits=3, steps=300
+    ),
+    "30 ms": StepKind(
+        width=1_024, layers=3, batch=128, block=10, settled=120, blocks=34, fits=2, steps=60
+    ),
 }
 """About 0.45, 5 and 30 ms on one thread of a processor. The last two go through the same 24 MB of
 weights and gradients, which leaves no cache warm: what is added to a step is the same, but told six
@@ -43,18 +61,26 @@ times as often in the time."""
 BARE = "bare Trainer"
 AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
+LINES = "with line samples, as in its first twenty seconds"
 ITEM, SELF_LOG = "loss.item()", 'self.log("loss", loss)'
+ADVANCED = "AdvancedProfiler"
+OUTSIDE, INSIDE = "PyTorchProfiler outside its window", "PyTorchProfiler inside its window"
 VARIANTS = (
+    BARE,
     AGAIN,
     "empty callback",
     "PhaseTimer",
     f"PhaseTimer, {EVERY_STEP}",
     "GpuProfCallback outside its window",
+    f"GpuProfCallback outside its window, {LINES}",
     f"GpuProfCallback outside its window, {EVERY_STEP}",
     "DeferredLoss",
     ITEM,
     SELF_LOG,
     "SimpleProfiler",
+    ADVANCED,
+    OUTSIDE,
+    INSIDE,
     "DeviceStatsMonitor",
     "ThroughputMonitor",
 )
@@ -65,11 +91,42 @@ if importlib.util.find_spec("psutil") is None:
     LEFT_OUT["DeviceStatsMonitor"] = "refuses a CPU without psutil, which is not installed"
 
 
+@dataclass(frozen=True)
+class StepTime:
+    """Nanoseconds per step of one fit, and of processor time of all its threads.
+
+    The median is over blocks of steps, so that it leaves out what happens once in many of them: a
+    write of records, a full garbage collection, a neighbour's burst. The means hold them all.
+    """
+
+    mean_ns: float
+    median_ns: float
+    cpu_ns: float
+
+
+def step_time(variant: str, kind: str, steps: int, *, accelerator: str = "cpu") -> dict[str, float]:
+    """Fit a model with a variant for some steps beside those before; returns a `StepTime`."""
+    shape = KINDS[kind]
+    times: list[int] = []
+    cpu_times: list[int] = []
+
+    def note(model: Any) -> None:
+        if model.count >= shape.settled:
+            times.append(time.perf_counter_ns())
+            cpu_times.append(time.process_time_ns())
+
+    fit(variant, kind, shape.settled + steps + 1, accelerator=accelerator, at_block=note)
+    blocks = [(end - begin) / shape.block for begin, end in pairwise(times)]
+    cpu_ns = (cpu_times[-1] - cpu_times[0]) / (shape.block * len(blocks))
+    return asdict(StepTime(statistics.fmean(blocks), statistics.median(blocks), cpu_ns))
+
+
 def fit(
     variant: str,
     kind: str,
     steps: int,
     *,
+    accelerator: str = "cpu",
     at_block: Callable[[Any], None],
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> None:
@@ -79,6 +136,7 @@ def fit(
         variant: What with.
         kind: Which model.
         steps: Steps at most.
+        accelerator: Lightning's name of a device.
         at_block: Called with the model where a block begins, as a batch is fetched. It has
             `count`, the batches so far; `computing_ns`, what forward, backward and optimizer took
             of them; and `logs`, which says what it does with its loss.
@@ -145,7 +203,7 @@ def fit(
         trainer = Trainer(
             **{
                 "max_steps": steps,
-                "accelerator": "cpu",
+                "accelerator": accelerator,
                 "devices": 1,
                 "logger": False,
                 "enable_progress_bar": False,
@@ -160,15 +218,24 @@ def fit(
 
 
 def _options(variant: str, steps: int, folder: str, clock: Callable[[], int]) -> dict[str, Any]:
+    import torch
     from lightning.pytorch import Callback, profilers
     from lightning.pytorch import callbacks as theirs
     from lightning.pytorch.loggers import CSVLogger
 
     if variant.startswith(("PhaseTimer", "GpuProf", "DeferredLoss")):
         return _ours(variant, steps, clock)
+    inside = variant == INSIDE
+    # Its window comes at the end: one that never comes ends in an AssertionError of torch's.
+    wait = 10 if inside else steps - 3
+    schedule = torch.profiler.schedule(wait=wait, warmup=1, active=steps if inside else 1)
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "empty callback": lambda: {"callbacks": [Callback()]},
         "SimpleProfiler": lambda: {"profiler": profilers.SimpleProfiler(folder)},
+        ADVANCED: lambda: {"profiler": profilers.AdvancedProfiler(folder)},
+        "PyTorchProfiler": lambda: {
+            "profiler": profilers.PyTorchProfiler(folder, schedule=schedule, export_to_chrome=False)
+        },
         "DeviceStatsMonitor": lambda: {
             "callbacks": [theirs.DeviceStatsMonitor()],
             "logger": CSVLogger(folder),
@@ -179,7 +246,8 @@ def _options(variant: str, steps: int, folder: str, clock: Callable[[], int]) ->
         },
         SELF_LOG: lambda: {"logger": CSVLogger(folder)},
     }
-    return made[variant]() if variant in made else {}
+    name = variant.split(" outside")[0].split(" inside")[0]
+    return made[name]() if name in made else {}
 
 
 def _ours(variant: str, steps: int, clock: Callable[[], int]) -> dict[str, Any]:
@@ -196,6 +264,26 @@ def _ours(variant: str, steps: int, clock: Callable[[], int]) -> dict[str, Any]:
     options: dict[str, Any] = {"overhead_budget": 1.0} if variant.endswith(EVERY_STEP) else {}
     if variant.startswith("PhaseTimer"):
         return {"callbacks": [PhaseTimer(clock=clock, **options)]}
-    # Its window comes after the last step that is timed; its thread runs whatever is toggled.
-    options |= {"wait": steps, "warmup": 1, "active": 1, "report": False, "lines": False}
+    # As above, its window comes after the last step that is timed.
+    options |= {"wait": steps, "warmup": 1, "active": 1, "report": False}
+    options["lines"] = variant.endswith(LINES)
     return {"callbacks": [GpuProfCallback(clock=clock, **options)], "max_steps": steps + 2}
+
+
+def main() -> None:
+    """Fit once and give the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    text = json.dumps(step_time(args.variant, args.kind, args.steps))
+    if args.out is None:
+        print(text)
+    else:
+        args.out.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

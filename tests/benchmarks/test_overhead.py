@@ -3,6 +3,38 @@ import os
 import pytest
 
 
+@pytest.fixture
+def rounds():
+    def times(mean_ns):
+        return {"mean_ns": mean_ns, "median_ns": mean_ns / 2, "cpu_ns": mean_ns}
+
+    return [
+        {"bare Trainer": times(100_000.0), "PhaseTimer": times(103_000.0)},
+        {"bare Trainer": times(200_000.0), "PhaseTimer": times(201_000.0)},
+        {"bare Trainer": times(100_000.0), "PhaseTimer": times(110_000.0)},
+    ]
+
+
+def test_what_a_whole_fit_adds_is_taken_within_each_round(fault_suite, rounds):
+    from overhead import fit_rows
+
+    added = fit_rows(rounds)["PhaseTimer"]["added_mean_ns"]
+
+    assert (added["low"], added["median"], added["high"]) == (1_000.0, 3_000.0, 10_000.0)
+
+
+def test_the_peers_figure_is_beside_its_own_environments(fault_suite, rounds):
+    from overhead import TRACEML, TRACEML_BARE, fit_rows
+
+    rounds[0][TRACEML_BARE] = {"mean_ns": 500.0, "median_ns": 500.0, "cpu_ns": 1.0}
+    rounds[0][TRACEML] = {"mean_ns": 700.0, "median_ns": 600.0, "cpu_ns": 1.0}
+
+    row = fit_rows(rounds)[TRACEML]
+
+    assert row["added_mean_ns"]["median"] == 200.0
+    assert row["added_median_ns"]["count"] == 1
+
+
 def test_the_first_steps_are_told_apart_from_later_ones(fault_suite):
     from overhead import toggle_row
 
@@ -20,16 +52,18 @@ def test_the_first_steps_are_told_apart_from_later_ones(fault_suite):
     assert row["later_outside_ns"]["mean"] == 1.0
 
 
-def test_the_table_holds_medians_and_means_of_whole_steps_and_of_what_is_not_computing(
-    fault_suite,
-):
-    from overhead import markdown, toggle_row
+def test_the_tables_hold_both_ways_of_measuring(fault_suite, rounds):
+    from overhead import fit_rows, markdown, toggle_row
 
     pair = {"bare_ns": 100_000.0, "added_ns": 2_000.0, "outside_ns": 1_500.0}
     row = toggle_row([{"step": 600, **pair}, {"step": 650, **pair}], settled=600)
 
+    text = markdown("tiny", {"PhaseTimer": row}, fit_rows(rounds))
+
     added, outside = "+2.0 ± 0.0 | +2.0 ± 0.0", "+1.5 ± 0.0 | +1.5 ± 0.0"
-    assert f"| PhaseTimer | {added} | {outside} | - |" in markdown("tiny", {"PhaseTimer": row})
+    assert f"| PhaseTimer | {added} | {outside} | - |" in text
+    assert "| bare Trainer | (takes 100) | (takes 50) | (takes 100) |" in text
+    assert "| PhaseTimer | +3.0 (+1 to +10) |" in text
 
 
 def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monkeypatch):
@@ -37,7 +71,7 @@ def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monk
     from overhead_variants import KINDS, StepKind
 
     monkeypatch.chdir(tmp_path)
-    small = StepKind(width=4, layers=1, batch=2, block=7, settled=0, blocks=4, fits=1)
+    small = StepKind(width=4, layers=1, batch=2, block=7, settled=0, blocks=4, fits=1, steps=1)
     monkeypatch.setitem(KINDS, "tiny", small)
     seen = []
     turn = overhead_toggle.Switch.turn
