@@ -15,7 +15,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 220
+STEPS = 350
 WORDS, READ, WRITTEN, WIDTH = 1500, 32, 12, 96
 
 

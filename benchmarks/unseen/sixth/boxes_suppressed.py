@@ -16,7 +16,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 450
+STEPS = 1400
 SIDE, GRID, LIMIT = 96, 12, 0.5
 
 
@@ -102,7 +102,7 @@ def people(count: int) -> TensorDataset:
 
 def main(run: Run) -> None:
     train = DataLoader(people(240), batch_size=8, shuffle=True)
-    later = DataLoader(people(16), batch_size=8)
+    later = DataLoader(people(8), batch_size=8)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Pedestrians(run.fixed), train, later)
 
 

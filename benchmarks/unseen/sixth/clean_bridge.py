@@ -9,7 +9,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 250
+STEPS = 600
 LONG, HIGH, WIDTH = 24, 5, 48
 
 
@@ -50,7 +50,7 @@ class Bridge(L.LightningModule):
 def main(run: Run) -> None:
     nodes = LONG * HIGH
     loads = TensorDataset(torch.randn(600, nodes, 2), torch.randn(600, nodes, 2))
-    data = DataLoader(loads, batch_size=4, shuffle=True)
+    data = DataLoader(loads, batch_size=8, shuffle=True)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Bridge(), data)
 
 

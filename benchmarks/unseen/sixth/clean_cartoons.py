@@ -9,7 +9,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 250
+STEPS = 720
 SIDE, CODES, WIDTH = 32, 128, 32
 
 
@@ -59,7 +59,7 @@ def main(run: Run) -> None:
     trainer = L.Trainer(callbacks=run.callbacks, **run.trainer)
     trainer.fit(
         Cartoons(),
-        DataLoader(cartoons, batch_size=8, shuffle=True),
+        DataLoader(cartoons, batch_size=16, shuffle=True),
         DataLoader(later, batch_size=20),
     )
 

@@ -10,7 +10,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 500
+STEPS = 800
 KINDS, COLUMNS, NUMBERS, WIDTH = 40, 8, 16, 12
 
 
@@ -39,7 +39,7 @@ class Insurance(L.LightningDataModule):
         self.train, self.later = Policies(60_000), Policies(3000)
 
     def train_dataloader(self):
-        return DataLoader(self.train, batch_size=400, shuffle=True, collate_fn=as_it_is)
+        return DataLoader(self.train, batch_size=1000, shuffle=True, collate_fn=as_it_is)
 
     def val_dataloader(self):
         return DataLoader(self.later, batch_size=1000, collate_fn=as_it_is)

@@ -9,7 +9,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 150
+STEPS = 500
 WORDS, LENGTH, WIDTH, TOPICS = 4000, 24, 64, 10
 
 
@@ -41,7 +41,7 @@ class Topics(L.LightningModule):
 
 def headlines(count: int) -> DataLoader:
     data = TensorDataset(torch.randint(WORDS, (count, LENGTH)), torch.randint(TOPICS, (count,)))
-    return DataLoader(data, batch_size=24, shuffle=True, drop_last=True)
+    return DataLoader(data, batch_size=48, shuffle=True, drop_last=True)
 
 
 def main(run: Run) -> None:

@@ -15,7 +15,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 250
+STEPS = 500
 COUNT, SIDE = 200, 64
 
 

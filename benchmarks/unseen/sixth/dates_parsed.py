@@ -19,7 +19,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, random_split
 
-STEPS = 500
+STEPS = 850
 HOURS, PAST = 4000, 48
 
 

@@ -15,7 +15,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 500
+STEPS = 1300
 WORDS, LENGTH, WIDTH, RELATIONS = 3000, 20, 64, 15
 
 

@@ -15,7 +15,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 350
+STEPS = 1200
 COUNT, SAMPLES, ECHO, ROOMS, SPEAKERS = 240, 6000, 1200, 30, 12
 LENGTH = 7200  # SAMPLES + ECHO
 

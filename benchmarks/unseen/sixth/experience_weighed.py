@@ -15,8 +15,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-STEPS = 1500
-SIZE, LEVELS, STATE, ACTIONS, BATCH = 2**16, 16, 8, 4, 64
+STEPS = 1900
+SIZE, LEVELS, STATE, ACTIONS, BATCH = 2**18, 18, 8, 4, 128
 
 
 class Priorities:

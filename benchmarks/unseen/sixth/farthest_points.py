@@ -17,8 +17,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 400
-COUNT, SCANNED, KEPT, KINDS = 240, 800, 32, 8
+STEPS = 680
+COUNT, SCANNED, KEPT, KINDS = 240, 1200, 32, 8
 
 
 def thin(cloud):

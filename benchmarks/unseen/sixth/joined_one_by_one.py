@@ -15,8 +15,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader
 
-STEPS = 350
-COUNT, FEATURES, WIDTH = 1500, 48, 64
+STEPS = 860
+COUNT, FEATURES, WIDTH = 2000, 64, 48
 
 
 def molecules():
@@ -73,7 +73,7 @@ class Energies(L.LightningModule):
 
 def main(run: Run) -> None:
     collate = joined_at_the_end if run.fixed else joined_one_by_one
-    data = DataLoader(molecules(), batch_size=128, shuffle=True, collate_fn=collate)
+    data = DataLoader(molecules(), batch_size=192, shuffle=True, collate_fn=collate)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Energies(), data)
 
 

@@ -16,7 +16,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 400
+STEPS = 760
 SIDE, KNOWN, ASKED, KINDS = 32, 320, 320, 8
 
 
