@@ -16,8 +16,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 900
-THINGS, KINDS, FACTS, WIDTH, WRONG = 4000, 20, 6000, 128, 8
+STEPS = 1600
+THINGS, KINDS, FACTS, WIDTH, WRONG = 4000, 20, 8000, 128, 3
 
 
 class Facts(Dataset):
