@@ -21,6 +21,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_rates
+from lightning_gpuprof.analysis.run.uneven.epoch_ends import work_between_epochs
 from lightning_gpuprof.analysis.run.uneven.epoch_starts import epoch_starts
 from lightning_gpuprof.analysis.run.uneven.growth import phase_growth
 from lightning_gpuprof.analysis.run.uneven.rising import rising
@@ -87,6 +88,7 @@ def analyze_run(
         parts=parts,
         outside=outside_time(chosen),
         epoch_starts=epoch_starts(chosen, steady),
+        between_epochs=work_between_epochs(chosen),
         loader_wait=loader_wait(chosen, steady),
         slowest=slowest_steps(chosen, steady, phases, parts),
         device_time=device_time(chosen, steady),

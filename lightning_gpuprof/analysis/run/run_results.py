@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.sessions import SessionView
     from lightning_gpuprof.analysis.run.steady import StepStats
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
+    from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
     from lightning_gpuprof.analysis.run.uneven.epoch_starts import EpochStarts
     from lightning_gpuprof.analysis.run.uneven.growth import Growth
     from lightning_gpuprof.analysis.run.uneven.rising import Rising
@@ -72,6 +73,8 @@ class RunResults:
     parts: tuple[Part, ...] = ()
     outside: tuple[OutsideTime, ...] = ()
     epoch_starts: EpochStarts | None = None
+    between_epochs: tuple[BetweenEpochs, ...] = ()
+    """What callbacks and hooks take there, the longest first."""
     loader_wait: LoaderWait
     slowest: tuple[SlowStep, ...] = ()
     device_time: DeviceTime | None = None

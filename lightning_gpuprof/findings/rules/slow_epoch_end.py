@@ -1,0 +1,100 @@
+"""A callback, or a hook of the module, works long between epochs.
+
+## What it measures
+`between_epochs_ns`: the time in one callback's hooks, or in one hook of the module, from the last
+step of an epoch to the first of the next, per recorded step, on the host clock.
+
+## Why it matters
+No step shows it: training stands still after each epoch. Where epochs are short, a vote of nearest
+neighbours, a plot or a table of all predictions may take as long as the epoch itself.
+
+## What to do
+Do the work in one epoch of a few, or on fewer samples. What changes weights, learning rates or the
+data must stay in every epoch: make it cheaper instead.
+
+## Thresholds
+`MIN_FRAC` (`findings/epoch_cost.py`): below one percent of the steps' time nobody would change a
+program. The change proposed is a fifth as often (`FEWER`, `findings/grade.py`), and leaves that of
+the cost. Where one time has most of all that it took (`ONCE_FRAC`), nothing is said: what was done
+once is not known to come again. Validation, checkpoints and loggers have findings of their own.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.epoch_cost import MIN_FRAC
+from lightning_gpuprof.findings.grade import FEWER, grade
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    When,
+    Where,
+)
+from lightning_gpuprof.findings.rules.slow_callback import AVERAGE, ONCE_FRAC, OWN, SCHEDULER
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "slow-epoch-end"
+EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes less often")
+MOST = 3
+"""As many at most, the longest."""
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
+    """Return a finding for each of the longest."""
+    if run.steps is None or run.step_ns is None:
+        return Abstained(ID, "no step was recorded")
+    steps, step_ns = run.steps.ran, run.step_ns
+    again = [one for one in run.between_epochs if _comes_again(one)]
+    found = [one for one in again if one.total_ns >= MIN_FRAC * step_ns * steps]
+    return tuple(_finding(one, one.total_ns // steps, step_ns) for one in found[:MOST])
+
+
+def _comes_again(one: BetweenEpochs) -> bool:
+    return one.name not in OWN and one.longest_ns <= ONCE_FRAC * one.total_ns
+
+
+def _finding(one: BetweenEpochs, cost_ns: int, step_ns: int) -> Finding:
+    least_ns, most_ns = around(cost_ns)
+    goes = 1 - 1 / FEWER
+    saving = Range(low=round(goes * least_ns), high=round(goes * most_ns))
+    trains = one.name == SCHEDULER or AVERAGE.search(one.name) is not None
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{one.name} takes {duration(one.total_ns // one.epochs)} between epochs, "
+        f"{duration(cost_ns)} per step ({percent(cost_ns / step_ns)})",
+        advice="It decides what is learned and must stay in every epoch: make it cheaper."
+        if trains
+        else f"Do {one.name}'s work in one epoch of {FEWER}, or on fewer samples. Where it changes "
+        "weights or the data, that is another training: make it cheaper instead.",
+        evidence={
+            "between_epochs_ns": cost_ns,
+            "between_epochs_each_ns": one.total_ns // one.epochs,
+            "epochs_count": one.epochs,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.9,
+        where=(Where(phase=one.phase.value, name=one.name),),
+        change=None if trains else _change(one),
+        when=When.BETWEEN,
+    )
+
+
+def _change(one: BetweenEpochs) -> str:
+    if one.phase is Phase.OTHER:
+        return (
+            f"def {one.name}(self, *args):\n"
+            f"    if (self.current_epoch + 1) % {FEWER} == 0:\n"
+            "        ...  # as before"
+        )
+    return (
+        f"# in {one.name}, first in the hook that takes the time\n"
+        f"if (trainer.current_epoch + 1) % {FEWER}:\n"
+        "    return"
+    )

@@ -1,0 +1,63 @@
+from dataclasses import replace
+
+import msgspec
+from rule_cases import MS, WORK, span
+
+from lightning_gpuprof.findings.model import Abstained, Severity, When
+from lightning_gpuprof.findings.rules.slow_epoch_end import evaluate
+from lightning_gpuprof.records.schema import OutsideSpan
+
+
+def ends(*, ms, name="callbacks/Neighbours"):
+    """Epochs' ends at which one callback took so long, one by one."""
+    return [
+        OutsideSpan(
+            where="epoch_end", start_ns=0, dur_ns=one * MS, phase_ns={}, part_ns={name: one * MS}
+        )
+        for one in ms
+    ]
+
+
+def test_a_callback_that_works_after_each_epoch_is_named(judge):
+    (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 30, 30, 40]))
+    assert finding.title == ("Neighbours takes 37.5 ms between epochs, 1.50 ms per step (15.0%)")
+    assert finding.severity is Severity.WARNING
+    assert finding.when is When.BETWEEN
+    assert finding.where[0].name == "Neighbours"
+    # Four epochs of five without it, a fifth more or less.
+    assert span(finding) == (960_000, 1_440_000)
+    assert "(trainer.current_epoch + 1) % 5" in finding.change
+
+
+def test_a_hook_of_the_module_is_changed_where_it_is(judge):
+    (finding,) = judge(
+        "slow-epoch-end", WORK, records=ends(ms=[50, 50], name="other/on_train_epoch_end")
+    )
+    assert finding.change.startswith("def on_train_epoch_end(self, *args):")
+
+
+def test_what_decides_what_is_learned_stays(judge):
+    (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 50], name="other/EMA"))
+    assert finding.change is None
+    assert "must stay in every epoch" in finding.advice
+
+
+def test_one_long_time_little_time_and_this_packages_own_are_not_told(judge):
+    for records in (
+        ends(ms=[500, 10]),
+        ends(ms=[2, 2, 2]),
+        ends(ms=[50, 50], name="callbacks/GpuProfCallback"),
+        ends(ms=[50, 50], name="validation/on_validation_epoch_end"),
+    ):
+        assert judge("slow-epoch-end", WORK, records=records) == ()
+
+
+def test_an_epochs_end_and_the_next_ones_start_are_once(judge):
+    starts = [msgspec.structs.replace(one, where="epoch_start") for one in ends(ms=[1, 1])]
+    (finding,) = judge("slow-epoch-end", WORK, records=[*ends(ms=[50, 50]), *starts])
+    assert finding.evidence["epochs_count"] == 2
+    assert finding.evidence["between_epochs_each_ns"] == 51 * MS
+
+
+def test_abstains_without_steps(analyze):
+    assert isinstance(evaluate(replace(analyze(WORK), steps=None)), Abstained)
