@@ -65,11 +65,12 @@ def test_waiting_for_a_traces_analysis_is_no_part_of_the_run(fit, monkeypatch):
     ended = []
 
     def wait(files, timeout_s):
-        ended.append(files._output.ended)
+        ended.append((files._output.ended, timeout_s))
 
     monkeypatch.setattr(TraceFiles, "wait", wait)
-    fit(GpuProfCallback(report=False))
-    assert ended == [True]
+    fit(GpuProfCallback(), limit_train_batches=2)
+    fit(GpuProfCallback(report=False), limit_train_batches=2)
+    assert ended == [(True, None), (True, 0)]  # nobody is shown what it would wait for
 
 
 def test_in_a_loop_of_fabric_it_says_that_it_measures_nothing_and_stays_silent(fit):

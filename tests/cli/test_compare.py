@@ -119,6 +119,25 @@ def test_another_machine_is_warned_of(two_runs, capsys):
     assert "! another cpu_count: 4 and 64" in capsys.readouterr().out
 
 
+def test_another_model_is_no_faster_run(make_session, write_run, capsys):
+    forward = 10 * MS + np.arange(100) % 7 * 100_000
+    models = {"class": "Net", "parameters": 64_000}, {"class": "Gan", "parameters": 640}
+    base, new = (
+        write_run(make_session({"forward": forward // (i + 1)}, model=model), name=str(i))
+        for i, model in enumerate(models)
+    )
+    main(["compare", base, new])
+    out = capsys.readouterr().out
+    said = "another model (class Net -> Gan, parameters 64,000 -> 640): 50% less time per step ("
+    assert f"Result: {said}" in out
+    assert "faster" not in out
+    assert "unless your change is what made the models differ" in out
+    main(["compare", base, new, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["same_model"]) == ("faster", False)
+    assert document["sentence"].startswith(said)
+
+
 def test_json_is_the_document_alone(two_runs, capsys):
     base, new = two_runs(0.8, losses=(1.0, float("nan")))
     main(["compare", base, new, "--json"])

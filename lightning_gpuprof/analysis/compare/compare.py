@@ -77,6 +77,11 @@ class Comparison:
     values: tuple[ValueCheck, ...]
     differs: tuple[Difference, ...]
 
+    @property
+    def other_model(self) -> tuple[Difference, ...]:
+        """How the models differ: where they do, the verdict is none on a change."""
+        return tuple(one for one in self.differs if one.kind == "model")
+
 
 def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
     """Compare two runs.

@@ -72,7 +72,16 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
 
 
 def sentence(result: Comparison) -> str:
-    """Say what the steps show."""
+    """Say what the steps show; of two models not that one is faster, as if a change had done it."""
+    said = _said(result)
+    if not result.other_model:
+        return said
+    models = [f"{one.name} {_number(one.base)} -> {_number(one.new)}" for one in result.other_model]
+    said = said.removeprefix("faster: ").removeprefix("slower: ")
+    return f"another model ({', '.join(models)}): {said}"
+
+
+def _said(result: Comparison) -> str:
     change, steps = result.change, min(result.base_steps, result.new_steps)
     per = "per sample" if result.per_sample else "per step"
     if change is None:
@@ -94,6 +103,10 @@ def sentence(result: Comparison) -> str:
         f"{'less' if faster else 'more'} time {per} "
         f"({low * 100:.{digits}f}-{high * 100:.{digits}f}%)"
     )
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _only(one: Report, other: Report) -> tuple[Finding, ...]:

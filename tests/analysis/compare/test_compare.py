@@ -97,6 +97,20 @@ def test_machines_versions_and_settings_that_differ_are_listed(analyze):
     assert found == [("machine", "host"), ("versions", "torch")]
 
 
+def test_a_model_is_another_by_its_class_or_by_its_parameters_where_ranks_count_alike(analyze):
+    def differing(**new):
+        base = {"model": {"class": "Net", "parameters": 100}, "trainer": {"strategy": "DDP"}}
+        runs = ({"phases": {"forward": MS}, **one} for one in (base, base | new))
+        return [one.name for one in both(analyze, *runs).other_model]
+
+    assert differing() == differing(model={}) == []
+    assert differing(model={"class": "Gan", "parameters": 100}) == ["class"]
+    fewer = {"class": "Net", "parameters": 50}
+    assert differing(model=fewer) == ["parameters"]
+    assert differing(model=fewer, trainer={"strategy": "FSDP"}) == []  # a rank holds a part
+    assert differing(model=fewer, world_size=2) == []
+
+
 def test_operators_are_compared_where_both_runs_have_a_trace(analyze):
     cycle = ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz")
 

@@ -30,6 +30,7 @@ export const overview = {
     return h(
       "div.overview",
       null,
+      notices(context.header, report),
       hero(report),
       report.steps.count > 0 && meters(context.header, report, cycle),
       (report.steps.count > 0 || report.findings.length > 0) && h(
@@ -52,6 +53,16 @@ export const overview = {
     );
   },
 };
+
+/**
+ * What to know before believing the figures; what is wrong with the records is said above every view.
+ * @param {any} header
+ * @param {any} report
+ */
+function notices(header, report) {
+  const texts = report.run.notices.filter((/** @type {string} */ text) => !header.warnings.includes(text));
+  return texts.map((/** @type {string} */ text) => h("p.notice", { role: "note" }, shorten(text, 600)));
+}
 
 /** @param {any} report */
 function hero(report) {
