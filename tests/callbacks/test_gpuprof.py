@@ -328,6 +328,11 @@ def test_a_run_too_short_for_the_schedule_is_refused_with_what_would_do(fit):
         fit(GpuProfCallback(unit="epoch", wait=3, warmup=1, active=3, repeat=1), max_epochs=4)
 
 
+def test_a_class_in_place_of_an_instance_is_told_with_what_to_write(fit):
+    with pytest.raises(ConfigError, match=r"parentheses: callbacks=\[GpuProfCallback\(\)\]"):
+        fit(GpuProfCallback)
+
+
 def test_parts_keep_their_state_across_a_resume(fit, tmp_path):
     trainer = fit(GpuProfCallback(trace=False), enable_checkpointing=True)
     checkpoint = trainer.checkpoint_callback.best_model_path
