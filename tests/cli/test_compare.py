@@ -41,6 +41,11 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert "loss: the same in 2 steps" in out
 
 
+def test_what_takes_many_times_as_long_is_told_in_times(two_runs, capsys):
+    main(["compare", *two_runs(24.0)])
+    assert "The new run is slower: 20.1 times the time per step (" in capsys.readouterr().out
+
+
 def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, write_run, capsys):
     steps = np.arange(100) % 10
     flags = (steps == 0) * StepFlag.EPOCH_START + (steps == 9) * StepFlag.VALIDATION

@@ -13,6 +13,9 @@ from lightning_gpuprof.views.documents.report import Report, load_report
 TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""
 
+TIMES = 9
+"""From ten times as long on, per cent are hard to read."""
+
 
 @dataclass(frozen=True)
 class RunComparison:
@@ -97,6 +100,9 @@ def _said(result: Comparison) -> str:
         if faster
         else (change.low, change.middle, change.high)
     )
+    if middle >= TIMES:
+        times = [f"{one + 1:,.3g}" for one in (middle, low, high)]
+        return f"slower: {times[0]} times the time {per} ({times[1]}-{times[2]})"
     digits = 0 if middle >= 0.10 else 1
     return (
         f"{'faster' if faster else 'slower'}: {middle * 100:.{digits}f}% "

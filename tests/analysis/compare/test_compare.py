@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,6 +86,15 @@ class TestVerdict:
         )
         assert both(analyze, base, new).per_sample
         assert not both(analyze, base, base).per_sample
+
+    def test_the_change_is_of_all_steps_also_where_few_were_marked(self, analyze):
+        base, new = (analyze({"forward": noisy(ms, seed=ms)}) for ms in (10, 5))
+        dur = replace(new.steps.dur, mean_ns=6 * MS)
+        new = replace(new, steps=replace(new.steps, ran=1_000, dur=dur))
+        result = compare(base, new, tolerance=0.01)
+        mean = result.steps[0]
+        assert result.change.middle == pytest.approx(mean.diff / mean.base, abs=1e-3)
+        assert result.change.low < result.change.middle < result.change.high
 
     def test_too_few_steps_are_no_verdict(self, analyze):
         one = {"phases": {"forward": 10 * MS}, "steps": 5}

@@ -48,6 +48,8 @@ async function cycles(context) {
   const rows = (/** @type {any[]} */ list) => list.map((row) => ({ name: row.name, base: row.base_ns, new: row.test_ns, diff: row.delta_ns, counts: [row.base_count, row.test_count] }));
   const unit = found.per_step ? "Per step" : "Whole traces";
   const steps = found.base_step_ns === null ? [] : [{ name: "p50_ns", base: found.base_step_ns, new: found.test_step_ns, diff: found.test_step_ns - found.base_step_ns }];
+  const device = [figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))].filter(Boolean);
+  const others = [figures("Steps", "Median of the profiled ones.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))].filter(Boolean);
   return h(
     "section",
     { "aria-label": "Two cycles of this run" },
@@ -56,12 +58,8 @@ async function cycles(context) {
       ? [cyclePicker(context, "Cycle", found.cycles, found.trace, "cycle"), cyclePicker(context, "against", found.cycles, found.base, "base_cycle")]
       : h("p.muted", null, `${shorten(found.trace, 100)} against ${shorten(found.base, 100)}`),
     found.notes.map((/** @type {string} */ note) => h("p.muted", null, note)),
-    h(
-      "div.columns",
-      null,
-      h("div.column", null, figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))),
-      h("div.column", null, figures("Steps", "Median of the profiled ones.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))),
-    ),
+    // Without a device's kernels its column would stay empty.
+    h("div.columns", null, h("div.column", null, device.length ? device : others.splice(0, 1)), h("div.column", null, others)),
   );
 }
 

@@ -119,7 +119,7 @@ const KINDS = { steady: "steady ", all: "warm-up " };
 function stepsNote(steps) {
   if (!steps.median_ns) return "no steps recorded yet";
   const rate = steps.samples_per_s;
-  const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}steps`;
+  const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}step${steps.basis_count === 1 ? "" : "s"}`;
   // Shares and savings are of the mean, which a few slow steps may put far from the median.
   const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}` : null;
   const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
@@ -179,7 +179,7 @@ function meters(header, report, cycle) {
     [
       loss && loss.name !== "loss" ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",
-      loss ? `at step ${count(loss.step)}` : "add DeferredLoss to record it",
+      loss ? `at step ${count(loss.step)}` : "what training_step returns is, under the names in metrics=",
     ],
     ["Cost of measuring", duration(run.own_cost_ns_per_step), "of each step, by this package"],
   ];
