@@ -246,7 +246,7 @@ class TestStragglerRank:
             run = write_run(make_session(phases, parts=parts, rank=rank, world_size=2), rank=rank)
         results = analyze_run(read_run(run), {})
         assert load_rule("straggler-rank").evaluate(results).where[0].rank == 1
-        logging = load_rule("slow-logging").evaluate(results)
+        (logging,) = load_rule("slow-logging").evaluate(results)
         assert logging.saving_ns.high < 1.5 * MS
 
     def test_a_rank_late_outside_every_phase_is_not_said_to_be_late_in_other(self, judge_ranks):
