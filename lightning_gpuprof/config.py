@@ -186,6 +186,11 @@ class GpuProfConfig:
                 raise ConfigError(
                     f"{path} has a section {near[0]!r} but none called {SECTION!r}. Rename it."
                 )
+            if document and all(key in {field.name for field in fields(cls)} for key in document):
+                raise ConfigError(
+                    f"{path} has settings, but no section {SECTION!r}, which they are read from. "
+                    f"Write `{SECTION}:` above them and indent them."
+                )
             return cls()
         section = document[SECTION]
         if section is None:

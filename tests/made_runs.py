@@ -439,6 +439,20 @@ def two_rank_run(folder: Path) -> Path:
     return gpu_run(folder, rank=1, world_size=2, slow_ms=9.0)
 
 
+def runs_of_two_models(folder: Path) -> Path:
+    """Three runs one after the other, the second of another model."""
+    models = ("CharTransformer", 824_192), ("Gan", 3_512), ("CharTransformer", 824_192)
+    for number, (kind, parameters) in enumerate(models):
+        start = run_start(
+            started_unix_ns=STARTED_UNIX_NS - (3 - number) * 10**9,
+            model={"class": kind, "parameters": parameters},
+        )
+        phases = DEMO_PHASES_MS | {Phase.DATA_WAIT: 24.0 - 8 * number}
+        records = [start, *windows(200, phases, seed=number), run_end(200)]
+        write_run(folder / f"version_{number}", records)
+    return folder
+
+
 def many_rank_run(folder: Path, *, ranks: int = 40, late: int = 27, steps: int = 60) -> Path:
     """Eight ranks to a host, one of which waits for its data while all others wait for it."""
     for rank in range(ranks):

@@ -59,6 +59,7 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("profiling: {record_shape: true}", "Did you mean 'record_shapes'"),
         ("profiling: {zzz: true}", "It has: unit, wait"),
         ("profilling: {wait: 3}", "has a section 'profilling'"),
+        ("wait: 3\nactive: 2", "no section 'profiling', which they are read from"),
         ("profiling: [1]", "no list of settings"),
         ("profiling: {wait: soon}", "wait='soon' is of the wrong type. Pass a whole number"),
         ("profiling: {wait: true}", "wait=True is of the wrong type"),

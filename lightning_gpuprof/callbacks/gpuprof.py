@@ -226,6 +226,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             profile_memory=config.profile_memory,
             with_stack=config.with_stack,
             keep=config.keep,
+            finish_timeout_s=None if config.report else 0.0,
             clock=clock,
         )
         parts.append(profiler)

@@ -27,7 +27,7 @@ from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
 
-_INTERRUPTED_WAIT_S = 2.0
+_INTERRUPTED_WAIT_S = 1.0
 
 
 class ProfilerSchedule(RecordingCallback):
@@ -54,7 +54,8 @@ class ProfilerSchedule(RecordingCallback):
         with_stack: Record Python frames: large and slow, yet names lines of code.
         ranks: The ranks that record; None for all.
         keep: Only the last so many traces of a rank stay; None keeps all.
-        finish_timeout_s: How long the end of a fit waits for the traces' analyses.
+        finish_timeout_s: How long the end of each fit waits for the traces' analyses at most; None
+            for half a minute, but of fits in a row the first alone waits.
         new_trace: Makes a recording; tests pass a fake.
         finisher: Compresses and analyses traces; tests pass a fake.
         clock: Returns nanoseconds.
@@ -78,7 +79,7 @@ class ProfilerSchedule(RecordingCallback):
         with_stack: bool = False,
         ranks: Sequence[int] | None = (0,),
         keep: int | None = None,
-        finish_timeout_s: float = 30.0,
+        finish_timeout_s: float | None = None,
         new_trace: Callable[..., Trace] = TorchTrace,
         finisher: Callable[[], TraceFinisher] = TraceFinisher,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -186,7 +187,7 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Wait a while for the analyses, so that the report can hold them."""
+        """Wait for the analyses, so that the report can hold them."""
         self._finish(self.finish_timeout_s)
 
     @guarded
@@ -251,9 +252,10 @@ class ProfilerSchedule(RecordingCallback):
         """End a recording cleanly and keep what it holds."""
         if self._cycles is not None:
             self._cycles.close()
-        self._finish(min(_INTERRUPTED_WAIT_S, self.finish_timeout_s))
+        limit_s = self.finish_timeout_s
+        self._finish(_INTERRUPTED_WAIT_S if limit_s is None else min(_INTERRUPTED_WAIT_S, limit_s))
 
-    def _finish(self, timeout_s: float) -> None:
+    def _finish(self, timeout_s: float | None) -> None:
         files, self._files = self._files, None
         if files is not None:
             files.wait(timeout_s)

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 from lightning_gpuprof.errors import GpuProfError, TraceError
@@ -54,7 +55,8 @@ def compress(plain: str) -> str:
     """Replace a plain trace by `<plain>.gz` and return that name.
 
     The new file takes its name only when it is whole, so that no reader ever sees half of it.
-    Where who did this before was stopped after it, there is nothing left to do.
+    Another process may be at the same: both write the same bytes, each to a file of its own. Where
+    one that did this before was stopped after it, there is nothing left to do.
 
     Raises:
         TraceError: There is no such file, or it is compressed already.
@@ -66,13 +68,14 @@ def compress(plain: str) -> str:
         raise TraceError(
             f"{plain} is no plain trace file. Pass a .json file that a run has left behind."
         )
-    part = packed + ".part"
+    part = part_of(packed)
     with open(plain, "rb") as source, open(part, "wb") as target:
         # No name and no time inside: the same trace gives the same bytes.
         with gzip.GzipFile("", "wb", GZIP_LEVEL, target, mtime=0) as stream:
             shutil.copyfileobj(source, stream, _CHUNK_BYTES)
     os.replace(part, packed)
-    os.unlink(plain)
+    with suppress(FileNotFoundError):
+        os.unlink(plain)
     return packed
 
 
@@ -87,8 +90,13 @@ def analyse(packed: str) -> str:
     payload = import_module("lightning_gpuprof.views.documents.trace_payload")
     document = payload.analyze_file(packed, options)
     path = packed + ANALYSIS_SUFFIX
-    part = path + ".part"
+    part = part_of(path)
     with open(part, "w", encoding="utf-8") as file:
         json.dump(document, file)
     os.replace(part, path)
     return path
+
+
+def part_of(path: str) -> str:
+    """Return this process's name for a file that it has not yet written to the end."""
+    return f"{path}.{os.getpid()}.part"

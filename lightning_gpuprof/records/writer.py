@@ -34,23 +34,29 @@ class RecordWriter:
         self.path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
         self._lines: list[bytes] = []
+        self._begun: bytes | None = None
         self._file: FileIO | None = None
         self._length = -1
 
     def write(self, record: Record) -> None:
         """Keep a record for the next `flush`."""
         self._lines.append(self._encoder.encode(record))
+        if isinstance(record, RunStart):
+            self._begun = self._lines[-1]
 
     def flush(self) -> None:
         """Append what was kept since the last flush.
 
         A line that an earlier, killed process tore is ended first, so that it stays the only
         one lost. What could not be written is kept for the next try, and what a full disk took
-        of it is taken back.
+        of it is taken back. A file that somebody has deleted begins anew with the session's start:
+        without it what follows could not be read.
         """
         if not self._lines:
             return
         file, length = self._open_file()
+        if not length and self._begun is not None and self._begun not in self._lines:
+            self._lines.insert(0, self._begun)
         # What this has written itself ends with a newline: no need to look.
         foreign = length and length != self._length
         torn = b"\n" if foreign and not _ends_with_newline(self.path) else b""

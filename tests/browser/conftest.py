@@ -68,6 +68,7 @@ def logs(made_runs, tmp_path_factory):
     root = made_runs.all_runs(tmp_path_factory.mktemp("logs"))
     made_runs.traced_run(root / "late", prepared=False)
     made_runs.two_cycle_run(root / "two_cycles")
+    made_runs.runs_of_two_models(root / "two_models")
     shared = Path(__file__).parents[3] / "shared" / "traces"
     for name, trace in REAL_TRACES.items():
         if (shared / trace).is_file():

@@ -91,6 +91,19 @@ def test_two_runs_are_compared_with_an_interval(page):
     page.wait_for(".card", "data-wait")
 
 
+def test_a_run_is_compared_with_the_last_one_of_its_own_model_and_is_no_faster_than_another(page):
+    page.open("two_models/version_2", view="compare")
+    page.wait_for(".hero", "two_models/version_2 against two_models/version_0")
+    verdict = "return document.querySelector('.hero .title').dataset.verdict ?? ''"
+    assert page.browser.run(verdict) == "good"
+    page.open("two_models/version_2", view="compare", base="two_models/version_1")
+    hero = page.wait_for(".hero", "against two_models/version_1")
+    assert "another model (class Gan -> CharTransformer" in hero
+    assert "their times say nothing of it" in hero
+    assert page.browser.run(verdict) == ""
+    assert "two_models/version_1 (another model)" in page.text()
+
+
 def test_operators_come_with_kernels_launch_costs_and_a_call_tree(page):
     page.open("traced", view="operators")
     page.wait_for(".meter", "Launch call")

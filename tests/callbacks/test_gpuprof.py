@@ -65,11 +65,12 @@ def test_waiting_for_a_traces_analysis_is_no_part_of_the_run(fit, monkeypatch):
     ended = []
 
     def wait(files, timeout_s):
-        ended.append(files._output.ended)
+        ended.append((files._output.ended, timeout_s))
 
     monkeypatch.setattr(TraceFiles, "wait", wait)
-    fit(GpuProfCallback(report=False))
-    assert ended == [True]
+    fit(GpuProfCallback(), limit_train_batches=2)
+    fit(GpuProfCallback(report=False), limit_train_batches=2)
+    assert ended == [(True, None), (True, 0)]  # nobody is shown what it would wait for
 
 
 def test_in_a_loop_of_fabric_it_says_that_it_measures_nothing_and_stays_silent(fit):
@@ -325,6 +326,11 @@ def test_a_device_that_cannot_be_profiled_is_refused_only_where_asked_for(fit, m
 def test_a_run_too_short_for_the_schedule_is_refused_with_what_would_do(fit):
     with pytest.raises(ConfigError, match=r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs"):
         fit(GpuProfCallback(unit="epoch", wait=3, warmup=1, active=3, repeat=1), max_epochs=4)
+
+
+def test_a_class_in_place_of_an_instance_is_told_with_what_to_write(fit):
+    with pytest.raises(ConfigError, match=r"parentheses: callbacks=\[GpuProfCallback\(\)\]"):
+        fit(GpuProfCallback)
 
 
 def test_parts_keep_their_state_across_a_resume(fit, tmp_path):

@@ -41,6 +41,11 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert "loss: the same in 2 steps" in out
 
 
+def test_what_takes_many_times_as_long_is_told_in_times(two_runs, capsys):
+    main(["compare", *two_runs(24.0)])
+    assert "The new run is slower: 20.1 times the time per step (" in capsys.readouterr().out
+
+
 def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, write_run, capsys):
     steps = np.arange(100) % 10
     flags = (steps == 0) * StepFlag.EPOCH_START + (steps == 9) * StepFlag.VALIDATION
@@ -117,6 +122,25 @@ def test_another_machine_is_warned_of(two_runs, capsys):
     base, new = two_runs(1.0, cpu_count=64)
     main(["compare", base, new])
     assert "! another cpu_count: 4 and 64" in capsys.readouterr().out
+
+
+def test_another_model_is_no_faster_run(make_session, write_run, capsys):
+    forward = 10 * MS + np.arange(100) % 7 * 100_000
+    models = {"class": "Net", "parameters": 64_000}, {"class": "Gan", "parameters": 640}
+    base, new = (
+        write_run(make_session({"forward": forward // (i + 1)}, model=model), name=str(i))
+        for i, model in enumerate(models)
+    )
+    main(["compare", base, new])
+    out = capsys.readouterr().out
+    said = "another model (class Net -> Gan, parameters 64,000 -> 640): 50% less time per step ("
+    assert f"Result: {said}" in out
+    assert "faster" not in out
+    assert "unless your change is what made the models differ" in out
+    main(["compare", base, new, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["same_model"]) == ("faster", False)
+    assert document["sentence"].startswith(said)
 
 
 def test_json_is_the_document_alone(two_runs, capsys):

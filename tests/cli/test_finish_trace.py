@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import zlib
 
 import pytest
@@ -40,6 +41,23 @@ def test_who_begins_anew_after_the_compression_goes_on_from_there(plain):
     assert compress(str(plain)) == f"{plain}.gz"
     assert finish(plain) == 0
     assert plain.with_name(f"{plain.name}.gz{ANALYSIS_SUFFIX}").is_file()
+
+
+def test_two_at_the_same_trace_do_not_disturb_each_other(plain, monkeypatch):
+    content, second = plain.read_bytes(), iter([True])
+    replace = os.replace
+
+    def after_another(part, target):
+        if next(second, False):
+            monkeypatch.setattr(os, "getpid", lambda: 12345)
+            finish(plain)
+        replace(part, target)
+
+    monkeypatch.setattr(os, "replace", after_another)
+    assert finish(plain) == 0
+    packed = plain.with_name(f"{plain.name}.gz")
+    assert gzip.decompress(packed.read_bytes()) == content
+    assert [p.name for p in plain.parent.iterdir() if p.name.endswith(".part")] == []
 
 
 def test_a_trace_that_cannot_be_analysed_is_kept_compressed(plain, capsys):

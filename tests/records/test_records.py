@@ -189,6 +189,18 @@ def test_a_deleted_record_file_is_made_anew(tmp_path):
     assert len(read_run(str(tmp_path))[0].sessions) == 1
 
 
+def test_a_record_file_deleted_amid_a_session_begins_anew_with_its_start(tmp_path):
+    writer = RecordWriter(tmp_path, rank=0)
+    writer.write(start())
+    writer.flush()
+    writer.path.unlink()
+    writer.write(RunEnd(status="finished", wall_ns=1, steps=9))
+    writer.flush()
+
+    (session,) = read_run(str(tmp_path))[0].sessions
+    assert session.end.steps == 9
+
+
 def test_runs_are_found_below_a_folder_by_their_records(tmp_path):
     write(tmp_path / "b", start())
     write(tmp_path / "a" / "version_0", start(), rank=1)

@@ -82,6 +82,13 @@ def test_the_run_whose_last_session_began_last_is_first(made_runs, tmp_path):
     assert [(run["name"], run["started_unix_ns"]) for run in runs] == [("a", 9), ("c", 7), ("b", 5)]
 
 
+def test_runs_tell_their_model_so_that_one_of_the_same_can_be_picked_to_compare_with(logs):
+    runs = get(make_client(logs)[0], "runs").json["runs"]
+    models = {run["name"]: run.get("model") for run in runs}
+    assert models["gpu"] == {"class": "CharTransformer", "parameters": 824_192}
+    assert models["newer"] is None
+
+
 def test_runs_of_a_logdir_spec_carry_its_names(logs):
     spec = f"first:{logs}/char_lm,second:{logs}/gpu,{logs}/killed"
     runs = get(make_client(logdir_spec=spec)[0], "runs").json["runs"]

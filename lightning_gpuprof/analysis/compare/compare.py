@@ -77,6 +77,11 @@ class Comparison:
     values: tuple[ValueCheck, ...]
     differs: tuple[Difference, ...]
 
+    @property
+    def other_model(self) -> tuple[Difference, ...]:
+        """How the models differ: where they do, the verdict is none on a change."""
+        return tuple(one for one in self.differs if one.kind == "model")
+
 
 def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
     """Compare two runs.
@@ -90,7 +95,8 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     change = None
     if base.steps is not None and new.steps is not None:
-        change = _scaled(change_of_mean(base.steady_dur_ns, new.steady_dur_ns), scale)
+        of_all = [by * _unmarked(run) for by, run in zip(scale, (new, base), strict=True)]
+        change = _scaled(change_of_mean(base.steady_dur_ns, new.steady_dur_ns), of_all)
     return Comparison(
         verdict=_verdict(change),
         change=change,
@@ -116,6 +122,13 @@ def _other_batch(base: RunResults, new: RunResults) -> bool:
     if all(asked) and asked[0] != asked[1]:
         return True
     return abs(a - b) > BATCH_TOLERANCE * max(a, b)
+
+
+def _unmarked(run: RunResults) -> float:
+    """Return how many times as long a mean step is with those that were not marked."""
+    if run.steps is None or run.steps.ran == run.steps.count or not run.step_ns:
+        return 1.0
+    return float(run.step_ns / run.steady_dur_ns.mean())
 
 
 def _scaled(change: Interval | None, scale: Sequence[float]) -> Interval | None:

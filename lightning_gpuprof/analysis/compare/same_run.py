@@ -8,7 +8,6 @@ from lightning_gpuprof.records.schema import RunStart
 
 _VERSIONS = ("python", "torch", "lightning", "cuda", "hip")
 _TRAINER = ("precision", "strategy", "accumulate_grad_batches", "num_devices", "detect_anomaly")
-_MODEL = ("class", "parameters", "compiled")
 _LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor")
 
 
@@ -16,8 +15,9 @@ _LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "pre
 class Difference:
     """A fact that is not the same; `kind` is machine, versions, model or settings.
 
-    Another machine, version or model makes a difference in time that the change of interest
-    did not; settings may be that change.
+    Another machine or version makes a difference in time that the change of interest did not;
+    settings may be that change. Another model's times say nothing of a change, unless that is what
+    made the models differ.
     """
 
     kind: str
@@ -49,10 +49,17 @@ def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]
     yield "settings", "world_size", base.world_size, new.world_size
     for name in _VERSIONS:
         yield "versions", name, base.versions.get(name), new.versions.get(name)
-    for name in _MODEL:
-        kind = "settings" if name == "compiled" else "model"
-        yield kind, name, base.model.get(name), new.model.get(name)
+    yield "model", "class", base.model.get("class"), new.model.get("class")
+    if _counted_alike(base, new):
+        yield "model", "parameters", base.model.get("parameters"), new.model.get("parameters")
+    yield "settings", "compiled", base.model.get("compiled"), new.model.get("compiled")
     for name in _TRAINER:
         yield "settings", name, base.trainer.get(name), new.trainer.get(name)
     for name in _LOADER:
         yield "settings", name, getattr(base.loader, name, None), getattr(new.loader, name, None)
+
+
+def _counted_alike(base: RunStart, new: RunStart) -> bool:
+    """Tell whether parameters can be compared: a rank counts its own, of a sharded model a part."""
+    strategies = base.trainer.get("strategy"), new.trainer.get("strategy")
+    return base.world_size == new.world_size and strategies[0] == strategies[1]

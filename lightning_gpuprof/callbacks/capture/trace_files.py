@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from lightning_gpuprof.callbacks.capture.cycles import Recorded
+from lightning_gpuprof.callbacks.capture.patience import PATIENCE, Patience
 from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
@@ -14,7 +15,8 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX, plu
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
 from lightning_gpuprof.units import size
 
-_SILENT_WAIT_S = 3.0
+_WAIT_S = 30.0
+_SILENT_WAIT_S = 1.0
 """Longer waits at the end of a fit are said, lest training seem to hang."""
 LARGE_TRACE_BYTES = 250_000_000
 """From here on a trace takes viewers long to open; at twice this size most give up."""
@@ -28,6 +30,7 @@ class TraceFiles:
         finisher: Compresses and analyses.
         keep: Only the last so many traces stay; None keeps all.
         shrinkers: The options in use that make a trace large, as text to suggest.
+        patience: Says whether the end of this fit may wait.
         now: Returns nanoseconds.
     """
 
@@ -38,12 +41,14 @@ class TraceFiles:
         *,
         keep: int | None,
         shrinkers: str,
+        patience: Patience = PATIENCE,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._output = output
         self._finisher = finisher
         self._keep = keep
         self._shrinkers = shrinkers
+        self._patience = patience
         self._now = now
         self._folder = plugin_dir(output.run_dir)
         self._names: list[str] = []
@@ -87,16 +92,21 @@ class TraceFiles:
         self._names.append(name)
         self._drop_old()
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the finishing processes, at most so long or until Ctrl-C; say what is not done.
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait for the analyses, at most so long or until Ctrl-C, and note which are not there.
 
-        Ctrl-C ends the wait alone: training has ended, and what follows it in the user's program
-        is none of ours to stop.
+        None is half a minute, and of fits in a row the first alone waits. Ctrl-C ends the wait
+        alone: training has ended, and what follows it in the user's program is none of ours to
+        stop.
         """
+        begun = self._now()
+        if timeout_s is None:
+            timeout_s = _WAIT_S if self._patience.left(begun) else 0.0
         try:
             unfinished = self._wait(timeout_s)
         except KeyboardInterrupt:
             unfinished = self._finisher.wait(0)
+        self._patience.spend(begun, self._now())
         self._finisher.leave()
         if unfinished:
             names = ", ".join(os.path.basename(path) for path in unfinished)

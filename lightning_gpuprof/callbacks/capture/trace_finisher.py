@@ -1,5 +1,6 @@
 """Has traces compressed and analysed by processes of their own, so that training need not wait."""
 
+import glob
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from typing import IO, Protocol
 
 from lightning_gpuprof.callbacks.output.child_process import environment
 from lightning_gpuprof.low_priority import cpu_share, first_to_go, step_back
-from lightning_gpuprof.records.files import DRAWING_SUFFIX
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_LOOK_S = 0.1
+"""Who waits looks this often whether the analysis is there."""
 STARVED_FRAC = 0.5
 """Who had a core for less of the time loses less by beginning anew than by stepping back."""
 
@@ -110,18 +113,22 @@ class TraceFinisher:
             self._running[path] = self._start(path)
 
     def wait(self, timeout_s: float) -> Sequence[str]:
-        """Wait for all, at most so long; returns the files that are still being worked on."""
+        """Wait for the analyses, at most so long; returns the files that lack theirs.
+
+        Not for the drawings, which come after them and which the tab alone needs.
+        """
         deadline = self._now() + timeout_s
         self.poll()
-        while self._running:
-            path, process = next(iter(self._running.items()))
-            try:
-                process.wait(timeout=max(0.0, deadline - self._now()))
-            except subprocess.TimeoutExpired:
-                break
-            self._ended(path, process)
+        while (lacking := self._lacking()) and (left_s := deadline - self._now()) > 0:
+            process = next(iter(self._running.values()))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=min(_LOOK_S, left_s))
             self.poll()
-        return [*self._running, *self._waiting]
+        return lacking
+
+    def _lacking(self) -> Sequence[str]:
+        running = (p for p in self._running if not os.path.exists(f"{p}.gz{ANALYSIS_SUFFIX}"))
+        return [*running, *self._waiting]
 
     def hurry(self) -> None:
         """Begin anew what got no time, without stepping back: training is over.
@@ -131,10 +138,13 @@ class TraceFinisher:
         """
         self.poll()
         self._start = self._start_now
+        lacking = self._lacking()
         starved = [
             (path, process)
             for path, process in self._running.items()
-            if (share := self._cpu_share(process.pid)) is not None and share < STARVED_FRAC
+            if path in lacking
+            and (share := self._cpu_share(process.pid)) is not None
+            and share < STARVED_FRAC
         ]
         # First it waits again: Ctrl-C may come at any moment, and no killed one be taken for done.
         for path, process in reversed(starved):
@@ -145,8 +155,9 @@ class TraceFinisher:
             process.wait()
             if process.stderr is not None:
                 process.stderr.close()
-            with suppress(OSError):
-                os.unlink(f"{path}.gz{DRAWING_SUFFIX}.{process.pid}.part")
+            for part in glob.glob(f"{glob.escape(path)}.gz*.{process.pid}.part"):
+                with suppress(OSError):
+                    os.unlink(part)
         self.poll()
 
     def leave(self) -> None:

@@ -25,7 +25,8 @@ values given to `self.log` in each step are what every program has, and their sh
 the step is short: the severity goes by what logging takes beside that. The saving is that of the
 change proposed: the Trainer's setting leaves the calls of `self.log` as they are, and of loggers
 what comes in one step of 50; of the program's own calls only those in more steps count than the
-Trainer hands values on in. A hook counts
+Trainer hands values on in. Who waits in `self.log(sync_dist=True)` for a rank that is late would
+wait for it elsewhere: that is `straggler-rank`'s. A hook counts
 where norms were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that
 of the cost goes with logging less often, as something is logged still. Calls of an `experiment`
 are proposed in one step of 50, or a fifth as often (`FEWER`, `findings/grade.py`) where they are
@@ -89,13 +90,15 @@ def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None
     steps = run.steps.dur.count if run.steps else 1
     again_ns = logging.mean_ns - logging.max_ns // steps
     own_ns = sum(one.mean_ns - one.max_ns // steps for _, one in own)
-    cost_ns = max(0, again_ns - own_ns)
+    waited_ns = run.rank_waits.log_waited_ns.get(run.start.rank, 0) if run.rank_waits else 0
+    cost_ns = max(0, again_ns - own_ns - waited_ns)
     cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
         return None
     loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
     loggers = [part for part in loggers if not part.name.startswith(EXPERIMENT)]
     called_ns = sum(p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step)
+    called_ns = max(0, called_ns - waited_ns)
     names = [part.name for part in (*loggers, *hooks)]
     change = _change(run, cost_ns - called_ns, called_ns, hooks[0].name if hooks else None)
     # Of the change proposed: what it leaves as it is saves nothing.

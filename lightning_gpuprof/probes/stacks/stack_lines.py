@@ -46,6 +46,8 @@ _BY_FILE = {
     "evaluation_loop.py": Phase.VALIDATION,
     "model_checkpoint.py": Phase.CHECKPOINT,
 }
+_STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT)
+"""All else inside it is validation, as the timer has it: its batches, the module's hooks."""
 _LOOP = "training_epoch_loop.py"
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WAITING = ("threading.py", "queue.py")
@@ -140,8 +142,9 @@ def where_is(frame: FrameType | None) -> At | None:
         elif users is None and phase is None and package != _GPUPROF:
             called.append(each)
         again = again or (phase is None and _recomputes(each, package))
-        if phase is None:
-            phase = _phase(each, package)
+        found = _phase(each, package)
+        if phase is None or (found is Phase.VALIDATION and phase not in _STAY_IN_VALIDATION):
+            phase = found
         if _runs_steps(each, package):
             in_step = True
             break

@@ -69,7 +69,8 @@ function facts(run, header) {
   const world = header?.world_size ?? 1;
   if (world > 1) texts.push(`${world} ranks`);
   // Above the overhead budget some steps are only counted, not recorded.
-  if (header) texts.push(`${count(Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0))} steps`);
+  const steps = header ? Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0) : null;
+  if (steps !== null) texts.push(`${count(steps)} step${steps === 1 ? "" : "s"}`);
   if (run.started_unix_ns) texts.push(date(run.started_unix_ns));
   return texts;
 }

@@ -13,7 +13,7 @@ MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are left out."""
 MEDIAN_SHARE = 0.05
 """A median that changed by less than this share is left to the table."""
-DISTORTS = ("machine", "versions", "model")
+DISTORTS = ("machine", "versions")
 
 
 def render_comparison(found: RunComparison) -> str:
@@ -26,7 +26,7 @@ def _lines(found: RunComparison) -> Iterator[str]:
     yield f"base  {found.base.run} ({_counted(found.base, result.base_steps)})"
     yield f"new   {found.new.run} ({_counted(found.new, result.new_steps)})"
     yield ""
-    sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER) and not result.other_model
     yield f"The new run is {found.sentence}." if sure else f"Result: {found.sentence}."
     yield from _warnings(found)
     yield from _median(found)
@@ -56,10 +56,12 @@ def _warnings(found: RunComparison) -> Iterator[str]:
     if result.per_sample:
         sizes = [report.results.batch_size for report in (found.base, found.new)]
         yield f"! batch sizes differ ({sizes[0]:.4g} and {sizes[1]:.4g}): times are per sample"
+    if result.other_model:
+        yield "! unless your change is what made the models differ, their times say nothing of it"
     distorting = [one for one in result.differs if one.kind in DISTORTS]
     for one in distorting:
         yield f"! another {one.name}: {one.base} and {one.new}; the difference may be due to it"
-    settings = [one for one in result.differs if one.kind not in DISTORTS]
+    settings = [one for one in result.differs if one.kind == "settings"]
     if settings:
         changed = ", ".join(f"{one.name} {one.base} -> {one.new}" for one in settings)
         yield f"  changed: {changed}"

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
 from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
@@ -222,6 +223,12 @@ def _next(report: Report) -> Iterator[RenderableType]:
         yield _indented(Text("Only warm-up steps were recorded: train longer and look again."))
         return
     first = _the_one(report)
+    count = report.results.steps.dur.count if report.results.steps else 0
+    if first is None and count < MIN_BLOCKS:
+        yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
+        steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
+        yield _indented(Text(f"{steps} too few: train longer and look again."))
+        return
     if first is None:
         yield _heading("NOTHING HERE HOLDS TRAINING BACK MUCH")
         yield _indented(Text(_instead(report, step_ns)))

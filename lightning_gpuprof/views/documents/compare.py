@@ -13,6 +13,9 @@ from lightning_gpuprof.views.documents.report import Report, load_report
 TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""
 
+TIMES = 9
+"""From ten times as long on, per cent are hard to read."""
+
 
 @dataclass(frozen=True)
 class RunComparison:
@@ -72,7 +75,16 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
 
 
 def sentence(result: Comparison) -> str:
-    """Say what the steps show."""
+    """Say what the steps show; of two models not that one is faster, as if a change had done it."""
+    said = _said(result)
+    if not result.other_model:
+        return said
+    models = [f"{one.name} {_number(one.base)} -> {_number(one.new)}" for one in result.other_model]
+    said = said.removeprefix("faster: ").removeprefix("slower: ")
+    return f"another model ({', '.join(models)}): {said}"
+
+
+def _said(result: Comparison) -> str:
     change, steps = result.change, min(result.base_steps, result.new_steps)
     per = "per sample" if result.per_sample else "per step"
     if change is None:
@@ -88,12 +100,19 @@ def sentence(result: Comparison) -> str:
         if faster
         else (change.low, change.middle, change.high)
     )
+    if middle >= TIMES:
+        times = [f"{one + 1:,.3g}" for one in (middle, low, high)]
+        return f"slower: {times[0]} times the time {per} ({times[1]}-{times[2]})"
     digits = 0 if middle >= 0.10 else 1
     return (
         f"{'faster' if faster else 'slower'}: {middle * 100:.{digits}f}% "
         f"{'less' if faster else 'more'} time {per} "
         f"({low * 100:.{digits}f}-{high * 100:.{digits}f}%)"
     )
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _only(one: Report, other: Report) -> tuple[Finding, ...]:

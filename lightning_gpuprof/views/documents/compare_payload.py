@@ -30,6 +30,7 @@ def compare_payload(
         "base": {"path": base, "steps": result.base_steps},
         "new": {"path": new, "steps": result.new_steps},
         "verdict": result.verdict.value,
+        "same_model": not result.other_model,
         "sentence": sentence,
         "change_frac": None
         if change is None

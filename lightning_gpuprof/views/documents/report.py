@@ -16,6 +16,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
+from lightning_gpuprof.views.documents.trace_notices import trace_notices
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def load_report(
             *found.notices,
             *_of_warm_up(results),
             *rank_notices(results),
+            *first_few(list(trace_notices(found.run, results, fs))),
             *first_few(results.warnings),
             *first_few(unreadable),
         ),

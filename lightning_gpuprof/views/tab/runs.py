@@ -57,11 +57,12 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
         line["state"] = "newer-schema"
     if seen.start is None or line["state"] == "newer-schema":
         return line
-    device = seen.start.device
+    device, last = seen.start.device, seen.last_start or seen.start
     line.update(
         state=run_state(seen),
         stage=seen.start.stage,
-        started_unix_ns=(seen.last_start or seen.start).started_unix_ns,
+        started_unix_ns=last.started_unix_ns,
+        model={name: last.model.get(name) for name in ("class", "parameters")},
         steps=seen.steps,
         world_size=seen.start.world_size,
         device=(device.name or device.type) if device else None,

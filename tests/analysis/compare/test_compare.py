@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,15 @@ class TestVerdict:
         assert both(analyze, base, new).per_sample
         assert not both(analyze, base, base).per_sample
 
+    def test_the_change_is_of_all_steps_also_where_few_were_marked(self, analyze):
+        base, new = (analyze({"forward": noisy(ms, seed=ms)}) for ms in (10, 5))
+        dur = replace(new.steps.dur, mean_ns=6 * MS)
+        new = replace(new, steps=replace(new.steps, ran=1_000, dur=dur))
+        result = compare(base, new, tolerance=0.01)
+        mean = result.steps[0]
+        assert result.change.middle == pytest.approx(mean.diff / mean.base, abs=1e-3)
+        assert result.change.low < result.change.middle < result.change.high
+
     def test_too_few_steps_are_no_verdict(self, analyze):
         one = {"phases": {"forward": 10 * MS}, "steps": 5}
         assert both(analyze, one, one).verdict is Verdict.UNKNOWN
@@ -95,6 +106,20 @@ def test_machines_versions_and_settings_that_differ_are_listed(analyze):
     new = {"phases": {"forward": MS}, "host": "b", "versions": {"torch": "2.13"}}
     found = [(one.kind, one.name) for one in both(analyze, base, new).differs]
     assert found == [("machine", "host"), ("versions", "torch")]
+
+
+def test_a_model_is_another_by_its_class_or_by_its_parameters_where_ranks_count_alike(analyze):
+    def differing(**new):
+        base = {"model": {"class": "Net", "parameters": 100}, "trainer": {"strategy": "DDP"}}
+        runs = ({"phases": {"forward": MS}, **one} for one in (base, base | new))
+        return [one.name for one in both(analyze, *runs).other_model]
+
+    assert differing() == differing(model={}) == []
+    assert differing(model={"class": "Gan", "parameters": 100}) == ["class"]
+    fewer = {"class": "Net", "parameters": 50}
+    assert differing(model=fewer) == ["parameters"]
+    assert differing(model=fewer, trainer={"strategy": "FSDP"}) == []  # a rank holds a part
+    assert differing(model=fewer, world_size=2) == []
 
 
 def test_operators_are_compared_where_both_runs_have_a_trace(analyze):

@@ -4,6 +4,7 @@ from unittest.mock import Mock
 import pytest
 
 from lightning_gpuprof.callbacks.capture.cycles import Recorded
+from lightning_gpuprof.callbacks.capture.patience import Patience
 from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
 
 
@@ -48,7 +49,7 @@ def make(tmp_path):
             write=lambda record: None,
             flush=lambda: None,
         )
-        options = {"keep": None, "shrinkers": ""} | options
+        options = {"keep": None, "shrinkers": "", "patience": Patience()} | options
         return TraceFiles(output, finisher, now=lambda: finisher.now_ns, **options)
 
     return files
@@ -56,14 +57,14 @@ def make(tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "timeout_s", "waits", "said"),
-    [(1, 30, [3], False), (10, 30, [3, 27], True), (10, 2, [2], False)],
+    [(1, 30, [1], False), (10, 30, [1, 29], True), (10, 1, [1], False)],
 )
 def test_a_long_wait_at_the_end_is_said(make, caplog, seconds, timeout_s, waits, said):
     finisher = Finisher(seconds)
     with caplog.at_level("INFO", logger="lightning_gpuprof"):
         make(finisher).wait(timeout_s)
     assert finisher.waits == waits
-    assert ("27 s at most" in caplog.text) is said
+    assert ("29 s at most" in caplog.text) is said
     assert finisher.hurried is said
 
 
@@ -71,8 +72,32 @@ def test_ctrl_c_ends_the_wait_for_an_analysis_and_nothing_else(make, monkeypatch
     finisher = Finisher(10)
     monkeypatch.setattr(finisher, "hurry", Mock(side_effect=KeyboardInterrupt))
     make(finisher).wait(30)
-    assert finisher.waits == [3, 0]
+    assert finisher.waits == [1, 0]
     assert finisher.left
+
+
+def test_of_fits_in_a_row_the_first_alone_waits_and_a_later_one_after_a_while(make):
+    patience, waits = Patience(), []
+    for begun_s in (0, 15, 200, 220):
+        finisher = Finisher(8)
+        finisher.now_ns = begun_s * 10**9
+        make(finisher, patience=patience).wait(None)
+        waits.append((finisher.now_ns // 10**9 - begun_s, finisher.left))
+    assert waits == [(8, True), (0, True), (8, True), (0, True)]
+
+
+def test_a_given_time_to_wait_is_taken_by_each_fit(make):
+    patience = Patience()
+    for _ in range(2):
+        finisher = Finisher(8)
+        make(finisher, patience=patience).wait(20)
+        assert finisher.waits == [1, 19]
+
+
+def test_a_trace_that_was_there_when_the_fit_ended_costs_the_next_fit_nothing(make):
+    patience = Patience()
+    make(Finisher(0), patience=patience).wait(None)
+    assert patience.left(0)
 
 
 def test_a_trace_goes_with_all_that_was_made_of_it(make, tmp_path):

@@ -49,14 +49,28 @@ def test_traces_are_finished_one_after_the_other():
 
 
 def test_waiting_is_bounded_and_says_what_still_runs():
-    started = Starter()
-    finisher = TraceFinisher(start=started, step_back=lambda pid: None)
+    started, seconds = Starter(), iter(range(100))
+    finisher = TraceFinisher(
+        start=started, step_back=lambda pid: None, now=lambda: next(seconds) / 10
+    )
     finisher.submit("a")
     started[0].never_ends = True
     finisher.submit("b")
     assert finisher.wait(0.5) == ["a", "b"]
     finisher.leave()
     assert [p.path for p in started] == ["a", "b"]
+
+
+def test_who_has_analysed_a_trace_and_draws_it_is_not_waited_for_nor_begun_anew(tmp_path):
+    low = Starter()
+    finisher = TraceFinisher(start=low, cpu_share=lambda pid: 0.1, now=lambda: 0.0)
+    plain = str(tmp_path / "a")
+    finisher.submit(plain)
+    low[0].never_ends = True
+    (tmp_path / "a.gz.analysis.json").touch()
+    assert finisher.wait(10) == []
+    finisher.hurry()
+    assert not low[0].killed
 
 
 def test_once_training_is_over_what_is_not_done_begins_anew_and_steps_back_no_more():
@@ -126,7 +140,8 @@ def test_what_a_stopped_one_was_writing_is_removed(tmp_path):
     plain = str(tmp_path / "a")
     finisher = TraceFinisher(start=Starter(), start_now=Starter(), cpu_share=lambda pid: 0.1)
     finisher.submit(plain)
-    (tmp_path / f"a.gz.drawing.{ord('a')}.part").touch()
+    for suffix in ("", ".analysis.json", ".drawing"):
+        (tmp_path / f"a.gz{suffix}.{ord('a')}.part").touch()
     finisher.hurry()
     assert list(tmp_path.iterdir()) == []
 

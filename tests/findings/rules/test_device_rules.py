@@ -237,6 +237,18 @@ class TestStragglerRank:
         finding = load_rule("straggler-rank").evaluate(replace(results, rank_waits=waits))
         assert span(finding) == (0, 0)
 
+    def test_who_waits_for_it_in_self_log_is_not_told_to_log_less(self, make_session, write_run):
+        late = {"data_wait": 6 * MS, "forward": 9 * MS, "logging": MS}
+        waits = {"data_wait": MS, "forward": 9 * MS, "logging": 6 * MS}
+        for rank, phases in enumerate((waits, late)):
+            parts = {"logging/self.log": phases["logging"], "backward/gradient exchange": 1}
+            phases = {**phases, "backward": MS}
+            run = write_run(make_session(phases, parts=parts, rank=rank, world_size=2), rank=rank)
+        results = analyze_run(read_run(run), {})
+        assert load_rule("straggler-rank").evaluate(results).where[0].rank == 1
+        (logging,) = load_rule("slow-logging").evaluate(results)
+        assert logging.saving_ns.high < 1.5 * MS
+
     def test_a_rank_late_outside_every_phase_is_not_said_to_be_late_in_other(self, judge_ranks):
         fast = {"other": MS, "forward": 4 * MS, "backward": 8 * MS}
         slow = {"other": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}

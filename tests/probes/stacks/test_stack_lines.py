@@ -215,6 +215,28 @@ def test_the_step_of_a_librarys_module_is_the_model(function, kind):
 
 
 @pytest.mark.parametrize(
+    ("file", "function", "phase"),
+    [
+        ("pytorch/trainer/call.py", "_call_lightning_module_hook", Phase.VALIDATION),
+        ("pytorch/loops/fetchers.py", "__next__", Phase.VALIDATION),
+        ("pytorch/strategies/strategy.py", "batch_to_device", Phase.VALIDATION),
+        ("pytorch/trainer/call.py", "_call_callback_hooks", Phase.CALLBACKS),
+        ("pytorch/loggers/tensorboard.py", "log_metrics", Phase.LOGGING),
+    ],
+)
+def test_in_a_validation_hooks_of_the_module_and_batches_are_validation(file, function, phase):
+    evaluation = f"{SITE}/lightning/pytorch/loops/evaluation_loop.py", "run"
+    called = (
+        (f"{SITE}/lightning/{file}", function),
+        ("/home/me/train.py", "plot"),
+        (LIBRARY, "draw"),
+    )
+    at = where_is(stack(LOOP, evaluation, *called))
+    assert (at.phase, at.function) == (phase, "plot")
+    assert where_is(stack(LOOP, *called)).phase is not Phase.VALIDATION
+
+
+@pytest.mark.parametrize(
     ("inside", "file"),
     [
         ([(LIBRARY, "training_step"), (LIBRARY, "blur")], LIBRARY),

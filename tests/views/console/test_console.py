@@ -110,6 +110,12 @@ def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     assert f"tensorboard --logdir {loaded.run} " in end[-1]
 
 
+def test_a_few_steps_without_a_finding_are_too_few_to_say_that_nothing_is_slow(report):
+    text = render(report({"forward": MS}, steps=3))
+    assert "3 steady steps are too few: train longer" in text
+    assert "NOTHING HERE HOLDS TRAINING BACK" not in text
+
+
 def test_the_change_is_said_in_words_and_as_code(report):
     loaded = report(loader=Loader(num_workers=0))
     first = replace(loaded.findings[0], advice="Pad less.", change="width = 3")

@@ -1,5 +1,6 @@
 import json
 import os
+import time
 
 import pytest
 
@@ -103,6 +104,20 @@ def test_a_half_written_analysis_is_left_out_with_a_notice(run):
     report = load_report(run)
     assert report.payload()["trace_files"][0]["analysed"] is False
     assert "no whole JSON document" in report.notices[0]
+
+
+def test_a_trace_without_its_analysis_is_told_with_what_to_do(run, monkeypatch):
+    trace = f"{run}/plugins/gpuprof/rank0-cycle0.pt.trace.json.gz"
+    os.unlink(f"{trace}.analysis.json")
+    assert load_report(run).notices == ()  # the trace itself is gone too
+    open(trace, "w").close()
+    (notice,) = load_report(run).notices
+    assert notice.endswith(f"lightning-gpuprof finish-trace {trace.removesuffix('.gz')}")
+    started_ns = load_report(run).results.start.started_unix_ns
+    monkeypatch.setattr(time, "time_ns", lambda: started_ns + 30 * 10**9)
+    (notice,) = load_report(run).notices
+    assert "is still being analysed" in notice
+    assert notice.endswith(f"lightning-gpuprof report {run}")
 
 
 def test_a_run_without_steps_has_the_same_keys_as_any_other(run, make_session, write_run):

@@ -7,7 +7,7 @@ waits is the communication itself; what others wait longer is waiting for it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import pi, sqrt
 from typing import NamedTuple
 
@@ -43,6 +43,9 @@ _MEETINGS = {
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
 
+_LOGGED = 1 + list(_MEETINGS).index(Phase.LOGGING)
+"""That meeting's place: the exchange is the first."""
+
 _Waits = Floats
 """By meeting, rank and step."""
 
@@ -69,6 +72,8 @@ class RankWaits:
             rank, the longest first; without the meetings.
         part: The callback, logger or other named part that makes up most of the first cause.
         lines: Where samples found the first late rank.
+        log_waited_ns: By rank, how long of its wait it waits in `self.log`; empty where a host does
+            not (a GPU).
     """
 
     exchange_ns: int | None
@@ -84,6 +89,7 @@ class RankWaits:
     causes: dict[Phase, int]
     part: str | None
     lines: HostLines | None
+    log_waited_ns: dict[int, int] = field(default_factory=dict)
 
 
 def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> RankWaits | None:
@@ -165,10 +171,8 @@ class _Compared:
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         return RankWaits(
             exchange_ns=round(float(exchange)) if self._timed else None,
-            waited_ns={
-                rank: round(float(ns))
-                for rank, ns in zip(self._order, whole.mean(axis=1), strict=True)
-            },
+            waited_ns=self._by_rank(whole),
+            log_waited_ns=self._by_rank(waits[_LOGGED]) if len(waits) > _LOGGED else {},
             last_frac=dict(zip(self._order, share.tolist(), strict=True)),
             late=tuple(self._order[at] for at in late.rows),
             late_ns=round(late.costs_ns),
@@ -181,6 +185,10 @@ class _Compared:
             part=self._part(late.rows[0], causes),
             lines=host_lines(self.steps.sessions[late.rows[0]].all(Note)),
         )
+
+    def _by_rank(self, table: Table) -> dict[int, int]:
+        means = table.mean(axis=1)
+        return {rank: round(float(ns)) for rank, ns in zip(self._order, means, strict=True)}
 
     def _waits(self, *, forward: bool) -> _Waits:
         """Return what ranks wait for others; `forward`: they meet in the forward pass too."""

@@ -26,7 +26,7 @@ async function runs(context) {
   const base = others.find((run) => run.name === context.state.base) ?? before(context.run, others);
   const against = picker({
     label: "Compared with",
-    options: others.map((one) => [one.name, one.name]),
+    options: others.map((one) => [one.name, sameModel(one, context.run) ? one.name : `${one.name} (another model)`]),
     value: base.name,
     pick: (name) => context.go({ base: name }),
   });
@@ -48,6 +48,8 @@ async function cycles(context) {
   const rows = (/** @type {any[]} */ list) => list.map((row) => ({ name: row.name, base: row.base_ns, new: row.test_ns, diff: row.delta_ns, counts: [row.base_count, row.test_count] }));
   const unit = found.per_step ? "Per step" : "Whole traces";
   const steps = found.base_step_ns === null ? [] : [{ name: "p50_ns", base: found.base_step_ns, new: found.test_step_ns, diff: found.test_step_ns - found.base_step_ns }];
+  const device = [figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))].filter(Boolean);
+  const others = [figures("Steps", "Median of the profiled ones.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))].filter(Boolean);
   return h(
     "section",
     { "aria-label": "Two cycles of this run" },
@@ -56,12 +58,8 @@ async function cycles(context) {
       ? [cyclePicker(context, "Cycle", found.cycles, found.trace, "cycle"), cyclePicker(context, "against", found.cycles, found.base, "base_cycle")]
       : h("p.muted", null, `${shorten(found.trace, 100)} against ${shorten(found.base, 100)}`),
     found.notes.map((/** @type {string} */ note) => h("p.muted", null, note)),
-    h(
-      "div.columns",
-      null,
-      h("div.column", null, figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))),
-      h("div.column", null, figures("Steps", "Median of the profiled ones.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))),
-    ),
+    // Without a device's kernels its column would stay empty.
+    h("div.columns", null, h("div.column", null, device.length ? device : others.splice(0, 1)), h("div.column", null, others)),
   );
 }
 
@@ -82,15 +80,23 @@ function cyclePicker(context, label, cycles, picked, key) {
 }
 
 /**
- * The run that came before this one, of those in the same folder where there are any.
+ * The run that came before this one, of those of the same model where there are any, and of these of
+ * those in the same folder.
  * @param {any} run
  * @param {any[]} others The newest first.
  */
 function before(run, others) {
   const folder = (/** @type {any} */ one) => one.name.slice(0, one.name.lastIndexOf("/") + 1);
-  const siblings = others.filter((one) => folder(one) === folder(run));
+  const alike = others.filter((one) => sameModel(one, run));
+  const among = alike.length ? alike : others;
+  const siblings = among.filter((one) => folder(one) === folder(run));
   const earlier = (/** @type {any[]} */ some) => some.find((one) => one.started_unix_ns < run.started_unix_ns);
-  return earlier(siblings) ?? earlier(others) ?? others[0];
+  return earlier(siblings) ?? earlier(among) ?? among[0];
+}
+
+/** @param {any} a @param {any} b */
+function sameModel(a, b) {
+  return a.model?.class === b.model?.class && a.model?.parameters === b.model?.parameters;
 }
 
 /**
@@ -110,7 +116,7 @@ function shown(context, found, base) {
         "div.hero-cause",
         null,
         h("span.label", null, `${shorten(context.run.name, 60)} against ${shorten(base, 60)}`),
-        h("strong.title", { "data-verdict": verdicts[found.verdict] }, found.sentence),
+        h("strong.title", { "data-verdict": found.same_model && verdicts[found.verdict] }, found.sentence),
         unlike(found.differs),
         h("p", null, `${number(found.new.steps)} against ${number(found.base.steps)} steady steps; the interval covers how steps spread within these two runs, not what another day or machine would change.`),
       ),
@@ -131,9 +137,11 @@ function profiled(found) {
 
 /** Warns where more than the settings differ. @param {any[]} differs */
 function unlike(differs) {
-  const names = differs.filter((one) => one.kind !== "settings").map((one) => (one.kind === "model" ? `model ${one.name}` : one.name));
-  if (!names.length) return null;
-  return h("p.notice", { role: "note" }, `These runs also differ in ${shorten(names.join(", "), 160)}: that may explain the difference as well as any change you made.`);
+  const texts = [];
+  if (differs.some((one) => one.kind === "model")) texts.push("Unless your change is what made the models differ, their times say nothing of it.");
+  const names = differs.filter((one) => ["machine", "versions"].includes(one.kind)).map((one) => one.name);
+  if (names.length) texts.push(`These runs also differ in ${shorten(names.join(", "), 160)}: that may explain the difference as well as any change you made.`);
+  return texts.map((text) => h("p.notice", { role: "note" }, text));
 }
 
 /** @param {any} row */

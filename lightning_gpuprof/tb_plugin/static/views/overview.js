@@ -30,6 +30,7 @@ export const overview = {
     return h(
       "div.overview",
       null,
+      notices(context.header, report),
       hero(report),
       report.steps.count > 0 && meters(context.header, report, cycle),
       (report.steps.count > 0 || report.findings.length > 0) && h(
@@ -52,6 +53,16 @@ export const overview = {
     );
   },
 };
+
+/**
+ * What to know before believing the figures; what is wrong with the records is said above every view.
+ * @param {any} header
+ * @param {any} report
+ */
+function notices(header, report) {
+  const texts = report.run.notices.filter((/** @type {string} */ text) => !header.warnings.includes(text));
+  return texts.map((/** @type {string} */ text) => h("p.notice", { role: "note" }, shorten(text, 600)));
+}
 
 /** @param {any} report */
 function hero(report) {
@@ -108,7 +119,7 @@ const KINDS = { steady: "steady ", all: "warm-up " };
 function stepsNote(steps) {
   if (!steps.median_ns) return "no steps recorded yet";
   const rate = steps.samples_per_s;
-  const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}steps`;
+  const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}step${steps.basis_count === 1 ? "" : "s"}`;
   // Shares and savings are of the mean, which a few slow steps may put far from the median.
   const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}` : null;
   const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
@@ -168,7 +179,7 @@ function meters(header, report, cycle) {
     [
       loss && loss.name !== "loss" ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",
-      loss ? `at step ${count(loss.step)}` : "add DeferredLoss to record it",
+      loss ? `at step ${count(loss.step)}` : "what training_step returns is, under the names in metrics=",
     ],
     ["Cost of measuring", duration(run.own_cost_ns_per_step), "of each step, by this package"],
   ];

@@ -147,6 +147,8 @@ def test_lightnings_own_meetings_are_waits_too(compare, part):
     found = compare(slow, {**waits, "parts": {part: 6 * MS}})
 
     assert (found.late, found.late_ns, found.part) == ((0,), 5 * MS, "Slow")
+    logs = phase == "logging"
+    assert found.log_waited_ns == {0: 0, 1: 5 * MS * logs}
 
 
 def test_a_callback_makes_its_rank_late_in_the_next_step(compare):
