@@ -33,6 +33,8 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof import GpuProfCallback
 
 STEPS, WARM, ROUNDS = 60, 20, 3
+PLAIN = ".pt.trace.json"
+"""A trace's file ends so before it is compressed."""
 LONG = 240
 """Steps where the device holds the run back: until its queue of 1,024 launches is full, for some 40
 steps, the host's clock says what it takes to launch a step, and not what a step takes."""
@@ -164,12 +166,20 @@ def said_of(options: dict[str, Any], run: str) -> list[dict[str, Any]]:
         log_dir=run, wait=10, warmup=2, active=4, repeat=0, report=False, console=False
     )
     fit(options, run, callback)
-    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", run, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    # Without a report nothing waits for the process that does this beside; two may do it.
+    for trace in {str(path).partition(PLAIN)[0] + PLAIN for path in Path(run).rglob(f"*{PLAIN}*")}:
+        command("finish-trace", trace, "--keep-priority")
+    found: list[dict[str, Any]] = json.loads(command("report", run, "--json"))["findings"]
     return found
+
+
+def command(*words: str) -> str:
+    """Run a command of this package and return what it prints."""
+    line = [sys.executable, "-m", "lightning_gpuprof.cli", *words]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(line)} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
 
 
 def judged(name: str, fault: Fault, run: str) -> dict[str, Any]:
