@@ -22,6 +22,25 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "positions_of_graphs": ("data-wait",),
     "tag_after_tag": ("host-bound",),
     "written_every_step": ("slow-logging",),
+    # The sixth set. Not right: attention_keys_again (host-bound first, repeated-forward second),
+    # facts_compared (host-bound, at the line), knn_each_epoch (nothing), patches_deepcopied
+    # (data-wait, with advice on what is drawn and none on the copy).
+    "boundary_distances": ("slow-python",),
+    "curves_too_fine": ("data-wait",),
+    "dates_parsed": ("data-wait",),
+    "dependency_trees": ("host-sync",),
+    "echoes_convolved": ("data-wait",),
+    "experience_weighed": ("data-wait",),
+    "joined_one_by_one": ("data-wait",),
+    "not_bought_yet": ("data-wait",),
+    "one_backward_each": ("retained-graph",),
+    "points_far_apart": ("data-wait",),
+    "scaled_in_doubles": ("data-wait",),
+    "shifted_by_channel": ("host-bound",),
+    "suppressed_box_by_box": ("frequent-validation",),
+    "triplets_by_anchor": ("host-bound",),
+    "whole_recordings": ("data-wait",),
+    "wide_gaussian": ("data-wait",),
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {

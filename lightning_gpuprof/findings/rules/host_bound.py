@@ -26,7 +26,7 @@ parameter tensor; on a CPU only the overhead of what is above counts. How much r
 long operators down is not known, so the overhead has bounds (`EVENT_NS`). `LOW_FRAC`: of a loop's
 overhead that much goes at least when its body becomes one operator over all elements, and no less
 than its calls take in the fastest case (`CALL_NS` each); at most all of it and what longer
-operators in the loop take (`LOOPED`), with what goes beside it (docs/adr/0031). The loop inside a
+operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031). The loop inside a
 recurrent layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where
 it is most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s.
 `IDLE_FRAC`: of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
@@ -39,7 +39,6 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
@@ -192,7 +191,7 @@ def _finding(
         evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
-        _, most = around(work.repeated_ns + round(work.own_frac * work.looped_ns), step_ns)
+        most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
         least = max(round(LOW_FRAC * work.repeated_least_ns), work.dispatch_ns)
         saving = Range(low=min(least, most), high=most)
     return Finding(

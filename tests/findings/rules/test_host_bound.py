@@ -36,7 +36,7 @@ def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
         "repeated_ns": 6 * MS,
         "thin_calls_count": 1000,
     }
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_500_000, 7_200_000)
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_500_000, 6_000_000)
     assert finding.where[0].name == "aten::mul"
 
 
@@ -47,8 +47,7 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
     # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
     # 12, and 10/12 of that where all was slower. That many events slow them by 2.8 %.
     assert saving.low == pytest.approx(0.75 * (10 * MS - 4 * MS / 1.028), abs=2 * US)
-    # A fifth more may go with it.
-    assert saving.high == pytest.approx(1.2 * (10 * MS - 4 * MS * 10 / 12), abs=2 * US)
+    assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=2 * US)
 
 
 def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze):
@@ -132,7 +131,7 @@ def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
     # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls, of
     # which 10 µs each are what a thin call takes.
     assert finding.saving_ns.low == round(0.75 * (4.5 + 1) * MS)
-    assert finding.saving_ns.high == 7_200_000
+    assert finding.saving_ns.high == 6_000_000
 
 
 def test_a_loop_that_writes_elements_in_place_is_no_optimizer(analyze):
