@@ -12,14 +12,26 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import EXPERIMENT, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFlag
 
 IN_EVERY_STEP = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.GARBAGE_COLLECTION)
 """Phases that are timed in steps without marks too."""
+_OWN_CALLS = f"{Phase.LOGGING.value}/{EXPERIMENT}"
+"""But for the program's own calls of a logger: only where `forward` is timed are they known for
+the step's, not a callback's."""
 BETWEEN = (Phase.CHECKPOINT, Phase.VALIDATION)
 """Phases that are one thing, in the last step of an epoch or after it."""
+
+
+def timed_in_every_step(key: str) -> bool:
+    """Tell whether a phase or a part, `<phase>/<name>`, is timed in steps without marks too.
+
+    >>> [timed_in_every_step(key) for key in ("logging", "logging/experiment.add_image")]
+    [True, False]
+    """
+    return key.partition("/")[0] in IN_EVERY_STEP and not key.startswith(_OWN_CALLS)
 
 
 @dataclass(frozen=True)
@@ -119,13 +131,20 @@ class Spread:
             for phase, column in columns.items()
             if column is not None and phase not in IN_EVERY_STEP
         )
+        self._own_calls = [
+            column
+            for name, column in session.columns.items()
+            if name.startswith(f"part/{_OWN_CALLS}")
+        ]
+        marked += sum(int(column[self._alike].sum()) for column in self._own_calls)
         self._per_marked = max(0, rest) / marked if marked else 0.0
 
-    def of(self, phase: Phase, column: Int64) -> int:
+    def of(self, key: str, column: Int64) -> int:
         """Return it for a phase, or a part of one; 0 for what is timed in those steps too."""
-        if phase in IN_EVERY_STEP or not self._per_marked:
-            return 0
-        return round(int(column[self._alike].sum()) * self._per_marked)
+        columns = [] if timed_in_every_step(key) else [column]
+        if key == Phase.LOGGING:
+            columns = self._own_calls
+        return round(sum(int(one[self._alike].sum()) for one in columns) * self._per_marked)
 
 
 def unmarked_spans(session: Session) -> list[OutsideSpan]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import median
-from lightning_gpuprof.analysis.run.every_step import IN_EVERY_STEP, Spread
+from lightning_gpuprof.analysis.run.every_step import Spread, timed_in_every_step
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -70,7 +70,7 @@ def phase_split(spread: Spread) -> dict[Phase, PhaseStats]:
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
     totals = {
-        phase: _in_steps(phase, columns[phase], spread) + outside.get(phase.value, 0)
+        phase: _in_steps(phase.value, columns[phase], spread) + outside.get(phase.value, 0)
         for phase in measured
     }
     whole = max(1, sum(totals.values()))
@@ -101,7 +101,7 @@ def part_split(spread: Spread) -> tuple[Part, ...]:
             Part(
                 phase=Phase(phase),
                 name=name,
-                total_ns=_in_steps(Phase(phase), column, spread) + outside.get(key, 0),
+                total_ns=_in_steps(key, column, spread) + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
                 per_step=_per_step(key, column, spread),
@@ -126,9 +126,9 @@ def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
         return None
     chosen = column[steady]
     field = "part_ns" if "/" in key else "phase_ns"
-    phase = Phase(key.partition("/")[0])
-    known = sum(getattr(span, field).get(key, 0) for span in spread.spans if phase in IN_EVERY_STEP)
-    total_ns = int(chosen.sum()) + spread.of(phase, column) + known
+    spans = spread.spans if timed_in_every_step(key) else []
+    known = sum(getattr(span, field).get(key, 0) for span in spans)
+    total_ns = int(chosen.sum()) + spread.of(key, column) + known
     steps_ns = int(session.columns["dur_ns"][steady].sum()) + spread.dur_ns
     return PerStep(
         median_ns=median(chosen),
@@ -146,10 +146,10 @@ def _outside_by(session: Session, field: str) -> dict[str, int]:
     for span in session.all(OutsideSpan):
         for name, ns in getattr(span, field).items():
             # Of steps without marks the odd region may be timed all the same: it is in `Spread`.
-            if span.where != UNMARKED_STEPS or name.partition("/")[0] in IN_EVERY_STEP:
+            if span.where != UNMARKED_STEPS or timed_in_every_step(name):
                 totals[name] = totals.get(name, 0) + ns
     return totals
 
 
-def _in_steps(phase: Phase, column: Int64 | None, spread: Spread) -> int:
-    return 0 if column is None else int(column.sum()) + spread.of(phase, column)
+def _in_steps(key: str, column: Int64 | None, spread: Spread) -> int:
+    return 0 if column is None else int(column.sum()) + spread.of(key, column)

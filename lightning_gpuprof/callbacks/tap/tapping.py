@@ -101,11 +101,15 @@ class Tapping:
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
-        self._time_loggers()
-        if evaluating:
-            self._time_evaluation()
-        else:
-            self._time_fit()
+        try:
+            self._time_loggers()
+            if evaluating:
+                self._time_evaluation()
+            else:
+                self._time_fit()
+        except BaseException:
+            self.restore()
+            raise
 
     def time_manual_optimization(self) -> None:
         """Time what the Trainer's own actions leave out where the user calls the optimizers."""

@@ -3,9 +3,13 @@
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 from typing_extensions import override
+
+from lightning_gpuprof.callbacks.guard import attempt
 
 
 class TimedCall:
@@ -31,10 +35,19 @@ class TimedCall:
 
 
 class LoggingCall(TimedCall):
-    """The same of a call that logs; samples of the stack know it by the name of its function."""
+    """The same of a call that logs; samples of the stack know it by the name of its function.
+
+    Trackers call themselves from threads of their own: what those take is not the step's.
+    """
+
+    def __init__(self, owner: object, name: str, region: AbstractContextManager[Any]) -> None:
+        super().__init__(owner, name, region)
+        self._thread = get_ident()
 
     def call_to_log(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method inside the region."""
+        """Call the method, in the thread that trains inside the region."""
+        if get_ident() != self._thread:
+            return self.original(*args, **kwargs)
         with self._region:
             return self.original(*args, **kwargs)
 
@@ -55,27 +68,33 @@ class TimedCalls:
         kind: type[TimedCall] = TimedCall,
     ) -> None:
         """Time a method of one object from now on; an object that refuses is left alone."""
-        if not callable(getattr(owner, name, None)):
-            return
-        if isinstance(getattr(owner, name), TimedCall):
-            return
-        call = kind(owner, name, region)
-        try:
-            setattr(owner, name, call)
-        except (AttributeError, TypeError):
-            return
-        self._calls.append(call)
+        attempt(partial(self._add, owner, name, region, kind), None)
 
     def restore(self) -> None:
         """Put every method back as it was, except where somebody else has replaced it since."""
         while self._calls:
             call = self._calls.pop()
-            mine = getattr(call.owner, "__dict__", {}).get(call.name)
-            if mine is not call:
+            own = vars(call.owner)
+            if own.get(call.name) is not call:
                 continue
-            delattr(call.owner, call.name)
+            del own[call.name]
             if getattr(call.owner, call.name, None) != call.original:
-                setattr(call.owner, call.name, call.original)
+                own[call.name] = call.original
+
+    def _add(
+        self,
+        owner: object,
+        name: str,
+        region: AbstractContextManager[Any],
+        kind: type[TimedCall],
+    ) -> None:
+        method = getattr(owner, name, None)
+        if not callable(method) or isinstance(method, TimedCall):
+            return
+        call = kind(owner, name, region)
+        # Not by `setattr`: a proxy may hand that on to the object that its own method calls.
+        vars(owner)[name] = call
+        self._calls.append(call)
 
 
 def untimed(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -193,8 +193,10 @@ class TimingRun:
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
         self._look_for_compiling()
-        end_ns = self.timeline.stop(unfinished=error is not None)
-        self.restore()
+        try:
+            end_ns = self.timeline.stop(unfinished=error is not None)
+        finally:
+            self.restore()
         self._writing.write(final=True)
         self._output.end(
             status,

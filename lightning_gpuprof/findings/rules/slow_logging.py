@@ -86,12 +86,11 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
 def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None:
     """Return a finding of loggers, `self.log` and hooks that take norms."""
     hooks, own = norm_hooks(run), _calls(run, Phase.LOGGING)
+    mean_ns = logging.mean_ns - sum(one.mean_ns for _, one in own)
     # Without its longest step: a logger imports and opens what it needs when it is first called.
-    steps = run.steps.dur.count if run.steps else 1
-    again_ns = logging.mean_ns - logging.max_ns // steps
-    own_ns = sum(one.mean_ns - one.max_ns // steps for _, one in own)
+    longest_ns = max(0, logging.max_ns - sum(one.max_ns for _, one in own))
     waited_ns = run.rank_waits.log_waited_ns.get(run.start.rank, 0) if run.rank_waits else 0
-    cost_ns = max(0, again_ns - own_ns - waited_ns)
+    cost_ns = max(0, mean_ns - longest_ns // (run.every.steps if run.every else 1) - waited_ns)
     cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
         return None
@@ -141,7 +140,10 @@ def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:
 def _by_experiment(run: RunResults, step_ns: int, phase: Phase) -> Finding | None:
     """Return a finding of the calls that the program makes in its steps, or in validation."""
     calls = _calls(run, phase)
+    # In validation they are timed in every step, else in marked ones alone.
     steps = run.steps.dur.count if run.steps else 1
+    if phase is Phase.VALIDATION and run.every:
+        steps = run.every.steps
     # Without the longest: it imports what draws.
     cost_ns = sum(one.mean_ns - one.max_ns // steps for _, one in calls)
     if cost_ns <= 0:

@@ -39,7 +39,7 @@ class Cells:
     """The cells of one batch, each known by the number (`id`) of its first weight."""
 
     turns: dict[int, Turns] = field(default_factory=dict)
-    _states: dict[int, ref[Tensor]] = field(default_factory=dict)
+    _states: dict[int, list[ref[Tensor]]] = field(default_factory=dict)
 
     def turn(
         self,
@@ -47,7 +47,7 @@ class Cells:
         place: Place,
         given: Sequence[Tensor],
         through: Sequence[frozenset[int]],
-        state: Tensor,
+        states: Sequence[Tensor],
     ) -> set[int]:
         """Note a turn, and return the cell's number.
 
@@ -56,17 +56,18 @@ class Cells:
             place: The line that called it.
             given: The tensors that it was given: the input, the state or states, the weights.
             through: The cells that each of them came through.
-            state: What it returned.
+            states: What it returned.
         """
         if len(given) <= CELLS[name]:
             return set()
         number = id(given[CELLS[name]])
         turns = self.turns.setdefault(number, Turns(name, place))
         turns.times += 1
-        last = self._states.get(number)
-        altered = number in through[1] and (last is None or last() is not given[1])
+        last = [one() for one in self._states.get(number, ())] or [None, None]
+        states_given = zip(given[1:], through[1 : CELLS[name]], last, strict=False)
+        altered = any(number in came and one is not own for one, came, own in states_given)
         turns.needed = turns.needed or altered or number in through[0]
-        self._states[number] = ref(state)
+        self._states[number] = [ref(one) for one in states]
         return {number}
 
 

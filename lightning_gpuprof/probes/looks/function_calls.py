@@ -101,6 +101,7 @@ class FunctionCalls:
     """File and name of functions of the program that may compute with data or weights."""
 
     def __post_init__(self) -> None:
+        self._plain: set[tuple[str, str]] = set()
         self._known = WeakIdKeyDictionary()
         self._parameters = {id(one) for one in self.model.parameters()}
         fixed = (one for one in self.model.parameters() if not one.requires_grad)
@@ -153,11 +154,13 @@ class FunctionCalls:
                 each.seen(call)
         elif place is not None and name not in FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, place)
-            if not given_plain(frame):
-                self.mixed.add((place[0], place[2]))
+            function = place[0], place[2]
+            new = function not in self.mixed and function not in self._plain
+            if new and self.calls[-1].digest is not None:
+                (self._plain if given_plain(frame) else self.mixed).add(function)
         cells = frozenset[int]().union(*(one.cells for one in known))
         if name in CELLS and place is not None:
-            cells |= self.cells.turn(name, place, given, [one.cells for one in known], results[0])
+            cells |= self.cells.turn(name, place, given, [one.cells for one in known], results)
         for one in results:
             self._set(one, Known(origin, through, cells))
         if is_in_place(name) and given:

@@ -1,5 +1,6 @@
 """Tells whether a function of the program may compute with values of the batch, in Python too."""
 
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FrameType
 from typing import Any
 
@@ -29,10 +30,15 @@ def given_plain(frame: FrameType) -> bool:
 
     That is modules, numbers and names, and tensors, whose values it can only have by functions of
     torch's. In a list, an array or an object of the program's there may be the batch.
+
+    To be called seldom: up to Python 3.12 the frame keeps what its variables hold now until it
+    returns.
     """
     for each in outwards(frame):
         if package_of(each.f_code.co_filename) == "":
             code = each.f_code
+            if code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
+                return False
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             return all(_is_plain(each.f_locals.get(name)) for name in names)
     return False

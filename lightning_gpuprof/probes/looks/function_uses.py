@@ -1,7 +1,7 @@
 """Reads the calls of torch's functions in two batches for work that need not be done."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from statistics import median
 from typing import TypeVar
@@ -153,6 +153,8 @@ def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
     for place in same:
         functions[place[0], place[2]].append(place)
     mixed = set().union(*(one.mixed for one in batches))
+    every = {place for batch in by_batch for place in batch}
+    mixed |= {(place[0], place[2]) for place in every if _varies(by_batch, place)}
     found = []
     for function, places in functions.items():
         times = {place: min(_taken(batch[place]) for batch in by_batch) for place in places}
@@ -161,6 +163,18 @@ def _constants(batches: Sequence[FunctionCalls]) -> tuple[ConstantWork, ...]:
         alone = function not in mixed
         found.append(ConstantWork(sum(times.values()), count, first_shown(places), alone))
     return tuple(sorted(found, key=lambda one: -one.taken_ns))
+
+
+def _varies(by_batch: Iterable[Mapping[Place, Sequence[Call]]], place: Place) -> bool:
+    """Tell whether a line's constants differ between batches, or may.
+
+    A device's are not read: what is made there of other tensors is taken to vary as those do.
+    """
+    first, *others = (
+        [one.digest for one in batch.get(place, ()) if one.digest is not None or not one.given]
+        for batch in by_batch
+    )
+    return None in first or any(one != first for one in others)
 
 
 def _results(calls: Iterable[Call]) -> list[object] | None:

@@ -128,6 +128,32 @@ def test_a_region_that_is_timed_in_steps_without_marks_too_is_not_counted_twice(
     assert phase_split(Spread(odd, steady)) == phase_split(Spread(session, steady))
 
 
+def test_the_programs_own_calls_of_a_logger_are_known_of_marked_steps_alone(session, steady):
+    # Each of the ten steps takes 100 ns: 20 of them a picture, 10 a logger.
+    columns = session.columns | {
+        "phase/backward": np.array([30, 30]),
+        "phase/logging": np.array([30, 30]),
+        "part/logging/CSVLogger": np.array([10, 10]),
+        "part/logging/experiment.add_image": np.array([20, 20]),
+    }
+    start = structs.replace(session.start, phases=[*session.start.phases, "logging"])
+    logged = with_unmarked(
+        replace(session, columns=columns, start=start), dur_ns=800, phase_ns={"logging": 80},
+        part_ns={"logging/CSVLogger": 80},
+    )  # fmt: skip
+    spread = Spread(logged, steady)
+    phases = phase_split(spread)
+
+    assert {one.name: (one.per_step.mean_ns, one.total_ns) for one in part_split(spread)} == {
+        "experiment.add_image": (20, 200),
+        "CSVLogger": (10, 100),
+        "EMA": (10, 100),
+    }
+    means = {phase: one.per_step.mean_ns for phase, one in phases.items() if one.per_step}
+    assert (means[Phase.LOGGING], means[Phase.FORWARD], sum(means.values())) == (30, 30, 100)
+    assert sum(one.total_ns for one in phases.values()) == 1_000
+
+
 def test_a_checkpoint_between_epochs_is_one_of_all(session, steady):
     between = OutsideSpan(
         where="epoch_end", start_ns=0, dur_ns=90, phase_ns={"checkpoint": 80, "logging": 10},

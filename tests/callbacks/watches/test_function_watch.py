@@ -1,5 +1,6 @@
 import copy
 import sys
+import weakref
 
 import pytest
 import torch
@@ -189,7 +190,27 @@ class GridByValues(Grid):
         return torch.tensor(above).float()
 
 
-@pytest.mark.parametrize("model", [GridInside, GridFromLists, GridByValues])
+class GridFromMany(Grid):
+    def grid(self, *rows):
+        return torch.tensor([row * 2.0 for row in rows]).square().mean()
+
+    def inside(self, x):
+        return self.layer(x + self.grid(1.0, 2.0))
+
+
+class Sampled(Grid):
+    """What it draws in Python is another constant in each step."""
+
+    times = 0
+
+    def grid(self):
+        self.times += 1
+        rows = torch.tensor([float(self.times)] * 32)
+        along = torch.arange(32) / 32
+        return rows + along
+
+
+@pytest.mark.parametrize("model", [GridInside, GridFromLists, GridByValues, GridFromMany, Sampled])
 def test_a_function_that_may_compute_on_data_too_is_not_there_for_the_constant_alone(look, model):
     (found,) = look(model()).constants
     assert not found.alone
@@ -206,6 +227,26 @@ class GridBySize(Grid):
 def test_a_function_that_goes_by_sizes_is_there_for_the_constant_alone(look):
     (found,) = look(GridBySize()).constants
     assert found.alone
+
+
+class Rebinds(Grid):
+    """Drops what it holds while it runs."""
+
+    gone = True
+
+    def inside(self, x):
+        y, held = self.layer(x), torch.nn.ReLU()
+        dropped = weakref.ref(held)
+        y = y + torch.arange(2).float().cos()
+        held = None
+        self.gone = self.gone and dropped() is None
+        return y
+
+
+def test_nothing_that_a_step_drops_is_kept_until_its_function_returns(look):
+    model = Rebinds()
+    look(model)
+    assert model.gone
 
 
 class Drawn(Grid):
@@ -536,12 +577,21 @@ class Masked(Sequence):
         return state[0]
 
 
+class Clamped(Sequence):
+    def read(self, x):
+        state = None
+        for t in range(12):
+            h, c = self.cell(x[:, t], state)
+            state = h, c.clamp(-3, 3)
+        return state[0]
+
+
 class Short(Sequence):
     def read(self, x):
         return self.cell(x[:, 0])[0]
 
 
-@pytest.mark.parametrize("model", [Decoder, DecoderByParts, Masked, Short])
+@pytest.mark.parametrize("model", [Decoder, DecoderByParts, Masked, Clamped, Short])
 def test_a_cell_whose_turns_need_each_other_is_no_layer(look, model):
     assert look(model()).cells == ()
 

@@ -1,4 +1,5 @@
-from rule_cases import MS, US, WORK, every, op, span
+from msgspec import structs
+from rule_cases import MS, US, WORK, every, op, span, unmarked
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, When, Where
@@ -149,6 +150,21 @@ def test_a_picture_in_each_step_is_told_with_its_line_apart_from_the_loggers(jud
     assert span(picture) == (
         round(0.8 * 0.8 * 3_960 * US), round(0.98 * 1.2 * 3_960 * US)
     )  # fmt: skip
+
+
+def test_a_picture_costs_as_much_where_one_step_in_many_is_marked(judge):
+    parts = {"logging/self.log": MS, "logging/experiment.add_image": 4 * MS}
+    others = structs.replace(
+        unmarked(900, phase_ns={"logging": 900 * MS}),
+        dur_ns=900 * 15 * MS,
+        part_ns={"logging/self.log": 900 * MS},
+    )
+    usual, picture = judge(
+        "slow-logging", {**WORK, "logging": 5 * MS}, parts=parts, records=[others]
+    )
+    # Without the longest of 1,000 steps, and of the 100 in which pictures are seen.
+    assert usual.evidence["logging_ns"] == 999 * US
+    assert picture.evidence["experiment_ns"] == 3_960 * US
 
 
 def test_pictures_in_one_of_many_steps_are_proposed_a_fifth_as_often(judge):
