@@ -15,6 +15,8 @@ Whatever else names the line knows a reason."""
 MOST_KEPT = 0.5
 """As in `looks/scores.py`: of what is used by more than half nothing is said."""
 _WHOSE = ("callback:", "logger:")
+_PARTS = ("slow-callback", "slow-epoch-end", "slow-logging", "slow-checkpoint", "data-wait")
+_GROWS = ("growing-cost", "memory-growth")
 
 
 class Pair(NamedTuple):
@@ -46,7 +48,9 @@ def told_once(found: Sequence[Finding]) -> tuple[list[Finding], list[Abstained]]
 def _behind(back: Finding, found: Sequence[Finding]) -> tuple[Finding, str] | None:
     for front in found:
         why = _why(back, front)
-        if why is not None and _behind(front, found) is None:
+        if why is None or _one_of_several(back, front, found):
+            continue
+        if _behind(front, found) is None:
             return front, why
     return None
 
@@ -67,7 +71,9 @@ def _names_left_over(back: Finding, front: Finding) -> bool:
     if back.id not in LEFT_OVER or front.id in LEFT_OVER[LEFT_OVER.index(back.id) :]:
         return False
     lines = {(one.file, one.line) for one in front.where if one.file}
-    return any((one.file, one.line) in lines for one in back.where)
+    known = [(one.file, one.line) in lines for one in back.where if one.file]
+    # Each line that reads is one to change: none goes untold for another that is named.
+    return any(known) and (back.id != "host-sync" or all(known))
 
 
 def _same_part(back: Finding, front: Finding) -> bool:
@@ -78,6 +84,21 @@ def _same_part(back: Finding, front: Finding) -> bool:
         any(phase == of and (part is None or name in (None, part)) for of, name in named)
         for phase, part in places
     )
+
+
+def _same_name(back: Finding, front: Finding) -> bool:
+    return _same_part(back, front) and any(one.name for one in front.where)
+
+
+def _one_of_several(back: Finding, front: Finding, found: Sequence[Finding]) -> bool:
+    """Tell whether `front` only says that a phase grows, of which several parts take time."""
+    if back.id not in _PARTS or front.id not in _GROWS:
+        return False
+    own = {(one.phase, one.name) for one in back.where}
+    whole = {at.phase for at in front.where if not at.file and not at.name}
+    whole &= {phase for phase, _ in own}
+    named = [at for one in found if one.id in _PARTS for at in one.where if at.name]
+    return any(at.phase in whole and (at.phase, at.name) not in own for at in named)
 
 
 def _part(name: str | None) -> str | None:
@@ -115,8 +136,8 @@ def _is_padding(back: Finding, front: Finding) -> bool:
 
 PAIRS = (
     Pair(
-        ("slow-callback", "slow-logging", "slow-checkpoint", "data-wait"),
-        ("growing-cost", "memory-growth"),
+        _PARTS,
+        _GROWS,
         _same_part,
         "what takes longer each time is to be kept from growing, however often it comes",
     ),
@@ -129,7 +150,7 @@ PAIRS = (
     Pair(
         ("slow-logging",),
         ("frequent-validation",),
-        _same_part,
+        _same_name,
         "it names the call as most of validation",
     ),
     Pair(

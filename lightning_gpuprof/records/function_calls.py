@@ -170,11 +170,13 @@ class CellLoop(Struct, frozen=True):
         kind: `LSTM`, `GRU` or `RNN`.
         turns: How often it is called per batch.
         place: The line.
+        loop: Where the loop begins; None in older files.
     """
 
     kind: str
     turns: int
     place: CallPlace
+    loop: CallPlace | None = None
 
 
 class Broadcast(Struct, frozen=True):

@@ -7,6 +7,7 @@ from lightning_gpuprof.findings.told_once import told_once
 
 MS = 1_000_000
 LINE = Where(file="train.py", line=7, phase="forward")
+NAME = "experiment.add_image"
 
 
 def made(finding_id, low_ms, high_ms, *where, severity=Severity.WARNING, **evidence):
@@ -97,6 +98,42 @@ def test_a_callback_that_takes_longer_each_time_is_told_as_growing():
     assert len(kept(slow, other)) == 2
     phase = made("growing-cost", 3, 8, Where(phase="callbacks"))
     assert kept(slow, phase) == ["growing-cost"]
+
+
+def test_work_between_epochs_that_takes_longer_each_time_is_told_as_growing():
+    place = Where(phase="callbacks", name="Plots")
+    slow, grows = made("slow-epoch-end", 4, 6, place), made("growing-cost", 3, 8, place)
+    assert kept(slow, grows) == ["growing-cost"]
+
+
+@pytest.mark.parametrize("front", ["growing-cost", "memory-growth"])
+def test_a_phase_that_grows_does_not_say_which_of_its_callbacks_does(front):
+    grows = made(front, 3, 8, Where(phase="callbacks"))
+    one = made("slow-callback", 4, 6, Where(phase="callbacks", name="Plots"))
+    other = made("slow-callback", 1, 2, Where(phase="callbacks", name="Tables"))
+    hook = made("slow-callback", 1, 2, Where(phase="other", name="on_train_batch_end"))
+    assert len(kept(one, other, grows)) == 3
+    assert kept(one, hook, grows) == ["slow-callback", front]
+    ends = made("slow-epoch-end", 1, 2, Where(phase="callbacks", name="Plots"))
+    assert kept(one, ends, grows) == [front]
+
+
+@pytest.mark.parametrize(
+    ("hook", "stays"), [(None, True), ("on_validation_epoch_end", True), (NAME, False)]
+)
+def test_a_call_in_validation_steps_back_where_that_is_most_of_it(hook, stays):
+    line = Where(file="t.py", line=3, phase="validation")
+    call = made("slow-logging", 1, 2, line, Where(phase="validation", name=NAME))
+    often = made("frequent-validation", 4, 6, Where(phase="validation", name=hook))
+    assert ("slow-logging" in kept(call, often)) == stays
+
+
+def test_lines_that_read_stay_where_one_of_them_is_nobody_elses():
+    other = Where(file="train.py", line=8, phase="forward", name="user")
+    python = made("penalty-in-loss", 2, 5, LINE)
+    reads = made("host-sync", 0, 0, LINE, other, severity=Severity.INFO)
+    assert len(kept(reads, python)) == 2
+    assert kept(reads, made("penalty-in-loss", 2, 5, LINE, other)) == ["penalty-in-loss"]
 
 
 def test_spikes_of_a_hook_that_is_named_are_told_once():

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.every_step import Spread, timed_in_every_step
+from lightning_gpuprof.analysis.run.steady import EARLY
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
-
-EARLY = 30
-"""Steps enough for a median, and few enough that what grows has hardly grown in them."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +17,8 @@ class PerStep:
 
     Where one step in many is marked, the mean is an estimate for all of them (`Spread`); median
     and maximum are of the marked ones. `early_ns` is the median of the first `EARLY` of them, near
-    which the first trace is taken. `active_frac` is the share of them that it took any time in: an
-    optimizer may step on each k-th batch.
+    which a trace is taken as a rule. `active_frac` is the share of them that it took any time in:
+    an optimizer may step on each k-th batch.
     """
 
     median_ns: int

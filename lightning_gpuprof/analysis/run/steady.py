@@ -13,6 +13,8 @@ _APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
 SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
 MIN_STEADY = 3
 """Fewer steps than this have no median worth the name: the next wider choice is taken."""
+EARLY = 30
+"""Steps enough for a median, and few enough that what grows has hardly grown in them."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.steady import EARLY
 from lightning_gpuprof.records.phases import Phase
 
 
@@ -161,10 +162,16 @@ def steady_as_traced_ns(run: RunResults) -> int:
 def grown_ns(run: RunResults, phase: Phase) -> int:
     """Return how much longer a phase takes at the median than in the run's first steps.
 
-    The trace is taken near these. 0 of a phase that does not grow all along.
+    0 of a phase that does not grow all along, and where the trace is not of these steps.
     """
-    per_step = run.per_step(phase) if phase in run.growing else None
+    per_step = run.per_step(phase) if phase in run.growing and is_early(run) else None
     return 0 if per_step is None else max(0, per_step.median_ns - per_step.early_ns)
+
+
+def is_early(run: RunResults) -> bool:
+    """Tell whether the last analysed trace is of the run's first steps."""
+    trace = last_analysed(run)
+    return trace is not None and trace.cycle.first_step < EARLY
 
 
 def last_analysed(run: RunResults) -> TraceView | None:

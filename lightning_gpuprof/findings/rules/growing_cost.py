@@ -101,7 +101,7 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
             exposed(run, one.phase, one.cost_ns).low_ns,
             exposed(run, one.phase, high).high_ns,
         )
-    saving = Range(low=low, high=min(high, step_ns))
+    saving = Range(low=low, high=high)
     what = one.name or f"The phase {one.phase.value}"
     each_step = one.times == one.steps
     often = f"in {one.steps:,} steps" if each_step else f"after {one.times} times"

@@ -113,9 +113,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:
     """Return the recurrent cell that the loop of the function with most calls is around."""
     functions = {(one.file, one.function) for one in (busy.place, busy.loop) if one is not None}
-    return next(
-        (one for one in seen.cells if (one.place.file, one.place.function) in functions), None
-    )
+    around = (one for one in seen.cells if one.loop is not None and one.loop == busy.loop)
+    return next((one for one in around if (one.place.file, one.place.function) in functions), None)
 
 
 def _evaluate(run: RunResults) -> Finding | Abstained | None:

@@ -22,9 +22,9 @@ checkpoints take `TARGET_FRAC` of the time, if the run is long enough; at least 
 median (some wait for a disk that is behind), at most at the mean. Where most of the bytes are fixed
 (`MOSTLY`), it is that of leaving them out: at most the share of all, at least that of what the code
 proposed leaves out: the frozen weights, or by name the largest buffers or hyperparameters, from
-`NAMED_FRAC` of these on. Where saving once an epoch, as by default, takes a good part of the time,
-epochs are short: it is a setting all the same, in epochs. Severity: the common scale
-(`findings/grade.py`).
+`NAMED_FRAC` of these on, or else the largest. Where saving once an epoch, as by default, takes a
+good part of the time, epochs are short: it is a setting all the same, in epochs. Severity: the
+common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -152,7 +152,8 @@ def _named(content: CheckpointContent) -> tuple[str, tuple[tuple[str, int], ...]
         # The code goes through all of them.
         return kind, ((content.largest_frozen or "", whole_bytes),)
     largest = content.largest_buffers if kind == "buffers" else content.largest_hparams
-    return kind, tuple(one for one in largest if one[1] >= NAMED_FRAC * whole_bytes)
+    named = tuple(one for one in largest if one[1] >= NAMED_FRAC * whole_bytes)
+    return kind, named or largest[:1]
 
 
 def _named_bytes(content: CheckpointContent) -> int:
@@ -173,8 +174,9 @@ def _left_out(content: CheckpointContent, otherwise: str) -> tuple[str, str]:
     apart = ""
     if kind == "hyperparameters":
         given = ", ".join(f"{name}=..." for name in names)
-        apart = f" What is ignored must be given: load_from_checkpoint(path, {given})."
-        ignored = ", ".join(f'"{name}"' for name in names)
+        if names:
+            apart = f" What is ignored must be given: load_from_checkpoint(path, {given})."
+        ignored = ", ".join(f'"{name}"' for name in names or ["..."])
         change = f"self.save_hyperparameters(ignore=[{ignored}])"
     elif kind == "frozen weights":
         change = (

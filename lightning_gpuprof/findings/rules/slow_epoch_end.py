@@ -16,8 +16,11 @@ data must stay in every epoch: make it cheaper instead.
 `MIN_FRAC` (`findings/epoch_cost.py`): below one percent of the steps' time nobody would change a
 program. The change proposed is a fifth as often (`FEWER`, `findings/grade.py`), and leaves that of
 the cost. Where one time has most of all that it took (`ONCE_FRAC`), nothing is said: what was done
-once is not known to come again. Validation, checkpoints and loggers have findings of their own.
-Severity: the common scale (`findings/grade.py`).
+once is not known to come again. Of two times the longer always has half or more: there it is what
+took three times as long as the other (`OF_TWO_FRAC`). On a GPU the least is nothing: often the host
+first waits there for what the epoch's last steps have queued, and else would wait elsewhere.
+Validation, checkpoints and loggers have findings of their own. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -40,6 +43,7 @@ from lightning_gpuprof.units import duration, percent
 
 ID = "slow-epoch-end"
 EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes less often")
+OF_TWO_FRAC = 0.75
 MOST = 3
 """As many at most, the longest."""
 
@@ -51,17 +55,18 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     steps, step_ns = run.steps.ran, run.step_ns
     again = [one for one in run.between_epochs if _comes_again(one)]
     found = [one for one in again if one.total_ns >= MIN_FRAC * step_ns * steps]
-    return tuple(_finding(one, one.total_ns // steps, step_ns) for one in found[:MOST])
+    return tuple(_finding(run, one, one.total_ns // steps, step_ns) for one in found[:MOST])
 
 
 def _comes_again(one: BetweenEpochs) -> bool:
-    return one.name not in OWN and one.longest_ns <= ONCE_FRAC * one.total_ns
+    once_frac = OF_TWO_FRAC if one.epochs == 2 else ONCE_FRAC
+    return one.name not in OWN and one.longest_ns <= once_frac * one.total_ns
 
 
-def _finding(one: BetweenEpochs, cost_ns: int, step_ns: int) -> Finding:
+def _finding(run: RunResults, one: BetweenEpochs, cost_ns: int, step_ns: int) -> Finding:
     least_ns, most_ns = around(cost_ns)
     goes = 1 - 1 / FEWER
-    saving = Range(low=round(goes * least_ns), high=round(goes * most_ns))
+    saving = Range(low=0 if run.on_gpu else round(goes * least_ns), high=round(goes * most_ns))
     trains = one.name == SCHEDULER or AVERAGE.search(one.name) is not None
     return Finding(
         id=ID,
@@ -79,7 +84,7 @@ def _finding(one: BetweenEpochs, cost_ns: int, step_ns: int) -> Finding:
             "step_ns": step_ns,
         },
         saving_ns=saving,
-        confidence=0.9,
+        confidence=0.5 if run.on_gpu else 0.9,
         where=(Where(phase=one.phase.value, name=one.name),),
         change=None if trains else _change(one),
         when=When.BETWEEN,

@@ -37,7 +37,7 @@ from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.grade import grade
@@ -160,8 +160,8 @@ def _beside_operators(
     told_ns = sum(one.count for one in told) / whole * spent.mean_ns
     # The trace is scaled to the median step: what a busy machine adds to the mean is of all parts.
     busy = spent.mean_ns / max(1, spent.median_ns)
-    # The trace is of the run's first steps: what forward has grown by since is not Python's.
-    grown = max(1.0, spent.median_ns / max(1, spent.early_ns))
+    # Where the trace is of the run's first steps what forward has grown by since is not Python's.
+    grown = max(1.0, spent.median_ns / max(1, spent.early_ns)) if is_early(run) else 1.0
     as_traced_ns = spent.mean_ns / grown
     beside_ns = max(0, round(as_traced_ns - busy * work.forward_operators_ns - told_ns))
     left_ns = max(0, round(beside_ns - busy * THIN_NS * work.calls))

@@ -25,9 +25,11 @@ its core finds others' data in its caches, as much as goes with other costs (doc
 training thread is off its core for a moment in every run (the logger's file, the sampler itself).
 Only what stands still in `COMPUTES` is counted: loading, loggers, checkpoints, validation,
 callbacks and hooks wait for files and servers as well, and have findings that tell their time
-whatever they wait for (a thread that only writes for a callback goes with the callback). On a GPU
-the host waits for the device too, so nothing is said there of threads that are only busy. Severity:
-the common scale (`findings/grade.py`).
+whatever they wait for (a thread that only writes for a callback goes with the callback). How much
+of these phases stood still is not known, so all of it is taken to have: `idle_frac` is the least.
+Where they compute for a good part of the step (a DataLoader without workers), contention in the
+others may go untold. On a GPU the host waits for the device too, so nothing is said there of
+threads that are only busy. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence

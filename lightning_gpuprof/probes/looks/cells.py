@@ -1,6 +1,6 @@
 """Follows recurrent cells that a loop of the program takes through a sequence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from weakref import ref
 
@@ -71,10 +71,15 @@ class Cells:
         return {number}
 
 
-def cell_loops(cells: Cells) -> tuple[CellLoop, ...]:
+def cell_loops(cells: Cells, loop_around: Callable[[Place], Place | None]) -> tuple[CellLoop, ...]:
     """Return the cells whose turns a recurrent layer could take at once, that of most first."""
     loops = (one for one in cells.turns.values() if one.times >= LEAST_TURNS and not one.needed)
     return tuple(
-        CellLoop(one.name.partition("_")[0].upper(), one.times, shown(one.place))
+        CellLoop(
+            one.name.partition("_")[0].upper(),
+            one.times,
+            shown(one.place),
+            None if (loop := loop_around(one.place)) is None else shown(loop),
+        )
         for one in sorted(loops, key=lambda one: -one.times)
     )

@@ -61,7 +61,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         busy=_busy(last.lines, last.callers),
         reading=_busy(last.reads, last.callers),
         broadcast=broadcasts([one.broadcasts for one in batches]),
-        cells=cell_loops(last.cells),
+        cells=cell_loops(last.cells, lambda place: _loop(place, last.callers)),
         lookups=one_hot_lookups([one.lookups for one in batches]),
         scores=unused_scores([one.scores for one in batches]),
     )
@@ -84,7 +84,7 @@ def _busy_function(
     """Return a function by the loop in it, or around it, that makes most of its calls."""
     loops: dict[Place | None, Counter[Place]] = defaultdict(Counter)
     for place, calls in lines.items():
-        loops[_loop((place, *callers.get(place, ())))][place] = calls
+        loops[_loop(place, callers)][place] = calls
     loop, ones = max(loops.items(), key=lambda item: item[1].total())
     return BusyFunction(
         calls_frac=lines.total() / every,
@@ -96,9 +96,9 @@ def _busy_function(
     )
 
 
-def _loop(places: Iterable[Place]) -> Place | None:
-    """Return the innermost loop that one of some lines, each called from the next, is in."""
-    for file, line, function in places:
+def _loop(place: Place, callers: dict[Place, tuple[Place, ...]]) -> Place | None:
+    """Return the innermost loop that a line is in, or one of those that it was called from."""
+    for file, line, function in (place, *callers.get(place, ())):
         begins = loop_line(file, line)
         if begins is not None:
             return file, begins, function

@@ -545,6 +545,7 @@ def test_a_cell_that_a_loop_takes_through_a_sequence_is_noted(look, model, kinds
     found = look(model()).cells
     assert [one.kind for one in found] == kinds
     assert (found[0].turns, found[0].place.function) == (12, "read")
+    assert found[0].loop.source == "for t in range(12):"
 
 
 class Decoder(Sequence):

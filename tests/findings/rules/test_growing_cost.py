@@ -71,6 +71,21 @@ def test_what_is_done_between_epochs_is_told_too(said):
     assert finding.change.startswith("self.items = collections.deque(")
 
 
+def test_between_epochs_it_may_cost_more_than_the_steps(said):
+    spans = [
+        OutsideSpan(
+            where="epoch_end", start_ns=i * EVERY * 10 * MS + 1, dur_ns=i * 1000 * MS,
+            phase_ns={"callbacks": i * 1000 * MS}, part_ns={"callbacks/Plots": i * 1000 * MS},
+        )
+        for i in range(1, TIMES + 1)
+    ]  # fmt: skip
+    (finding,) = said({}, records=spans)
+    # 7.5 s above the first, in each 20 steps of 10 ms.
+    assert finding.evidence["grown_ns"] == 375 * MS
+    # By now the median of the last three, 15 s, is 13 above that of the first.
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (300 * MS, 650 * MS)
+
+
 def test_of_steps_without_marks_the_mean_of_each_window_counts(said):
     spans = [
         OutsideSpan(

@@ -117,6 +117,13 @@ def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
     assert kept.saving_ns.low == 1_700_000
     assert "90.0 MiB of the 100 MiB of each are hyperparameters, above all table" in kept.advice
     assert "load_from_checkpoint(path, table=...)" in kept.advice
+    small = tuple((name, 8 << 20) for name in ("table", "scales", "words"))
+    many = said(trained_bytes=10 << 20, hparams_bytes=90 << 20, largest_hparams=small)
+    assert many.change == 'self.save_hyperparameters(ignore=["table"])'
+    assert many.saving_ns.low == 160_000
+    older = said(trained_bytes=10 << 20, hparams_bytes=90 << 20)
+    assert older.change == 'self.save_hyperparameters(ignore=["..."])'
+    assert "load_from_checkpoint" not in older.advice
     mixed = said(trained_bytes=20 << 20, frozen_bytes=50 << 20, buffer_bytes=30 << 20)
     # The code leaves out the frozen weights alone.
     assert span(mixed) == (round(0.8 * 0.5 * 2_500_001), round(1.2 * 0.8 * 2_500_001))

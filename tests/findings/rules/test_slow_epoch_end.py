@@ -5,7 +5,7 @@ from rule_cases import MS, WORK, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity, When
 from lightning_gpuprof.findings.rules.slow_epoch_end import evaluate
-from lightning_gpuprof.records.schema import OutsideSpan
+from lightning_gpuprof.records.schema import Device, OutsideSpan
 
 
 def ends(*, ms, name="callbacks/Neighbours"):
@@ -50,6 +50,21 @@ def test_one_long_time_little_time_and_this_packages_own_are_not_told(judge):
         ends(ms=[50, 50], name="validation/on_validation_epoch_end"),
     ):
         assert judge("slow-epoch-end", WORK, records=records) == ()
+
+
+def test_of_two_epochs_the_longer_may_have_three_quarters(judge):
+    (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 30]))
+    assert finding.evidence["between_epochs_each_ns"] == 40 * MS
+    for once in ([50, 10], [60, 20, 20]):
+        assert judge("slow-epoch-end", WORK, records=ends(ms=once)) == ()
+
+
+def test_on_a_gpu_it_may_be_the_device_that_is_waited_for(judge):
+    (finding,) = judge(
+        "slow-epoch-end", WORK, records=ends(ms=[50, 30, 30, 40]), device=Device(type="cuda")
+    )
+    assert span(finding) == (0, 1_440_000)
+    assert finding.confidence == 0.5
 
 
 def test_an_epochs_end_and_the_next_ones_start_are_once(judge):
