@@ -14,15 +14,25 @@ from _figures import shown
 
 CHARS, REASONS_CHARS, REASON_CHARS = 11_000, 5_000, 700
 TAIL_LINES, INNERMOST, STACK_CHARS = 12, 6, 1_500
+FIGURES, FAILED_TESTS, LINE_CHARS = 40, 15, 120
+"""So many lines of each at most; of figures those within their limit are left out first."""
+AFTER_FAILURES = re.compile(
+    r"={3,} (PASSES|XFAILURES|XPASSES|warnings summary.*|short test summary info|slowest .+"
+    r"|\d+ \w+.* in [\d.]+s.*) ={3,}"
+)
+"""Headings of pytest, and its last line."""
 ROOT = Path(__file__).resolve().parents[2]
 Lines = list[str]
 
 
 def summarize(result: dict[str, Any], *written: Path) -> None:
     """Print what was measured, what did not pass and why, and the outcome of each part."""
-    why = _cut("\n".join(reasons(result)), REASONS_CHARS, "more in the JSON: failures, tail")
-    end = "\n".join([*figure_lines(result), "", *([why, ""] if why else []), *outcome(result)])
-    end += f"\nWritten: {' '.join(map(str, written))}"
+    first, last = [*figure_lines(result), ""], outcome(result)
+    last += [f"Written: {' '.join(map(str, written))}"]
+    more = "more in the JSON: failures, tail"
+    left = CHARS - len("\n".join([*first, *last])) - len(more) - 10
+    why = _cut("\n".join(reasons(result)), max(0, min(REASONS_CHARS, left)), more)
+    end = "\n".join([*first, *([why, ""] if why else []), *last])
     details = "\n".join(detail_lines(result))
     print(f"\n{details}\n"[: max(0, CHARS - len(end))] + f"\n{end}")
 
@@ -45,7 +55,9 @@ def _brief(value: Any) -> str:
 def figure_lines(result: dict[str, Any]) -> Lines:
     """Return the figures that have a limit, those beyond it last."""
     rows = sorted(result.get("figures", []), key=lambda row: not row["passed"])
-    return [f"  {shown(row)}" for row in rows]
+    lines = [f"  {shown(row)}"[:LINE_CHARS] for row in rows]
+    more = len(lines) - FIGURES
+    return lines if more <= 0 else [f"  and {more} more in the JSON", *lines[more:]]
 
 
 def reasons(result: dict[str, Any]) -> Iterator[str]:
@@ -74,15 +86,17 @@ def reasons(result: dict[str, Any]) -> Iterator[str]:
 def _blocks(failures: Lines) -> Iterator[tuple[str, Lines]]:
     """Yield each failure's name and lines, as pytest and what stands in for it write them."""
     name, block = "", Lines()
-    for line in [*failures, "=== end ==="]:
-        if header := re.fullmatch(r"_{2,} (.+?) _{2,}|={3,} (.+?) ={3,}", line):
+    for line in failures:
+        if AFTER_FAILURES.fullmatch(line):
+            break
+        if header := re.fullmatch(r"_{2,} (.+?) _{2,}|={3,} (?:ERRORS|FAILURES) ={3,}", line):
             if name:
                 yield name, block
-            name, block = header[1] or "", []  # what follows another section's heading is no error
-            if header[2] and header[2] != "FAILURES":
-                return
+            name, block = header[1] or "", []  # what follows a section's heading is no error
         else:
             block.append(line)
+    if name:
+        yield name, block
 
 
 def _error(block: Lines) -> Lines:
@@ -113,7 +127,9 @@ def outcome(result: dict[str, Any]) -> Lines:
     """Return the tests that did not pass, the parts with their outcome, and the machine."""
     tests = result.get("tests", {})
     failed = [name for name, status in tests.items() if status not in ("passed", "skipped")]
-    lines = [f"  {tests[name]}: {name}" for name in failed]
+    lines = [f"  {tests[name]}: {name}"[:LINE_CHARS] for name in failed[:FAILED_TESTS]]
+    if len(failed) > FAILED_TESTS:
+        lines += [f"  and {len(failed) - FAILED_TESTS} more"]
     if tests:
         passed = sum(status == "passed" for status in tests.values())
         lines += [f"  {passed} of {len(tests)} tests passed"]

@@ -192,7 +192,6 @@ def judged(name: str, fault: Fault, run: str) -> dict[str, Any]:
             saved.append(faulty[-1] - fit(fault.fixed, folder) / fault.samples)
     named = next((one for one in said if one["id"] in fault.findings), None)
     first = bool(said) and said[0]["id"] in fault.findings
-    figure(f"faults: {name} named first", float(first), least=1)
     row = {
         "said": [(one["id"], one["severity"], one["saving_ns"]) for one in said],
         "first": first,
@@ -223,7 +222,10 @@ def main() -> int:
             found[name] = {"first": False, "left out": "no time was left"}
         else:
             run = str(runs / name.replace(" ", "-"))
-            found[name] = {"first": False} | attempted(partial(judged, name, fault, run))
+            row = attempted(partial(judged, name, fault, run))
+            first = float(row["first"]) if "first" in row else None
+            figure(f"faults: {name} named first", first, least=1)
+            found[name] = {"first": False} | row
         longest = max(longest, time.monotonic() - begun)
         print(f"{name:16} {json.dumps(found[name])}", flush=True)
         if chosen.json:

@@ -95,6 +95,7 @@ def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
     begin = time.perf_counter()
     summary = write_summary(str(folder))
     summarise_s = time.perf_counter() - begin
+    assert summary is not None
     return {
         "summarise_s": summarise_s,
         "summary_bytes": Path(summary).stat().st_size,

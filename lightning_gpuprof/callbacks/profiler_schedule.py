@@ -253,12 +253,13 @@ class ProfilerSchedule(RecordingCallback):
         if self._cycles is not None:
             self._cycles.close()
         limit_s = self.finish_timeout_s
-        self._finish(_INTERRUPTED_WAIT_S if limit_s is None else min(_INTERRUPTED_WAIT_S, limit_s))
+        limit_s = _INTERRUPTED_WAIT_S if limit_s is None else min(_INTERRUPTED_WAIT_S, limit_s)
+        self._finish(limit_s, room_s=_INTERRUPTED_WAIT_S)
 
-    def _finish(self, timeout_s: float | None) -> None:
+    def _finish(self, timeout_s: float | None, **limits: float) -> None:
         files, self._files = self._files, None
         if files is not None:
-            files.wait(timeout_s)
+            files.wait(timeout_s, **limits)
         self._release()
 
     def _say_busy(self, why: str) -> None:

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-if-slower",
         type=share,
         metavar="SHARE",
-        help="exit with status 1 where NEW is surely slower, by more than this (5%% or 0.05), and "
-        "with 2 where there are too few steps to say",
+        help="exit with status 1 where NEW is surely slower, by more than this (5%% or 0.05), also "
+        "where its model is another, and with 2 where there are too few steps to say",
     )
     parser.add_argument(
         "--fail-if-values-differ",

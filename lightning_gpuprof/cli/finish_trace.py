@@ -69,10 +69,15 @@ def compress(plain: str) -> str:
             f"{plain} is no plain trace file. Pass a .json file that a run has left behind."
         )
     part = part_of(packed)
-    with open(plain, "rb") as source, open(part, "wb") as target:
-        # No name and no time inside: the same trace gives the same bytes.
-        with gzip.GzipFile("", "wb", GZIP_LEVEL, target, mtime=0) as stream:
-            shutil.copyfileobj(source, stream, _CHUNK_BYTES)
+    try:
+        with open(plain, "rb") as source, open(part, "wb") as target:
+            # No name and no time inside: the same trace gives the same bytes.
+            with gzip.GzipFile("", "wb", GZIP_LEVEL, target, mtime=0) as stream:
+                shutil.copyfileobj(source, stream, _CHUNK_BYTES)
+    except FileNotFoundError:
+        if os.path.isfile(packed):  # the other one was done in this very moment
+            return packed
+        raise
     os.replace(part, packed)
     with suppress(FileNotFoundError):
         os.unlink(plain)

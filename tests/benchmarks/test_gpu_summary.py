@@ -123,6 +123,28 @@ def test_what_failed_within_a_benchmark_is_told(summary):
     assert said == "\n".join(["FAILED faults tiny kernels", *trace])
 
 
+def test_what_a_test_printed_ends_no_list_of_failures(summary):
+    printed = [*OF_PYTEST[:7], "===== my own heading =====", *OF_PYTEST[7:]]
+    ends = ("warnings summary", "slowest 5 durations", "1 failed, 2 passed in 65.10s (0:01:05)")
+    for end in ("PASSES", "short test summary info", *ends):
+        lines = [line.replace("PASSES", end) for line in printed]
+        names = [name for name, _ in summary._blocks(lines)]
+        assert names == ["test_one[x]", "test_two"]
+
+
+def test_however_much_fails_the_summary_keeps_its_length(summary, capsys):
+    found = result(tests=part("failed (1)", failures=OF_PYTEST[:14] * 500))
+    row = {"name": "a figure " * 9, "value": 1.0, "most": 2, "least": None, "passed": True}
+    found["figures"] = [row] * 200 + [row | {"name": "beyond", "passed": False}]
+    found["tests"] = {f"test_a.py::test_{'long_' * 30}{at}": "failed" for at in range(300)}
+    summary.summarize(found)
+    said = capsys.readouterr().out
+    assert len(said) <= summary.CHARS + 10
+    assert "FAIL  beyond" in said
+    assert "and 285 more" in said
+    assert "FAILED test_one" in said
+
+
 def test_all_of_it_fits_into_what_comes_back_and_the_outcome_is_last(summary, capsys):
     many = OF_PYTEST[: OF_PYTEST.index("____ test_two ____")] * 500
     found = result(tests=part("failed (1)", failures=many), late=part("passed"))
@@ -148,7 +170,11 @@ def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch
 
     monkeypatch.setattr(faults, "judged", judged)
     monkeypatch.setattr("sys.argv", ["gpu_faults.py", "--runs", str(tmp_path)])
+    noted = {}
+    monkeypatch.setattr(faults, "figure", lambda name, value, **limits: noted.update({name: value}))
     assert faults.main() == 1
+    assert noted["faults: tiny kernels named first"] is None
+    assert sorted(noted.values(), key=str) == [1.0] * (len(faults.FAULTS) - 1) + [None]
 
 
 def test_of_a_log_without_end_the_end_is_packed(gpu, tmp_path):

@@ -25,7 +25,7 @@ PROFILED = StepFlag.PROFILED
 class Done:
     """A finishing process that has done its work already."""
 
-    returncode = 0
+    pid = returncode = 0
     stderr = None
 
     def __init__(self, path):

@@ -60,6 +60,19 @@ def test_two_at_the_same_trace_do_not_disturb_each_other(plain, monkeypatch):
     assert [p.name for p in plain.parent.iterdir() if p.name.endswith(".part")] == []
 
 
+def test_who_finds_the_trace_compressed_at_the_last_moment_has_nothing_to_do(plain, monkeypatch):
+    isfile, second = os.path.isfile, iter([True])
+
+    def before_another(path):
+        found = isfile(path)
+        if next(second, False):
+            compress(str(plain))
+        return found
+
+    monkeypatch.setattr(os.path, "isfile", before_another)
+    assert compress(str(plain)) == f"{plain}.gz"
+
+
 def test_a_trace_that_cannot_be_analysed_is_kept_compressed(plain, capsys):
     plain.write_text("this is no trace")
     assert finish(plain) == 1

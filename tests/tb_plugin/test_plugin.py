@@ -87,6 +87,8 @@ def test_runs_tell_their_model_so_that_one_of_the_same_can_be_picked_to_compare_
     models = {run["name"]: run.get("model") for run in runs}
     assert models["gpu"] == {"class": "CharTransformer", "parameters": 824_192}
     assert models["newer"] is None
+    strategies = {run["name"]: run.get("strategy") for run in runs}
+    assert strategies["gpu"] == "single_device"
 
 
 def test_runs_of_a_logdir_spec_carry_its_names(logs):

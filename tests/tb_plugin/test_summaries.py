@@ -12,6 +12,7 @@ from werkzeug.test import Client
 
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.tb_plugin.summaries import Summaries
+from lightning_gpuprof.views.documents.trace_notices import STILL_ANALYSED
 from lightning_gpuprof.views.html.web_assets import STATIC
 from lightning_gpuprof.views.tab import loaded_run, summary
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
@@ -82,6 +83,19 @@ def test_records_replaced_by_others_of_the_same_size_make_a_summary_stale(run):
     records = run / "plugins/gpuprof/rank0.jsonl"
     os.utime(records, ns=(1, 1))
     assert read_summary(str(run)) is None
+
+
+def test_while_a_trace_is_still_being_analysed_no_summary_is_written(run, monkeypatch):
+    report = LoadedRun.report
+
+    def awaiting(loaded, query):
+        payload = report(loaded, query)
+        payload["run"]["notices"] = [f"a.json.gz {STILL_ANALYSED}: look again"]
+        return payload
+
+    monkeypatch.setattr(LoadedRun, "report", awaiting)
+    assert write_summary(str(run)) is None
+    assert not file_of(run).exists()
 
 
 def test_a_summary_of_a_run_that_was_moved_is_ignored(run):

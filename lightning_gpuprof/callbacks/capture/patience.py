@@ -3,7 +3,7 @@
 AGAIN_AFTER = 20
 """Who has waited does so again when this many times as long has passed: a fit that takes minutes
 waits for its trace, of many short ones in a row the first, and all of them together spend no more
-than a twentieth of their time on it."""
+than a twentieth of their time on it, but for making room (`TraceFinisher.make_room`)."""
 
 
 class Patience:

@@ -92,18 +92,21 @@ class TraceFiles:
         self._names.append(name)
         self._drop_old()
 
-    def wait(self, timeout_s: float | None) -> None:
+    def wait(self, timeout_s: float | None, room_s: float = _WAIT_S) -> None:
         """Wait for the analyses, at most so long or until Ctrl-C, and note which are not there.
 
-        None is half a minute, and of fits in a row the first alone waits. Ctrl-C ends the wait
-        alone: training has ended, and what follows it in the user's program is none of ours to
-        stop.
+        None is half a minute, and of fits in a row the first alone waits; the others, at most
+        `room_s`, where what several of them left still runs. Ctrl-C ends the wait alone: training
+        has ended, and what follows it in the user's program is none of ours to stop.
         """
         begun = self._now()
         if timeout_s is None:
             timeout_s = _WAIT_S if self._patience.left(begun) else 0.0
         try:
             unfinished = self._wait(timeout_s)
+            self._make_room(room_s - (self._now() - begun) / 1e9)
+            if unfinished:
+                unfinished = self._finisher.wait(0)
         except KeyboardInterrupt:
             unfinished = self._finisher.wait(0)
         self._patience.spend(begun, self._now())
@@ -129,6 +132,16 @@ class TraceFiles:
         )
         self._finisher.hurry()
         return self._finisher.wait(left_s)
+
+    def _make_room(self, room_s: float) -> None:
+        if self._finisher.make_room(min(_SILENT_WAIT_S, room_s)) or room_s <= _SILENT_WAIT_S:
+            return
+        left_s = room_s - _SILENT_WAIT_S
+        say(
+            "[PROFILE] waiting for the analyses of earlier fits' traces, "
+            f"{left_s:.0f} s at most (Ctrl-C: no longer)"
+        )
+        self._finisher.make_room(left_s)
 
     def _warn_if_large(self, recorded: Recorded, plain_bytes: int) -> None:
         if plain_bytes < LARGE_TRACE_BYTES:

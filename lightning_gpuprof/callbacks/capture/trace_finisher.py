@@ -21,6 +21,10 @@ STARVED_FRAC = 0.5
 """Who had a core for less of the time loses less by beginning anew than by stepping back."""
 
 
+_MAX_LEFT = 1
+"""So many left behind may still run when a fit leaves more."""
+
+
 class Process(Protocol):
     """What is used of `subprocess.Popen`."""
 
@@ -66,6 +70,11 @@ def spawn_now(path: str) -> Process:
     return spawn(path, keep_priority=True)
 
 
+_LEFT: list[tuple[str, Process]] = []
+"""What this process's fits left to itself, by plain file, the oldest first: kept until it ends, as
+Python warns of a `Popen` that goes before its process does."""
+
+
 class TraceFinisher:
     """Runs at most so many finishing processes at once; the others wait their turn.
 
@@ -105,6 +114,7 @@ class TraceFinisher:
 
     def poll(self) -> None:
         """Take note of what has ended and start what waits; never blocks."""
+        _forget_ended()
         for path, process in list(self._running.items()):
             if process.poll() is not None:
                 self._ended(path, process)
@@ -153,12 +163,23 @@ class TraceFinisher:
             process.kill()
         for path, process in starved:
             process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
-            for part in glob.glob(f"{glob.escape(path)}.gz*.{process.pid}.part"):
-                with suppress(OSError):
-                    os.unlink(part)
+            _clean_up(path, process)
         self.poll()
+
+    def make_room(self, timeout_s: float) -> bool:
+        """Wait until what is not done here can be left; tells whether that is so.
+
+        Of many short fits in a row each may leave a process: all of them would run at once.
+        """
+        deadline = self._now() + timeout_s
+        self.poll()
+        while (self._running or self._waiting) and len(_LEFT) > _MAX_LEFT:
+            if (left_s := deadline - self._now()) <= 0:
+                return False
+            with suppress(subprocess.TimeoutExpired):
+                _LEFT[0][1].wait(timeout=min(_LOOK_S, left_s))
+            self.poll()
+        return True
 
     def leave(self) -> None:
         """Leave what is not done to itself, behind all else: nobody waits for it any longer.
@@ -171,6 +192,8 @@ class TraceFinisher:
         while self._waiting:
             path = self._waiting.popleft()
             self._running[path] = self._start(path)
+        _LEFT.extend(self._running.items())
+        self._running.clear()
 
     def failures(self) -> dict[str, str]:
         """Return, once, what went wrong since the last call, by plain file."""
@@ -182,6 +205,21 @@ class TraceFinisher:
         said = ""
         if process.stderr is not None:
             said = process.stderr.read().decode(errors="replace").strip()
-            process.stderr.close()
+        _clean_up(path, process)
         if process.returncode:
             self._failed[path] = said.splitlines()[-1] if said else f"status {process.returncode}"
+
+
+def _forget_ended() -> None:
+    for path, process in [one for one in _LEFT if one[1].poll() is not None]:
+        _LEFT.remove((path, process))
+        _clean_up(path, process)
+
+
+def _clean_up(path: str, process: Process) -> None:
+    """Close the pipe of a process that has ended, and remove what it left half written."""
+    if process.stderr is not None:
+        process.stderr.close()
+    for part in glob.glob(f"{glob.escape(path)}.gz*.{process.pid}.part"):
+        with suppress(OSError):
+            os.unlink(part)

@@ -77,11 +77,13 @@ class EventStream(Generic[T]):
             self._buffer = self._buffer[self._at :]
             self._buffer += block
             self._at = 0
-            while not self._ended and len(self._buffer) - self._at > PIECE_BYTES:
+            while not self._ended and (left := len(self._buffer) - self._at) > PIECE_BYTES:
                 events = self._next_piece()
                 if events is None:
                     break
                 yield events
+                if not events and len(self._buffer) - self._at >= left:
+                    break  # what goes on may be in the next block
             block = next(self._blocks, None)
         if not self._ended:
             yield from self._finish()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
 
+STILL_ANALYSED = "is still being analysed"
+"""In the notice on a trace whose analysis is to come, and with it another report."""
 _LATE_NS = 600 * 10**9
 """An analysis takes seconds, of a large trace or on a busy machine minutes: longer after the run's
 end nobody is at it any more."""
@@ -19,6 +21,22 @@ def trace_notices(run: str, results: RunResults, fs: FileSystem = LOCAL) -> Iter
         return
     ended_ns = results.start.started_unix_ns + results.wall.wall_ns
     late = time.time_ns() - ended_ns > _LATE_NS
+    for plain, failure in _lacking(run, results):
+        name = f"{os.path.basename(plain)}.gz"
+        again = f"lightning-gpuprof finish-trace {shlex.quote(plain)}"
+        if failure is not None:
+            yield f"{name} could not be analysed: {failure}. To try again: {again}"
+        elif late:
+            yield f"{name} was never analysed. To have it done: {again}"
+        else:
+            yield (
+                f"{name} {STILL_ANALYSED}: findings that need it are missing here. "
+                f"Some seconds from now: lightning-gpuprof report {shlex.quote(run)}"
+            )
+
+
+def _lacking(run: str, results: RunResults) -> Iterator[tuple[str, str | None]]:
+    """Yield the plain file of each trace without an analysis, and why that failed if it did."""
     for trace in results.traces:
         name = trace.cycle.trace_file
         path = os.path.join(plugin_dir(run), name)
@@ -27,10 +45,7 @@ def trace_notices(run: str, results: RunResults, fs: FileSystem = LOCAL) -> Iter
             continue
         if not os.path.exists(path) and not os.path.exists(plain):
             continue  # dropped for newer ones, or deleted
-        yield (
-            f"{name} was never analysed. To have it done: "
-            f"lightning-gpuprof finish-trace {shlex.quote(plain)}"
-            if late
-            else f"{name} is still being analysed: findings that need it are missing here. "
-            f"Some seconds from now: lightning-gpuprof report {shlex.quote(run)}"
-        )
+        begin = f"{os.path.basename(plain)} could not be finished: "
+        told = [note.message for note in results.notes if note.name == "trace-failed"]
+        failures = [text.removeprefix(begin) for text in told if text and text.startswith(begin)]
+        yield plain, failures[-1].rstrip(".") if failures else None

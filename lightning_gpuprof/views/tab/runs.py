@@ -65,6 +65,7 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
         model={name: last.model.get(name) for name in ("class", "parameters")},
         steps=seen.steps,
         world_size=seen.start.world_size,
+        strategy=last.trainer.get("strategy"),
         device=(device.name or device.type) if device else None,
         host=seen.start.host,
     )

@@ -6,6 +6,7 @@ import msgspec
 
 import lightning_gpuprof
 from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.views.documents.trace_notices import STILL_ANALYSED
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.preparation import prepare
 from lightning_gpuprof.views.tab.query import Query
@@ -30,8 +31,11 @@ KEPT: tuple[tuple[str, dict[str, str]], ...] = (
 """What the overview, the steps and the memory view ask for of the default rank and session."""
 
 
-def write_summary(run: str) -> str:
+def write_summary(run: str) -> str | None:
     """Work a run's summary out, write it beside the records, and return that file's path.
+
+    None, and no file, where a trace is still being analysed: should that fail, no file would change
+    and the summary would go on saying so.
 
     Raises:
         RecordError: There is no such run, or it cannot be read.
@@ -41,6 +45,9 @@ def write_summary(run: str) -> str:
     # Before reading: what is written meanwhile makes the summary one of older files.
     files = files_of(run)
     loaded = LoadedRun(run, summarised=False)
+    notices = loaded.report(Query({}))["run"]["notices"]
+    if any(STILL_ANALYSED in notice for notice in notices):
+        return None
     answers = {}
     for name, params in KEPT:
         payload = find_view(name)(loaded, Query(params))

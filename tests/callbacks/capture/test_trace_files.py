@@ -16,6 +16,7 @@ class Finisher:
         self.now_ns = 0
         self.waits = []
         self.hurried = False
+        self.room, self.rooms = True, []
 
     def submit(self, path):
         for suffix in (".gz", ".gz.analysis.json", ".gz.drawing", ".gz.drawing.7.part"):
@@ -30,6 +31,10 @@ class Finisher:
 
     def hurry(self):
         self.hurried = True
+
+    def make_room(self, timeout_s):
+        self.rooms.append(timeout_s)
+        return self.room
 
     def leave(self):
         self.left = True
@@ -57,7 +62,7 @@ def make(tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "timeout_s", "waits", "said"),
-    [(1, 30, [1], False), (10, 30, [1, 29], True), (10, 1, [1], False)],
+    [(1, 30, [1], False), (10, 30, [1, 29], True), (10, 1, [1, 0], False)],
 )
 def test_a_long_wait_at_the_end_is_said(make, caplog, seconds, timeout_s, waits, said):
     finisher = Finisher(seconds)
@@ -84,6 +89,18 @@ def test_of_fits_in_a_row_the_first_alone_waits_and_a_later_one_after_a_while(ma
         make(finisher, patience=patience).wait(None)
         waits.append((finisher.now_ns // 10**9 - begun_s, finisher.left))
     assert waits == [(8, True), (0, True), (8, True), (0, True)]
+
+
+@pytest.mark.parametrize(
+    ("room", "rooms"), [(True, [1.0]), (False, [1.0, 29.0])], ids=["room", "none"]
+)
+def test_who_waits_no_longer_makes_room_first_for_what_it_leaves(make, caplog, room, rooms):
+    finisher = Finisher(8)
+    finisher.room = room
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        make(finisher).wait(0.0)
+    assert finisher.rooms == rooms
+    assert ("earlier fits' traces, 29 s at most" in caplog.text) is not room
 
 
 def test_a_given_time_to_wait_is_taken_by_each_fit(make):

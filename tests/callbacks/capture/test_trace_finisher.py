@@ -1,3 +1,4 @@
+import gc
 import io
 import os
 import subprocess
@@ -5,7 +6,15 @@ import sys
 
 import pytest
 
+from lightning_gpuprof.callbacks.capture import trace_finisher
 from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher, spawn
+
+
+@pytest.fixture(autouse=True)
+def left(monkeypatch):
+    """What other tests left behind is not these ones'."""
+    monkeypatch.setattr(trace_finisher, "_LEFT", [])
+    return trace_finisher._LEFT
 
 
 class FakeProcess:
@@ -59,6 +68,69 @@ def test_waiting_is_bounded_and_says_what_still_runs():
     assert finisher.wait(0.5) == ["a", "b"]
     finisher.leave()
     assert [p.path for p in started] == ["a", "b"]
+
+
+def leave(path):
+    """Leave a process that runs; returns it."""
+    started = Starter()
+    finisher = TraceFinisher(start=started, step_back=lambda pid: None)
+    finisher.submit(path)
+    started[0].never_ends = True
+    finisher.leave()
+    return started[0]
+
+
+def test_what_is_left_behind_is_kept_until_it_ends(left):
+    process = leave("a")
+    TraceFinisher().poll()
+    assert left == [("a", process)]
+    process.returncode = 0
+    TraceFinisher().poll()
+    assert left == []
+    assert process.stderr.closed
+
+
+def test_of_fits_in_a_row_one_waits_where_more_than_one_that_was_left_still_runs(left):
+    first, second = leave("a"), leave("b")
+    seconds = iter(range(100))
+    finisher = TraceFinisher(start=Starter(), now=lambda: next(seconds) / 10)
+    assert finisher.make_room(0.5)  # it leaves nothing
+    finisher.submit("c")
+    assert not finisher.make_room(0.5)
+    first.never_ends = False
+    assert finisher.make_room(0.5)
+    assert left == [("b", second)]
+
+
+def test_a_process_that_goes_on_when_its_fit_is_over_gives_no_warning(left, tmp_path, recwarn):
+    def waiting(path):
+        line = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        return subprocess.Popen(line, stdin=held, stderr=subprocess.PIPE)
+
+    held, end = os.pipe()
+    finisher = TraceFinisher(start=waiting, step_back=lambda pid: None)
+    finisher.submit(str(tmp_path / "a"))
+    finisher.leave()
+    del finisher
+    gc.collect()
+    os.close(held)
+    os.close(end)
+    left[0][1].wait(60)
+    TraceFinisher().poll()
+    gc.collect()
+    assert left == []
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path):
+    started = Starter()
+    finisher = TraceFinisher(start=started)
+    finisher.submit(str(tmp_path / "a"))
+    (tmp_path / f"a.gz.{ord('a')}.part").touch()
+    (tmp_path / "a.gz.7.part").touch()  # another process's
+    started[0].returncode = -9
+    finisher.poll()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.gz.7.part"]
 
 
 def test_who_has_analysed_a_trace_and_draws_it_is_not_waited_for_nor_begun_anew(tmp_path):
