@@ -112,7 +112,7 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=part.phase.value, name=part.name),),
-        change=None if _trains(part) else _change(part, every, works_every),
+        change=None if trains(part.name) else _change(part, every, works_every),
     )
 
 
@@ -129,9 +129,9 @@ def _works_every(taken: PerStep) -> int:
     return max(1, round(taken.max_ns / max(1, taken.mean_ns)))
 
 
-def _trains(part: Part) -> bool:
-    """Tell whether the part, by its name, decides what is learned."""
-    return part.name == SCHEDULER or AVERAGE.search(part.name) is not None
+def trains(name: str) -> bool:
+    """Tell whether a callback or hook, by its name, decides what is learned."""
+    return name == SCHEDULER or AVERAGE.search(name) is not None
 
 
 def _advice(part: Part, every: int) -> str:

@@ -37,7 +37,7 @@ from lightning_gpuprof.findings.model import (
     When,
     Where,
 )
-from lightning_gpuprof.findings.rules.slow_callback import AVERAGE, ONCE_FRAC, OWN, SCHEDULER
+from lightning_gpuprof.findings.rules.slow_callback import ONCE_FRAC, OWN, trains
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -67,14 +67,14 @@ def _finding(run: RunResults, one: BetweenEpochs, cost_ns: int, step_ns: int) ->
     least_ns, most_ns = around(cost_ns)
     goes = 1 - 1 / FEWER
     saving = Range(low=0 if run.on_gpu else round(goes * least_ns), high=round(goes * most_ns))
-    trains = one.name == SCHEDULER or AVERAGE.search(one.name) is not None
+    learns = trains(one.name)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{one.name} takes {duration(one.total_ns // one.epochs)} between epochs, "
         f"{duration(cost_ns)} per step ({percent(cost_ns / step_ns)})",
         advice="It decides what is learned and must stay in every epoch: make it cheaper."
-        if trains
+        if learns
         else f"Do {one.name}'s work in one epoch of {FEWER}, or on fewer samples. Where it changes "
         "weights or the data, that is another training: make it cheaper instead.",
         evidence={
@@ -86,7 +86,7 @@ def _finding(run: RunResults, one: BetweenEpochs, cost_ns: int, step_ns: int) ->
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.9,
         where=(Where(phase=one.phase.value, name=one.name),),
-        change=None if trains else _change(one),
+        change=None if learns else _change(one),
         when=When.BETWEEN,
     )
 
