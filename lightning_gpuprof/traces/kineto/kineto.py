@@ -26,6 +26,7 @@ from lightning_gpuprof.traces.kineto.kineto_collect import (
 from lightning_gpuprof.traces.kineto.kineto_events import Event, FullEvent, Times
 from lightning_gpuprof.traces.kineto.kineto_halves import every_other
 from lightning_gpuprof.traces.kineto.kineto_json import EventStream
+from lightning_gpuprof.traces.kineto.kineto_salvage import without_controls
 from lightning_gpuprof.traces.kineto.kineto_skip import only_python_calls
 from lightning_gpuprof.traces.kineto.kineto_times import LIMIT_NS, exact_ns
 from lightning_gpuprof.traces.options import ReadOptions
@@ -164,8 +165,6 @@ class _Decoder:
 
     def one(self, text: bytes) -> Event | None:
         """Read an event whose values are of unexpected types, such as times as strings."""
-        from lightning_gpuprof.traces.kineto.kineto_salvage import without_controls
-
         try:
             values = msgspec.json.decode(without_controls(text))
             for key in ("name", "cat", "ph"):

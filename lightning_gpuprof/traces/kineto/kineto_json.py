@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.kineto.kineto_salvage import BORDER, repaired, walk
 
 PIECE_BYTES = 1 << 20
 """Small enough for a piece and its events to stay in a core's cache."""
@@ -20,7 +21,6 @@ _EVENTS_KEY = re.compile(rb',?\s*"traceEvents"\s*:\s*\[')
 _MARK = b"\xef\xbb\xbf"
 """What Windows puts before text in UTF-8."""
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-BORDER = re.compile(rb"\}\s*(,)\s*\{")
 _ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
 _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
 _TRIES = 4
@@ -182,9 +182,6 @@ class EventStream(Generic[T]):
         Args:
             patience: As of `walk`.
         """
-        # Imported here: only damaged files need it, and its patterns take time to compile.
-        from lightning_gpuprof.traces.kineto.kineto_salvage import repaired, walk
-
         text = repaired(bytes(self._buffer[self._at + 1 :]))
         found = walk(text, patience)
         self._ended = found.ended
@@ -236,8 +233,6 @@ class EventStream(Generic[T]):
             self.header.update(values)
 
     def _mended(self, text: bytes) -> object:
-        from lightning_gpuprof.traces.kineto.kineto_salvage import repaired
-
         try:
             return msgspec.json.decode(repaired(text))
         except _REFUSED:

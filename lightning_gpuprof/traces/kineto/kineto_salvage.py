@@ -4,8 +4,8 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from lightning_gpuprof.traces.kineto.kineto_json import BORDER
-
+BORDER = re.compile(rb"\}\s*(,)\s*\{")
+"""Between two objects of a list, or in a string that looks like it."""
 _EVENTS = re.compile(rb'\}\s*(,)\s*\{\s*"ph"\s*:')
 """Between two events as Kineto writes them, and nowhere inside of one."""
 _TOKEN = re.compile(rb'\\.|["{}\[\]]', re.DOTALL)

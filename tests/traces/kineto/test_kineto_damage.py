@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.kineto import kineto_json, kineto_salvage
+from lightning_gpuprof.traces.kineto import kineto_json
 from lightning_gpuprof.traces.kineto.kineto_json import PIECE_BYTES
 
 
@@ -51,13 +51,13 @@ EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1
 def test_a_file_with_many_damaged_events_is_gone_through_once(
     tmp_path, monkeypatch, damaged, whole
 ):
-    walk, walked = kineto_salvage.walk, []
+    walk, walked = kineto_json.walk, []
 
     def counted(text, patience):
         walked.append(len(text))
         return walk(text, patience)
 
-    monkeypatch.setattr(kineto_salvage, "walk", counted)
+    monkeypatch.setattr(kineto_json, "walk", counted)
     monkeypatch.setattr(kineto_json, "PIECE_BYTES", 10_000)
     text = b'{"traceEvents": [' + b", ".join([EVENT, EVENT, damaged] * 1_000) + b"]}"
     path = tmp_path / "damaged.json"
