@@ -95,6 +95,8 @@ class Finding:
         where: Places it applies to.
         change: The change as code to paste, where there is one.
         when: Whether what it saves is time of a steady step.
+        explains: Ids of findings that say less of the cause: in the phases, or the parts of them,
+            that this one names they tell of the same time; anywhere if it names no phase.
     """
 
     id: str
@@ -107,6 +109,7 @@ class Finding:
     where: tuple[Where, ...] = ()
     change: str | None = None
     when: When = When.IN_STEPS
+    explains: tuple[str, ...] = ()
 
     @property
     def worth_a_change(self) -> bool:

@@ -33,6 +33,9 @@ class TestEveryRule:
         named = set(re.findall(r"`([A-Z_]{2,})`", rule.__doc__.split("## Thresholds")[1]))
         assert named <= known
 
+    def test_explains_others_that_there_are(self, finding_id):
+        assert set(getattr(load_rule(finding_id), "EXPLAINS", ())) <= set(RULES) - {finding_id}
+
     def test_is_silent_on_an_empty_run(self, finding_id, analyze):
         assert evaluate_rules(analyze({}, steps=0), [finding_id]).found == ()
 

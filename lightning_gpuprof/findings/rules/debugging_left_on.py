@@ -52,6 +52,8 @@ SHARES: dict[Tool, tuple[float, float]] = {
 }
 DEEP = (0.75, 0.95)
 """`tracemalloc` with more than one frame per allocation."""
+EXPLAINS = ("host-bound", "small-kernels", "slow-python")
+"""All of Python is slower while it is on."""
 _ADVANCED = "AdvancedProfiler"
 _TITLES = {
     Tool.TRACEMALLOC: "tracemalloc traces every allocation",
@@ -120,6 +122,7 @@ def _finding(run: RunResults, step_ns: int, one: Debugging) -> Finding:
             else Where(file=place.file, line=place.line, source=place.source),
         ),
         change=change,
+        explains=EXPLAINS,
     )
 
 

@@ -54,6 +54,8 @@ OWN_OPTIMIZER = (
     " They take an optimizer of their own, such as SparseAdam, and with it manual optimization."
 )
 MOST_NAMES = 3
+EXPLAINS = ("unfused-optimizer",)
+"""Most of the update is of the table, and fused ones take no sparse gradients: one or the other."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -100,8 +102,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         },
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
-        where=(*_places(tables), Where(phase=Phase.OPTIMIZER_STEP.value, name=tables[0].name)),
+        where=(*_places(tables), Where(phase=Phase.OPTIMIZER_STEP.value)),
         change="\n".join(sparse) + ("" if name in SAME else "  # with torch.optim.SparseAdam"),
+        explains=EXPLAINS if saving.low or run.on_gpu else (),  # not for what may save nothing
     )
 
 

@@ -39,6 +39,8 @@ LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
 SHORT_NS = 1_000_000_000
+EXPLAINS = ("slow-logging",)
+"""Where it names the call as most of validation."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=(Where(phase=Phase.VALIDATION.value, name=cure.hook),),
         change=cure.change,
         when=When.ALSO_BETWEEN,
+        explains=EXPLAINS if cure.hook else (),
     )
 
 

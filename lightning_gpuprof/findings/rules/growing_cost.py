@@ -53,6 +53,7 @@ EFFORT = Effort(
     "what was used is cleared, or summed up",
     "what lies further back is no longer used",
 )
+EXPLAINS = memory_growth.EXPLAINS
 MIN_FRAC = 0.01
 MOST_OF = 0.5
 """A part with this share of what its phase grows by is what grows."""
@@ -133,6 +134,7 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
         where=(*memory_growth.place(line), Where(phase=one.phase.value, name=one.name)),
         change=_change(one),
         when=When.ALSO_BETWEEN,
+        explains=EXPLAINS,
     )
 
 

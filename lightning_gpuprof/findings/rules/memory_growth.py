@@ -62,6 +62,8 @@ steps the medians of eighths of a steady phase scattered by 2 %."""
 LIKE_OTHERS = 0.5
 """Backward or optimizer rise by this share of it: then the whole machine gets slower."""
 OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
+EXPLAINS = ("slow-callback", "slow-epoch-end", "slow-logging", "slow-checkpoint", "data-wait")
+"""What takes longer each time is to be kept from growing, however often it comes."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -185,6 +187,7 @@ def _finding(
         confidence=0.8 if sure else 0.3,
         where=(*place(line), *(Where(phase=phase.value) for phase in slower)),
         change=change,
+        explains=EXPLAINS,
     )
 
 

@@ -48,6 +48,9 @@ HALF = 0.5
 LOW_FRAC = 0.7
 NEAR = 1
 """A language model is given all positions but the last."""
+MOSTLY = 0.5
+EXPLAINS = ("unused-scores",)
+"""The places whose scores nobody uses are the padding, if most of the others are used."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -65,7 +68,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     # Beside words, their kinds or a mask may end earlier: what reaches furthest is needed.
     furthest = [min(ones, key=lambda one: one.frac) for ones in by_width.values()]
     counted = [one for one in furthest if _counts(one, seen)]
-    return _finding(run, run.step_ns, max(counted, key=lambda one: one.frac)) if counted else None
+    if not counted:
+        return None
+    most = max(counted, key=lambda one: one.frac)
+    filled = all(one.kept_frac > MOSTLY * (1 - most.frac) for one in seen.scores)
+    return _finding(run, run.step_ns, most, explains=EXPLAINS if filled else ())
 
 
 def _counts(one: Padding, seen: FunctionNotes) -> bool:
@@ -75,7 +82,7 @@ def _counts(one: Padding, seen: FunctionNotes) -> bool:
     return one.frac >= least and through and varies and not seen.packs
 
 
-def _finding(run: RunResults, step_ns: int, one: Padding) -> Finding:
+def _finding(run: RunResults, step_ns: int, one: Padding, *, explains: tuple[str, ...]) -> Finding:
     saving = _saving(run, one.frac)
     saving = Range(low=min(saving.low, step_ns), high=min(saving.high, step_ns))
     longest, width = round(sum(one.needed) / len(one.needed)), round(max(one.widths))
@@ -105,6 +112,7 @@ def _finding(run: RunResults, step_ns: int, one: Padding) -> Finding:
             Where(phase=Phase.FORWARD.value, name=name),
         ),
         change="width = max(len(sample) for sample in samples)  # of this batch, when it is made",
+        explains=explains,
     )
 
 

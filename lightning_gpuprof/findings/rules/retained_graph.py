@@ -48,6 +48,8 @@ ID = "retained-graph"
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
 MIN_REPEATED = 0.10
 MIN_RISE = 0.2
+EXPLAINS = ("memory-growth",)
+"""Graphs of earlier steps are kept, and the backward pass goes through them."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -117,6 +119,7 @@ def _growing(grown: Growth, step_ns: int) -> Finding:
         confidence=0.7,
         where=(Where(phase=Phase.BACKWARD.value),),
         change="self.hidden = hidden.detach()",
+        explains=EXPLAINS,
     )
 
 

@@ -69,6 +69,8 @@ KNOWN = {
     "ModelCheckpoint": "ModelCheckpoint(every_n_epochs=1)",
 }
 """The setting that makes one of Lightning's own callbacks do less in each step."""
+EXPLAINS = ("host-sync", "step-time-jitter")
+"""What is done there in each step, or in one of many, is timed by its name."""
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
@@ -113,6 +115,7 @@ def _finding(run: RunResults, part: Part, step_ns: int) -> Finding:
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=part.phase.value, name=part.name),),
         change=None if trains(part.name) else _change(part, every, works_every),
+        explains=EXPLAINS,
     )
 
 

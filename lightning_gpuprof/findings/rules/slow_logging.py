@@ -71,6 +71,8 @@ NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 MIN_SAMPLES = 10
 """Samples in those hooks of which one at least would be at a logging line."""
 NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
+EXPLAINS = ("host-sync", "step-time-jitter")
+"""What is done there in each step, or in one of many, is timed by its name."""
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
@@ -125,6 +127,7 @@ def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None
         confidence=0.7 if hooks else 0.9,
         where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
+        explains=EXPLAINS,
     )
 
 
@@ -181,6 +184,7 @@ def _by_experiment(run: RunResults, step_ns: int, phase: Phase) -> Finding | Non
         ),
         change=_guarded_call(phase, name, every),
         when=When.ALSO_BETWEEN if phase is Phase.VALIDATION else When.IN_STEPS,
+        explains=EXPLAINS,
     )
 
 

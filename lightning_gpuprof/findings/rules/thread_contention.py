@@ -50,6 +50,8 @@ LOW_FRAC, AWAY_FRAC = 0.7, 1.2
 BUSY_FRAC = 0.25
 IDLE_FRAC = 0.1
 MOST_LINES = 2
+EXPLAINS = ("host-bound", "small-kernels", "slow-python")
+"""Each operator waits until the other thread lets go of Python's lock."""
 COMPUTES = tuple(phase for phase in BATCH_WORK if phase is not Phase.HOST_TO_DEVICE)
 """Phases of one operator after the other, each of which may have to wait for Python's lock."""
 
@@ -136,6 +138,7 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
         saving_ns=saving,
         confidence=0.8,
         where=(_where(other),),
+        explains=EXPLAINS,
     )
 
 

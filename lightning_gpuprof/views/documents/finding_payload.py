@@ -10,6 +10,7 @@ from lightning_gpuprof.findings.model import Finding
 def finding_payload(finding: Finding, step_ns: int | None) -> dict[str, Any]:
     """Return one finding as JSON types; `saving_frac` is the middle of its saving."""
     document: dict[str, Any] = plain(asdict(finding))
+    del document["explains"]  # those findings are not in the report
     document["saving_frac"] = finding.saving_ns.middle / step_ns if step_ns else None
     document["where"] = [
         {key: value for key, value in place.items() if value is not None}

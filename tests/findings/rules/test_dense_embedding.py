@@ -75,7 +75,16 @@ def test_what_changes_every_row_anyway_is_left_alone(look, options):
 
 
 def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
-    assert look(device=Device(type="cuda")).saving_ns.low == 0
+    finding = look(device=Device(type="cuda"))
+    assert finding.saving_ns.low == 0
+    assert finding.explains == ("unfused-optimizer",)
+
+
+def test_a_fused_update_steps_back_unless_sparse_gradients_may_save_nothing(look):
+    assert look().explains == ("unfused-optimizer",)
+    small = look([EmbeddingUse("word", 1_000, 64, 90)])
+    assert small.saving_ns.low == 0
+    assert not small.explains
 
 
 def test_without_an_optimizers_time_it_abstains(judge):

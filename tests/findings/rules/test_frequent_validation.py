@@ -38,6 +38,7 @@ def test_one_hook_that_is_most_of_it_is_named(judge):
         parts = {"validation/on_validation_epoch_end": every(10, part, first=9)}
         finding = judge("frequent-validation", phases, flags=flags, parts=parts)
         assert finding.where[0].name == named
+        assert bool(finding.explains) is (named is not None)
         assert finding.advice.startswith(f"Most of it is {named}:") is (named is not None)
 
 

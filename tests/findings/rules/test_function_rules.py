@@ -270,6 +270,15 @@ def test_padding_shrinks_what_takes_time_in_operators(look):
     assert span(finding) == (1_120_000, 3_840_000 + 800_000)
 
 
+@pytest.mark.parametrize(("kept_frac", "explained"), [(0.45, True), (0.1, False)])
+def test_scores_that_nobody_uses_are_the_paddings_where_most_others_are_used(
+    look, kept_frac, explained
+):
+    scores = (replace(SCORES, kept_frac=kept_frac),)
+    finding = look("padded-batches", (IDS,), lengths=(100,), scores=scores)
+    assert finding.explains == (("unused-scores",) if explained else ())
+
+
 @pytest.mark.parametrize(
     ("padded", "seen"),
     [

@@ -12,6 +12,7 @@ def test_nodes_that_run_more_often_than_their_operators(judge):
     finding = judge("retained-graph", WORK, trace={"operators": operators})
     assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
     assert finding.evidence["passes_count"] == 3.0
+    assert not finding.explains
 
 
 def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judge):
@@ -73,6 +74,7 @@ def test_a_backward_that_gets_slower(judge):
     backward = [MS + step * 100 * US for step in range(80)]
     finding = judge("retained-graph", {"backward": backward}, steps=80)
     assert "its graph grows" in finding.title
+    assert finding.explains == ("memory-growth",)
 
 
 def test_a_backward_that_gets_slower_without_a_graph_that_stays_is_something_else(judge):

@@ -29,6 +29,7 @@ def test_a_line_that_takes_a_lock_is_named(judge):
     assert finding.where[0] == Where(
         file="train.py", line=3, source="with self.lock:", phase="forward"
     )
+    assert not finding.explains
     # Half of 100 samples is a share of 0.4 to 0.6; three tenths of the least may stay.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (2_800_000, 7_200_000)
 
@@ -59,6 +60,7 @@ def test_a_thread_that_computes_while_training_stands_still_is_named(judge):
     assert finding.evidence["idle_frac"] == pytest.approx(0.6)
     assert (finding.saving_ns.low, finding.saving_ns.high) == (8_400_000, 14_400_000)
     assert (finding.where[0].file, finding.where[0].name) == ("up.py", "thread uploader")
+    assert "host-bound" in finding.explains
 
 
 def test_what_a_callback_waits_for_is_the_callbacks(judge):
