@@ -1,63 +1,64 @@
 """What the rules share that judge work done anew for each epoch."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Finding, Range, When, Where
+from lightning_gpuprof.findings.model import Finding, Range, When, Where
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.01
-LOW_FRAC = 0.5
-"""As of samples that are made cheaper (docs/adr/0031)."""
 
 
 def epoch_finding(
     run: RunResults,
     taken_ns: int,
+    times: int,
     *,
     rule: str,
     name: str,
     title: str,
     advice: str,
     where: Where,
-    avoidable: bool = False,
-) -> Finding | Abstained | None:
+    gone_frac: tuple[float, float],
+    confidence: float,
+    change: str | None = None,
+) -> Finding | None:
     """Return a finding where work takes a share of the epochs.
 
     Args:
-        run: With its epochs' starts.
-        taken_ns: What the work took in the epochs after the first, in total.
+        run: Whose epochs.
+        taken_ns: What the work took, in total.
+        times: For how many epochs it was done.
         rule: The finding's id.
         name: The work's, in the evidence.
         title: With `{each}` for what one epoch's takes.
         advice: What to do.
         where: Where the work is done.
-        avoidable: It was done before and may not be needed again: code that takes half as long is
-            the least to expect. Else nobody knows how much of it must stay.
+        gone_frac: The least and the most of it that the change saves.
+        confidence: That it does.
+        change: The change as code.
     """
-    starts, steps, step_ns = run.epoch_starts, run.steps, run.step_ns
-    if starts is None or steps is None or step_ns is None:
-        return Abstained(rule, "no start of an epoch was measured")
-    cost_ns = taken_ns // steps.ran
-    if cost_ns < MIN_FRAC * step_ns:
+    if run.steps is None or run.step_ns is None:
         return None
-    each_ns = taken_ns // max(1, starts.count - 1)
-    saving = Range(low=0, high=cost_ns)
-    if avoidable:
-        saving = Range(low=round(LOW_FRAC * cost_ns), high=around(cost_ns)[1])
+    cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)
+    if cost_ns < MIN_FRAC * run.step_ns:
+        return None
+    least, most = gone_frac
+    saving = Range(low=round(least * cost_ns), high=round(most * cost_ns))
     return Finding(
         id=rule,
-        severity=grade(saving, step_ns),
-        title=f"{title.format(each=duration(each_ns))} ({percent(cost_ns / step_ns)} of all steps)",
+        severity=grade(saving, run.step_ns),
+        title=f"{title.format(each=duration(each_ns))}, {duration(cost_ns)} per step "
+        f"({percent(cost_ns / run.step_ns)})",
         advice=advice,
         evidence={
             f"{name}_ns": cost_ns,
             f"{name}_per_epoch_ns": each_ns,
-            "epochs_count": starts.count,
-            "step_ns": step_ns,
+            "epochs_count": times,
+            "step_ns": run.step_ns,
         },
         saving_ns=saving,
-        confidence=0.9 if avoidable else 0.5,
+        confidence=confidence,
         where=(where,),
+        change=change,
         when=When.BETWEEN,
     )

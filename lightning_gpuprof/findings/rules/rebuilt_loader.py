@@ -21,6 +21,7 @@ where some of it must be done again, code that takes half as long is the least t
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
 from lightning_gpuprof.records.phases import Phase
@@ -31,13 +32,19 @@ EFFORT = Effort(
     "a few lines in train_dataloader or in the dataset",
     "what was drawn anew for each epoch must still be",
 )
+LOW_FRAC = 0.5
+"""As of samples that are made cheaper (docs/adr/0031)."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where making the loader again takes a share of the epochs."""
+    starts = run.epoch_starts
+    if starts is None:
+        return Abstained(ID, "no start of an epoch was measured")
     return epoch_finding(
         run,
-        run.epoch_starts.remade_ns if run.epoch_starts else 0,
+        starts.remade_ns,
+        starts.count - 1,
         rule=ID,
         name="remade",
         title="train_dataloader takes {each} before each epoch after the first",
@@ -46,5 +53,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         "in setup(), and redraw only what must differ: with operations on whole arrays, or in "
         "__getitem__, where data workers share the work.",
         where=Where(phase=Phase.DATA_WAIT.value, name="train_dataloader"),
-        avoidable=True,
+        gone_frac=(LOW_FRAC, 1 + AROUND_FRAC),
+        confidence=0.9,
     )

@@ -25,21 +25,12 @@ Validation, checkpoints and loggers have findings of their own. Severity: the co
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
-from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.epoch_cost import MIN_FRAC
-from lightning_gpuprof.findings.grade import FEWER, grade
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-    When,
-    Where,
-)
+from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
+from lightning_gpuprof.findings.epoch_cost import epoch_finding
+from lightning_gpuprof.findings.grade import FEWER
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
 from lightning_gpuprof.findings.rules.slow_callback import ONCE_FRAC, OWN, trains
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
 
 ID = "slow-epoch-end"
 EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes less often")
@@ -50,12 +41,10 @@ MOST = 3
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     """Return a finding for each of the longest."""
-    if run.steps is None or run.step_ns is None:
+    if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
-    steps, step_ns = run.steps.ran, run.step_ns
-    again = [one for one in run.between_epochs if _comes_again(one)]
-    found = [one for one in again if one.total_ns >= MIN_FRAC * step_ns * steps]
-    return tuple(_finding(run, one, one.total_ns // steps, step_ns) for one in found[:MOST])
+    found = [_finding(run, one) for one in run.between_epochs if _comes_again(one)]
+    return tuple(one for one in found if one is not None)[:MOST]
 
 
 def _comes_again(one: BetweenEpochs) -> bool:
@@ -63,31 +52,23 @@ def _comes_again(one: BetweenEpochs) -> bool:
     return one.name not in OWN and one.longest_ns <= once_frac * one.total_ns
 
 
-def _finding(run: RunResults, one: BetweenEpochs, cost_ns: int, step_ns: int) -> Finding:
-    least_ns, most_ns = around(cost_ns)
-    goes = 1 - 1 / FEWER
-    saving = Range(low=0 if run.on_gpu else round(goes * least_ns), high=round(goes * most_ns))
-    learns = trains(one.name)
-    return Finding(
-        id=ID,
-        severity=grade(saving, step_ns),
-        title=f"{one.name} takes {duration(one.total_ns // one.epochs)} between epochs, "
-        f"{duration(cost_ns)} per step ({percent(cost_ns / step_ns)})",
+def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
+    learns, goes = trains(one.name), 1 - 1 / FEWER
+    return epoch_finding(
+        run,
+        one.total_ns,
+        one.epochs,
+        rule=ID,
+        name="between_epochs",
+        title=f"{one.name} takes {{each}} between epochs",
         advice="It decides what is learned and must stay in every epoch: make it cheaper."
         if learns
         else f"Do {one.name}'s work in one epoch of {FEWER}, or on fewer samples. Where it changes "
         "weights or the data, that is another training: make it cheaper instead.",
-        evidence={
-            "between_epochs_ns": cost_ns,
-            "between_epochs_each_ns": one.total_ns // one.epochs,
-            "epochs_count": one.epochs,
-            "step_ns": step_ns,
-        },
-        saving_ns=saving,
+        where=Where(phase=one.phase.value, name=one.name),
+        gone_frac=(0 if run.on_gpu else goes * (1 - AROUND_FRAC), goes * (1 + AROUND_FRAC)),
         confidence=0.5 if run.on_gpu else 0.9,
-        where=(Where(phase=one.phase.value, name=one.name),),
         change=None if learns else _change(one),
-        when=When.BETWEEN,
     )
 
 

@@ -32,15 +32,20 @@ EFFORT = Effort(Horizon.QUICK, "what the dataset does in __iter__ before its fir
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where epochs without workers begin with a long wait."""
     starts, loader = run.epoch_starts, run.start.loader
-    if starts is not None and (loader is None or loader.num_workers != 0):
+    if starts is None:
+        return Abstained(ID, "no start of an epoch was measured")
+    if loader is None or loader.num_workers != 0:
         return None
     return epoch_finding(
         run,
-        starts.again_ns if starts else 0,
+        starts.again_ns,
+        starts.count - 1,
         rule=ID,
         name="first_batch",
         title="The first batch of each epoch takes {each} longer than the others",
         advice="Make what the dataset does before its first sample cheaper: work on whole arrays, "
         "call a model for many samples at once, and avoid .item().",
         where=Where(phase=Phase.DATA_WAIT.value),
+        gone_frac=(0, 1),  # nobody knows how much of it must stay
+        confidence=0.5,
     )

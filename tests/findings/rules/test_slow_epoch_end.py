@@ -54,7 +54,7 @@ def test_one_long_time_little_time_and_this_packages_own_are_not_told(judge):
 
 def test_of_two_epochs_the_longer_may_have_three_quarters(judge):
     (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 30]))
-    assert finding.evidence["between_epochs_each_ns"] == 40 * MS
+    assert finding.evidence["between_epochs_per_epoch_ns"] == 40 * MS
     for once in ([50, 10], [60, 20, 20]):
         assert judge("slow-epoch-end", WORK, records=ends(ms=once)) == ()
 
@@ -71,7 +71,7 @@ def test_an_epochs_end_and_the_next_ones_start_are_once(judge):
     starts = [msgspec.structs.replace(one, where="epoch_start") for one in ends(ms=[1, 1])]
     (finding,) = judge("slow-epoch-end", WORK, records=[*ends(ms=[50, 50]), *starts])
     assert finding.evidence["epochs_count"] == 2
-    assert finding.evidence["between_epochs_each_ns"] == 51 * MS
+    assert finding.evidence["between_epochs_per_epoch_ns"] == 51 * MS
 
 
 def test_abstains_without_steps(analyze):
