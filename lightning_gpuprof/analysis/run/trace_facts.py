@@ -156,16 +156,16 @@ def steady_as_traced_ns(run: RunResults) -> int:
     0 where no step was recorded.
     """
     steady = run.steps.plain_p50_ns if run.steps else 0
-    return max(0, steady - sum(grown_ns(run, phase) for phase in run.growing))
+    return max(0, steady - sum(grown_ns(run).values()))
 
 
-def grown_ns(run: RunResults, phase: Phase) -> int:
-    """Return how much longer a phase takes at the median than in the run's first steps.
+def grown_ns(run: RunResults) -> dict[Phase, int]:
+    """Return how much longer phases that grow take at the median than in the run's first steps.
 
-    0 of a phase that does not grow all along, and where the trace is not of these steps.
+    None does where the trace is not of these steps.
     """
-    per_step = run.per_step(phase) if phase in run.growing and is_early(run) else None
-    return 0 if per_step is None else max(0, per_step.median_ns - per_step.early_ns)
+    growing = ((phase, run.per_step(phase)) for phase in run.growing) if is_early(run) else ()
+    return {phase: max(0, one.median_ns - one.early_ns) for phase, one in growing if one}
 
 
 def is_early(run: RunResults) -> bool:
@@ -176,5 +176,5 @@ def is_early(run: RunResults) -> bool:
 
 def last_analysed(run: RunResults) -> TraceView | None:
     """Return the last cycle of the lowest rank whose analysis is there."""
-    done = [t for t in run.traces if t.analysis is not None and t.rank == run.start.rank]
-    return done[-1] if done else None
+    done = (t for t in reversed(run.traces) if t.analysis is not None and t.rank == run.start.rank)
+    return next(done, None)

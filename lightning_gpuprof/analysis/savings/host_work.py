@@ -163,7 +163,8 @@ def _not_computed_ns(run: RunResults) -> int:
     What something that grows adds to them, and in forward waiting for other threads. (What a busy
     machine adds to single steps is not in the median, to which the trace's times are scaled.)
     """
-    grown = sum(grown_ns(run, phase) for phase in COMPUTE)
+    since = grown_ns(run)
+    grown = sum(since.get(phase, 0) for phase in COMPUTE)
     lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
     if lines is None or forward is None:
         return grown
