@@ -92,7 +92,6 @@ class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
     index: int | None = None
     count: int | None = None
     total_bytes: int | None = None
-    driver: str | None = None
     capability: str | None = None
     """Compute capability as "9.0" (NVIDIA) or architecture as "gfx942" (AMD)."""
 
