@@ -95,7 +95,7 @@ def sync_share(seen: Seen) -> float | None:
     """Return the share of time in which the host waited for the device."""
     if seen.facts is None or not seen.facts.on_device:
         return None
-    blocked, span = seen.facts.number("sync_ns"), seen.facts.number("gpu", "span_ns")
+    blocked, span = seen.facts.sync_ns(), seen.facts.per_step("gpu", "span_ns")
     return blocked / span if blocked is not None and span else None
 
 

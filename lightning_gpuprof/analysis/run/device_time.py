@@ -80,6 +80,11 @@ class DeviceTime:
         """The state that most steps were in."""
         return max(self.state_frac, key=lambda state: self.state_frac[state])
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the device was what most steps waited for, so that its clock is the run's."""
+        return self.state is StepState.DEVICE_BOUND
+
 
 def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     """Describe the device's side of the steps, or return None where there were no marks."""

@@ -126,8 +126,17 @@ class RunResults:
 
     @property
     def step_ns(self) -> int | None:
-        """The mean steady step, marked or not: what per-step savings are a share of."""
-        return None if self.steps is None else self.steps.dur.mean_ns
+        """The mean steady step, marked or not: what per-step savings are a share of.
+
+        On the device's clock where it holds the host back and takes longer: of a short run the host
+        may have queued most before the device has done a good part.
+        """
+        if self.steps is None:
+            return None
+        device, host_ns = self.device_time, self.steps.dur.mean_ns
+        if device is None or not device.is_behind:
+            return host_ns
+        return max(host_ns, device.dur.mean_ns)
 
     @property
     def cores(self) -> int | None:

@@ -1,5 +1,6 @@
 """All analyses of one Timeline, in the order in which they build on each other."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,10 +19,15 @@ from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
-from lightning_gpuprof.analysis.trace.time_split import TimeSplit, cut, device_spans, split_time
+from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_steps import TraceStep, trace_steps
-from lightning_gpuprof.analysis.trace.trace_window import Window, launched_in, within
-from lightning_gpuprof.traces.timeline import Timeline
+from lightning_gpuprof.analysis.trace.trace_window import (
+    Window,
+    queued_before,
+    spans_within,
+    within,
+)
+from lightning_gpuprof.traces.timeline import Timeline, select
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
@@ -65,13 +71,12 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
     """Run every analysis, on the whole trace or on what was launched in a window of it.
 
     A window's time split cuts device events at its borders; its tables count what the host
-    began in it, and the device events launched by that.
+    began in it, and the device events launched by that. Of the whole trace both leave out what
+    devices still had queued when it began (`queued_before`).
     """
     places = code_places(trace.timeline)
-    spans = device_spans(trace.timeline)
+    spans = spans_within(trace.timeline, trace.launches, window)
     quality = trace_quality(trace.timeline, trace.launches)
-    if window is not None:
-        spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
     devices = tuple(
         DeviceReport(one.device, split_time(one), idle_causes(trace, one, places)) for one in spans
     )
@@ -79,7 +84,10 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         trace = within(trace, window)
         places = code_places(trace.timeline)
     timeline, launches = trace.timeline, trace.launches
-    own = launched_in(trace) if window is None else timeline
+    own = timeline
+    if window is None:
+        before = queued_before(timeline, launches)
+        own = replace(timeline, device=select(timeline.device, ~before))
     return TraceAnalysis(
         window=window,
         devices=devices,

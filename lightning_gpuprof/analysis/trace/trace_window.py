@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, cut, device_spans
 from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.timeline import Timeline, select
+from lightning_gpuprof.traces.timeline import DeviceEvents, Timeline, select
 
 
 class Window(Struct, frozen=True):
@@ -49,26 +52,52 @@ def steady_window(timeline: Timeline) -> Window:
     return Window("steady state", int(steps.start_ns[1]), int(steps.end_ns.max()))
 
 
-def launched_in(trace: LinkedTrace) -> Timeline:
-    """Leave out what a device still had queued when the trace began.
+def queued_before(timeline: Timeline, launches: Launches) -> Mask:
+    """Return a mask of what devices still had queued when the trace began, where steps are marked.
 
     A device that is behind runs the steps before the first marked one while that is recorded, and
     what is divided by the marked steps must not hold them. It is what a device's queue runs
     without a launch in the trace before anything that has one; a queue without any launch at all
     is kept whole, since launches are then not recorded.
     """
-    device, launched = trace.timeline.device, trace.launches.call >= 0
+    device, launched = timeline.device, launches.call >= 0
+    before = np.zeros(len(device), dtype=np.bool_)
     orphans = ~launched
-    if not orphans.any() or not launched.any() or not len(step_events(trace.timeline)):
-        return trace.timeline
-    kept = np.ones(len(device), dtype=np.bool_)
+    if not orphans.any() or not launched.any() or not len(step_events(timeline)):
+        return before
     for stream in np.unique(device.stream[orphans]).tolist():
         for index in np.unique(device.device[orphans & (device.stream == stream)]).tolist():
             queue = (device.stream == stream) & (device.device == index)
             if (queue & launched).any():
                 first_ns = device.start_ns[queue & launched].min()
-                kept &= ~(queue & orphans & (device.start_ns < first_ns))
-    return replace(trace.timeline, device=select(device, kept))
+                before |= queue & orphans & (device.start_ns < first_ns)
+    return before
+
+
+def spans_within(
+    timeline: Timeline, launches: Launches, window: Window | None
+) -> list[DeviceSpans]:
+    """Return each device's spans with a window's borders, or else from where its own work begins.
+
+    That is its first event once what it had queued before has ended.
+    """
+    spans = device_spans(timeline)
+    if window is not None:
+        return [cut(one, window.start_ns, window.end_ns) for one in spans]
+    before, device = queued_before(timeline, launches), timeline.device
+    if not before.any():
+        return spans
+    return [_from_its_own(one, device, before) for one in spans]
+
+
+def _from_its_own(spans: DeviceSpans, device: DeviceEvents, before: Mask) -> DeviceSpans:
+    here = device.device == spans.device
+    ends_ns = device.end_ns[here & before]
+    if not len(ends_ns):
+        return spans
+    own = select(device, here & ~before & (device.end_ns > ends_ns.max()))
+    begin_ns = max(own.start_ns.min(initial=spans.end_ns), ends_ns.max())
+    return cut(spans, int(begin_ns), spans.end_ns)
 
 
 def within(trace: LinkedTrace, window: Window) -> LinkedTrace:

@@ -117,6 +117,7 @@ def _steps(results: RunResults) -> dict[str, Any]:
         "basis_count": dur.count if dur else 0,
         "median_ns": dur.p50_ns if dur else None,
         "mean_ns": dur.mean_ns if dur else None,
+        "step_ns": results.step_ns,
         "p50_ns": dur.p50_ns if dur else None,
         "p95_ns": dur.p95_ns if dur else None,
         "p99_ns": dur.p99_ns if dur else None,

@@ -5,11 +5,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
+from lightning_gpuprof.analysis.trace.launch_join import join_launches
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
-from lightning_gpuprof.analysis.trace.time_split import TimeSplit, cut, device_spans, split_time
+from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace import DeviceReport, TraceAnalysis, analyze_trace
-from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
+from lightning_gpuprof.analysis.trace.trace_window import (
+    Window,
+    spans_within,
+    steady_window,
+    step_window,
+)
 from lightning_gpuprof.aside import aside
 from lightning_gpuprof.heap import ANALYSED, give_back_free_memory, give_back_large_blocks
 from lightning_gpuprof.traces import ReadOptions, open_timeline
@@ -81,9 +87,7 @@ def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Wind
 
 def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[str, Any]:
     """Return the start of the document: what costs next to nothing once a file is read."""
-    spans = device_spans(timeline)
-    if window is not None:
-        spans = [cut(one, window.start_ns, window.end_ns) for one in spans]
+    spans = spans_within(timeline, join_launches(timeline), window)
     return {
         "source": timeline.source,
         "file": path,

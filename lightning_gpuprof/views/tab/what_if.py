@@ -47,7 +47,7 @@ def estimate(document: Mapping[str, Any], removing: Sequence[str]) -> StepEstima
                 f"This report claims no time for {finding_id!r}. It does for: "
                 f"{', '.join(sorted(known)) or 'nothing'}."
             )
-    step_ns = document["steps"]["mean_ns"]
+    step_ns = document["steps"]["step_ns"]
     if step_ns is None:
         raise RecordError("No training step was recorded, so there is nothing to estimate.")
     return without(

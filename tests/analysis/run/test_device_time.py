@@ -37,6 +37,19 @@ def test_run_ahead_tells_what_a_step_waits_for(analyze, data_wait, ahead, state)
     assert run.device_time.state_frac[state] == 1.0
 
 
+@pytest.mark.parametrize(("ahead", "step_ns"), [(400 * MS, 40 * MS), (10 * US, 10 * MS)])
+def test_a_step_is_as_long_as_the_devices_where_the_host_is_steps_ahead(analyze, ahead, step_ns):
+    columns = marks(0, 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
+    run = analyze(HOST, columns=columns, device=GPU)
+    assert run.steps.dur.mean_ns == 10 * MS
+    assert run.step_ns == step_ns
+
+
+def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
+    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
+    assert analyze(HOST, columns=columns, device=GPU).step_ns == 10 * MS
+
+
 def test_steps_with_a_lost_mark_are_left_out(analyze):
     columns = marks(np.zeros(10), 4 * MS, 4 * MS, ahead=np.zeros((3, 10)))
     for name in columns:

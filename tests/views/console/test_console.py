@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime
+from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Range, Severity, When, Where
 from lightning_gpuprof.records.phases import Phase
@@ -160,7 +160,7 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
         for phase, mean_ns in {Phase.ZERO_GRAD: 3 * MS, Phase.CHECKPOINT: MS // 100}.items()
     }
     dur = loaded.results.steps.dur
-    time = DeviceTime(100, dur, marks, (), 5_000, {})
+    time = DeviceTime(100, dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
     text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
     assert re.search(r"zero_grad +10.0 µs +0.1% +3.00 ms device", text)
     assert re.search(r"1 below 0.5% +20.0 µs +0.2% +10.0 µs device", text)

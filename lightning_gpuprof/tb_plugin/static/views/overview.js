@@ -222,7 +222,7 @@ function deviceMeters({ time, memory }, cycle) {
 /** @param {any} report */
 function findings(report) {
   const found = report.findings;
-  const step = report.steps.mean_ns;
+  const step = report.steps.step_ns;
   const cards = found.map((/** @type {any} */ one) => h("li", null, findingCard(one, step)));
   return card(
     found.length === 1 ? "1 finding" : `${found.length} findings`,

@@ -14,7 +14,7 @@ export function whatIf(context, report) {
   const offered = report.findings
     .filter((/** @type {any} */ one, /** @type {number} */ i, /** @type {any[]} */ all) => one.saving_ns?.high > 0 && all.findIndex((other) => other.id === one.id) === i)
     .slice(0, OFFERED);
-  if (!offered.length || !report.steps.mean_ns) return null;
+  if (!offered.length || !report.steps.step_ns) return null;
   const state = context.local("what-if");
   state.fixed ??= [];
   const answer = h("div.what-if", { "aria-live": "polite" });
