@@ -4,6 +4,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.timing import own_cost
 from lightning_gpuprof.records.reader import read_run
 
@@ -50,3 +51,24 @@ def clock(planted):
 def repeated():
     """Batches that this Lightning trains again after a resume from `on_train_batch_end`."""
     return 0 if hasattr(_TrainingEpochLoop, "restarted_on_train_batch_end") else 1
+
+
+@pytest.fixture
+def timer(clock):
+    return PhaseTimer(window=4, console=False, clock=clock)
+
+
+@pytest.fixture
+def check(planted, clock, timer):
+    """All that was planted is found in its own phase, and nothing else is."""
+
+    def checked(number=-1, *, planted_before=()):
+        measured = planted.sessions(timer)[number]
+        measured.check_sums()
+        expected = planted.planted_by_phase(clock)
+        for phase, delay in dict(planted_before).items():
+            expected[phase] -= delay
+        assert measured.phase_ns() == {name: ns for name, ns in expected.items() if ns}
+        return measured
+
+    return checked

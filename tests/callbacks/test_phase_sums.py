@@ -1,0 +1,235 @@
+import pytest
+import torch
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from lightning.pytorch.utilities import CombinedLoader
+
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
+
+
+def test_every_planted_delay_is_charged_to_its_own_phase_and_name(
+    planted, clock, timer, check, tmp_path
+):
+    planted.fit(timer, clock, tmp_path, val_check_interval=3)
+
+    measured = check()
+    assert measured.steps == planted.STEPS
+    apart = (Phase.GARBAGE_COLLECTION, Phase.OTHER)
+    assert set(measured.phase_ns()) == {phase.value for phase in Phase if phase not in apart}
+    for name in ("SlowCallback", "SlowLogger", "ModelCheckpoint"):
+        phase = next(phase for phase, part in clock.planted if part == name)
+        assert measured.part_ns(f"{phase}/{name}") == clock.planted[phase, name]
+
+
+def test_real_delays_are_charged_to_their_phases_too(planted, tmp_path):
+    clock = planted.RealClock()
+    timer = PhaseTimer(window=4, console=False, clock=clock)
+
+    planted.fit(timer, clock, tmp_path)
+
+    measured = planted.sessions(timer)[0]
+    measured.check_sums()
+    for phase, delay in planted.planted_by_phase(clock).items():
+        assert measured.phase_ns()[phase] >= delay
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"max_epochs": 3}, id="several epochs"),
+        pytest.param({"accumulate_grad_batches": 4}, id="accumulation"),
+        pytest.param({"overfit_batches": 2, "max_epochs": 2}, id="overfit_batches"),
+        pytest.param({"fast_dev_run": 3}, id="fast_dev_run"),
+        pytest.param({"barebones": True}, id="barebones"),
+        pytest.param({"limit_val_batches": 0}, id="no validation"),
+        pytest.param({"limit_train_batches": 0}, id="no training"),
+        pytest.param({"max_steps": 4, "max_epochs": -1}, id="max_steps"),
+        pytest.param({"gradient_clip_val": 0.5}, id="clipping"),
+        pytest.param({"check_val_every_n_epoch": 2, "max_epochs": 4}, id="validation every other"),
+        pytest.param({"detect_anomaly": True}, id="anomaly detection"),
+        pytest.param({"reload_dataloaders_every_n_epochs": 1, "max_epochs": 2}, id="reloading"),
+    ],
+)
+def test_phases_add_up_to_the_wall_time(planted, clock, timer, check, tmp_path, options):
+    planted.fit(timer, clock, tmp_path, **options)
+
+    check()
+
+
+def test_a_changing_accumulation_adds_up(planted, clock, timer, check, tmp_path):
+    scheduler = GradientAccumulationScheduler({0: 1, 1: 3})
+
+    planted.fit(timer, clock, tmp_path, callbacks=[scheduler], max_epochs=2)
+
+    assert check().steps == 2 * planted.STEPS
+
+
+def test_data_workers_started_in_each_epoch_are_data_wait(planted, clock, timer, check, tmp_path):
+    class Model(planted.Model):
+        def train_dataloader(self):
+            return self.loader(planted.Data(self.clock), num_workers=1)
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=3, limit_val_batches=0)
+
+    measured = check()
+    starts = measured.columns["flags"] & StepFlag.EPOCH_START
+    assert measured.steps == 3 * planted.STEPS
+    assert starts.astype(bool).nonzero()[0].tolist() == [0, planted.STEPS, 2 * planted.STEPS]
+
+
+def test_starting_workers_is_named(planted, clock, timer, tmp_path, monkeypatch):
+    class Model(planted.Model):
+        def train_dataloader(self):
+            loader = self.loader(planted.Data(self.clock))
+            begin = type(loader).__iter__
+
+            class Loader(type(loader)):
+                def __iter__(self):
+                    clock.plant(Phase.DATA_WAIT, "worker_startup")
+                    return begin(self)
+
+            loader.__class__ = Loader
+            return loader
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=3)
+
+    measured = planted.sessions(timer)[0]
+    planted_ns = clock.planted["data_wait", "worker_startup"]
+    assert measured.part_ns("data_wait/worker_startup") == planted_ns
+    assert {s.where for s in measured.outside if s.part_ns.get("data_wait/worker_startup")} == {
+        "setup",
+        "epoch_start",
+    }
+
+
+def test_an_iterable_without_length_has_one_step_per_batch(planted, clock, timer, check, tmp_path):
+    class Model(planted.Model):
+        def train_dataloader(self):
+            return self.loader(planted.Stream(self.clock))
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=2)
+
+    assert check().steps == 2 * planted.STEPS
+
+
+def test_a_step_that_takes_the_iterator_itself_begins_at_its_batch_start(
+    planted, clock, timer, check, tmp_path
+):
+    class Model(planted.Model):
+        def training_step(self, dataloader_iter):
+            batch, *_ = next(dataloader_iter)
+            self.clock.plant(Phase.FORWARD)
+            return self.loss(batch)
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=2)
+
+    measured = check()
+    assert measured.steps == 2 * planted.STEPS
+    assert (measured.columns["phase/data_wait"] > 0).all()
+
+
+def test_combined_loaders_add_up(planted, clock, timer, check, tmp_path):
+    class Model(planted.Model):
+        def train_dataloader(self):
+            loaders = {name: self.loader(planted.Data(self.clock)) for name in "ab"}
+            return CombinedLoader(loaders, "min_size")
+
+        def training_step(self, batch, batch_idx):
+            return super().training_step(batch["a"] + batch["b"], batch_idx)
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock))
+
+    measured = check()
+    assert measured.columns["samples"].tolist() == [planted.BATCH] * planted.STEPS
+
+
+def test_a_closure_that_runs_many_times_is_not_optimizer_time(
+    planted, clock, timer, check, tmp_path
+):
+    class Slow(torch.optim.LBFGS):
+        def step(self, closure):
+            clock.plant(Phase.OPTIMIZER_STEP)
+            return super().step(closure)
+
+    class Model(planted.Model):
+        def configure_optimizers(self):
+            return Slow(self.parameters(), lr=1e-3, max_iter=3, tolerance_change=0)
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock))
+
+    measured = check()
+    assert clock.planted["forward", None] > measured.steps * 1_000
+    assert (measured.columns["phase/optimizer_step"] > 0).all()
+
+
+def test_two_optimizers_by_hand_are_timed_like_automatic_ones(
+    planted, clock, timer, check, tmp_path
+):
+    class Gan(planted.Model):
+        automatic_optimization = False
+
+        def __init__(self, clock):
+            super().__init__(clock)
+            self.other = torch.nn.Linear(32, 2)
+
+        def configure_optimizers(self):
+            return [SlowGan(clock, part.parameters()) for part in (self.layer, self.other)]
+
+        def training_step(self, batch, batch_idx):
+            for optimizer, part in zip(self.optimizers(), (self.layer, self.other), strict=True):
+                clock.plant(Phase.FORWARD)
+                loss = part(batch).mean()
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                self.clip_gradients(optimizer, gradient_clip_val=0.5)
+                optimizer.step()
+
+    class SlowGan(planted.Slow):
+        def zero_grad(self, set_to_none=True):
+            clock.plant(Phase.ZERO_GRAD)
+            super().zero_grad(set_to_none)
+
+    planted.fit(timer, clock, tmp_path, model=Gan(clock))
+
+    measured = check()
+    for phase in ("forward", "zero_grad", "backward", "optimizer_step"):
+        assert (measured.columns[f"phase/{phase}"] > 0).all()
+
+
+def test_batches_on_which_no_optimizer_steps_have_no_time_of_it(planted, clock, timer, tmp_path):
+    class Model(planted.Model):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            self.manual_backward(self.loss(batch))
+            if batch_idx % 2:
+                self.optimizers().step()
+
+    planted.fit(timer, clock, tmp_path, model=Model(clock))
+
+    stepped = planted.sessions(timer)[0].columns["phase/optimizer_step"] > 0
+    assert stepped.tolist() == [batch % 2 == 1 for batch in range(planted.STEPS)]
+
+
+def test_clipping_by_hand_is_charged_to_clipping(planted, clock, timer, tmp_path, monkeypatch):
+    class Model(planted.Model):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            optimizer = self.optimizers()
+            self.manual_backward(self.loss(batch))
+            self.clip_gradients(optimizer, gradient_clip_val=0.5)
+            optimizer.step()
+
+    real = torch.nn.utils.clip_grad_norm_
+
+    def slow(*args, **kwargs):
+        clock.plant(Phase.CLIP_GRADIENTS, "clip")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", slow)
+    planted.fit(timer, clock, tmp_path, model=Model(clock))
+
+    measured = planted.sessions(timer)[0]
+    assert measured.phase_ns()["clip_gradients"] == clock.planted["clip_gradients", "clip"] > 0

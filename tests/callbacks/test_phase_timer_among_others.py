@@ -1,0 +1,196 @@
+"""The timer leaves the user's profiler, the Trainer and what is trained as they are."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
+from lightning.pytorch.trainer import setup
+
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+
+
+@pytest.mark.parametrize("profiler", [SimpleProfiler, AdvancedProfiler])
+def test_the_users_own_profiler_goes_on_working(planted, clock, timer, tmp_path, profiler):
+    def actions(*callbacks):
+        own = profiler()
+        trainer = planted.make_trainer(
+            callbacks[0] if callbacks else Callback(), clock, tmp_path, profiler=own
+        )
+        trainer.fit(planted.Model(clock))
+        assert trainer.profiler is own
+        names = own.recorded_durations if profiler is SimpleProfiler else own.profiled_actions
+        return {name for name in names if "Callback]" not in name}
+
+    assert actions(timer) == actions()
+
+
+def test_a_profiler_with_its_own_context_is_used_as_it_is(planted, clock, timer, tmp_path):
+    class Own(SimpleProfiler):
+        def __init__(self):
+            super().__init__()
+            self.entered = []
+
+        def profile(self, action_name):
+            self.entered.append(action_name)
+            return super().profile(action_name)
+
+    own = Own()
+    planted.fit(timer, clock, tmp_path, profiler=own)
+
+    assert own.entered.count("run_training_batch") == planted.STEPS
+    assert len(own.recorded_durations["run_training_batch"]) == planted.STEPS
+
+
+def test_lightnings_own_torch_profiler_still_writes_its_trace(planted, clock, timer, tmp_path):
+    own = PyTorchProfiler(dirpath=tmp_path, filename="own", schedule=None)
+
+    planted.fit(timer, clock, tmp_path, profiler=own)
+
+    assert [path.name for path in tmp_path.glob("*own*.json")]
+    assert planted.sessions(timer)[0].steps == planted.STEPS
+
+
+def test_a_trainer_that_keeps_its_profiler_is_timed_by_hooks(
+    planted, clock, timer, tmp_path, monkeypatch
+):
+    kept = SimpleProfiler()
+    monkeypatch.setattr(Trainer, "profiler", property(lambda self: kept), raising=False)
+    monkeypatch.setattr(setup, "_init_profiler", lambda trainer, profiler: None)
+    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=2)
+    clock.off.add("SlowCallback")  # a callback before the timer is part of the hook it delays
+
+    trainer.fit(planted.Model(clock))
+
+    measured = planted.sessions(timer)[0]
+    measured.check_sums()
+    assert measured.session.start.timer == "hooks"
+    assert "host_to_device" not in measured.session.start.phases
+    assert measured.steps == 2 * planted.STEPS
+    planted_ns, found = planted.planted_by_phase(clock), measured.phase_ns()
+    assert found["backward"] == planted_ns["backward"]
+    assert found["zero_grad"] == planted_ns["zero_grad"]
+    assert set(found) <= set(measured.session.start.phases)
+    assert len(trainer.callbacks) == 3
+
+
+def test_everything_touched_is_put_back(planted, clock, timer, tmp_path):
+    trainer = planted.make_trainer(timer, clock, tmp_path)
+    touched = [
+        trainer.logger,
+        trainer.fit_loop,
+        trainer.fit_loop.epoch_loop.val_loop,
+        trainer.strategy,
+        trainer.precision_plugin,
+    ]
+    before = [set(vars(thing)) for thing in touched]
+    profiler = trainer.profiler
+
+    trainer.fit(planted.Model(clock))
+
+    methods = {"log_metrics", "save", "setup_data", "run", "backward", "clip_gradients"}
+    for thing, names in zip(touched, before, strict=True):
+        assert set(vars(thing)) & methods == names & methods
+    assert trainer.profiler is profiler
+
+
+def test_the_callback_can_be_copied_and_pickled_while_it_runs(planted, clock, tmp_path):
+    copies = []
+
+    class Copying(Callback):
+        def on_train_batch_end(self, trainer, *args):
+            copies.append(copy.deepcopy(trainer.callbacks[1]))
+            copies.append(pickle.loads(pickle.dumps(PhaseTimer())))
+
+    timer = PhaseTimer(window=2, console=False, clock=clock)
+    planted.fit(timer, clock, tmp_path, callbacks=[Copying()])
+
+    assert len(copies) == 2 * planted.STEPS
+    assert copies[0].window == 2
+    assert copies[0]._run is None
+
+
+def test_weights_are_the_same_to_the_bit(planted, clock, timer, tmp_path):
+    def weights(*callbacks):
+        torch.manual_seed(0)
+        module = planted.Model(clock)
+        trainer = planted.make_trainer(
+            callbacks[0] if callbacks else Callback(), clock, tmp_path, max_epochs=2
+        )
+        trainer.fit(module)
+        return module.layer.weight.detach()
+
+    assert torch.equal(weights(timer), weights())
+
+
+def test_a_failing_hook_disables_the_timer_and_training_goes_on(
+    planted, clock, timer, tmp_path, monkeypatch
+):
+    trainer = planted.make_trainer(timer, clock, tmp_path)
+    profiler = trainer.profiler
+    monkeypatch.setattr(
+        "lightning_gpuprof.callbacks.timing.timing_run.TimingRun._begin", lambda *_: 1 / 0
+    )
+
+    with pytest.warns(RuntimeWarning, match="PhaseTimer failed and is off"):
+        trainer.fit(planted.Model(clock))
+
+    assert trainer.state.finished
+    assert trainer.profiler is profiler
+    records = planted.sessions(timer)[0].session.records
+    assert [r.error for r in records if type(r).__name__ == "ProbeDisabled"] == [
+        "ZeroDivisionError: division by zero"
+    ]
+
+
+@pytest.mark.parametrize(
+    "fails", ["tap.tapping.Tapping._time_fit", "timing.timing_run.StepTimeline.stop"]
+)
+def test_the_trainer_is_put_back_where_the_timer_fails_at_its_begin_or_end(
+    planted, clock, timer, tmp_path, monkeypatch, fails
+):
+    trainer = planted.make_trainer(timer, clock, tmp_path)
+    profiler, logger = trainer.profiler, set(vars(trainer.logger))
+    monkeypatch.setattr(f"lightning_gpuprof.callbacks.{fails}", lambda *_, **__: 1 / 0)
+
+    with pytest.warns(RuntimeWarning, match="PhaseTimer failed and is off"):
+        trainer.fit(planted.Model(clock))
+
+    assert trainer.state.finished
+    assert trainer.profiler is profiler
+    assert "log_metrics" not in set(vars(trainer.logger)) - logger
+
+
+def test_the_lightning_that_was_imported_is_the_one_that_is_served():
+    pytest.importorskip("pytorch_lightning")
+    script = (
+        "import pytorch_lightning; from lightning_gpuprof import PhaseTimer;"
+        "assert issubclass(PhaseTimer, pytorch_lightning.Callback)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_other_lightning_package_is_served_alike(clock, timer, tmp_path):
+    other = pytest.importorskip("pytorch_lightning")
+    boring = pytest.importorskip("pytorch_lightning.demos.boring_classes")
+    try:
+        other.Trainer(callbacks=[timer], default_root_dir=tmp_path, logger=False)
+    except (TypeError, ValueError):
+        pytest.skip("this pytorch_lightning refuses callbacks made with the package `lightning`")
+    trainer = other.Trainer(
+        max_epochs=1,
+        limit_train_batches=3,
+        limit_val_batches=1,
+        callbacks=[timer],
+        default_root_dir=tmp_path,
+        logger=False,
+    )
+
+    trainer.fit(boring.BoringModel())
+
+    assert timer._output.timer == "tap"
+    assert trainer.profiler.__class__.__name__ == "PassThroughProfiler"
