@@ -156,13 +156,9 @@ def _normalisation(per_element: int, affine: tuple[int, ...]) -> Callable[[Opera
     return cost
 
 
-def _normalisation_backward(data: int) -> Callable[[OperatorCall], Cost]:
-    def cost(call: OperatorCall) -> Cost:
-        elements = prod(call.shape(data))
-        moved = call.footprint(0) + 2 * call.footprint(data)
-        return call.cost(11 * elements, moved, VECTOR, "norm")
-
-    return cost
+def _normalisation_backward(call: OperatorCall) -> Cost:
+    moved = call.footprint(0) + 2 * call.footprint(1)
+    return call.cost(11 * prod(call.shape(1)), moved, VECTOR, "norm")
 
 
 def _softmax(call: OperatorCall) -> Cost:
@@ -263,11 +259,11 @@ MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     "aten::native_batch_norm": _normalisation(7, (1, 2)),
     "aten::cudnn_batch_norm": _normalisation(7, (1, 2)),
     "aten::miopen_batch_norm": _normalisation(7, (1, 2)),
-    "aten::native_layer_norm_backward": _normalisation_backward(1),
-    "aten::native_group_norm_backward": _normalisation_backward(1),
-    "aten::native_batch_norm_backward": _normalisation_backward(1),
-    "aten::cudnn_batch_norm_backward": _normalisation_backward(1),
-    "aten::miopen_batch_norm_backward": _normalisation_backward(1),
+    "aten::native_layer_norm_backward": _normalisation_backward,
+    "aten::native_group_norm_backward": _normalisation_backward,
+    "aten::native_batch_norm_backward": _normalisation_backward,
+    "aten::cudnn_batch_norm_backward": _normalisation_backward,
+    "aten::miopen_batch_norm_backward": _normalisation_backward,
     "aten::_softmax": _softmax,
     "aten::_log_softmax": _softmax,
     "aten::_softmax_backward_data": _softmax_backward,

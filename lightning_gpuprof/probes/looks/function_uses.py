@@ -186,7 +186,7 @@ def _results(calls: Iterable[Call]) -> list[object] | None:
 def _penalty(calls: FunctionCalls) -> Penalty | None:
     weights = (one for one in calls.model.parameters() if not is_lazy(one))
     trained = {id(one): one for one in weights if one.requires_grad}
-    for places in _functions(calls, Origin.WEIGHTS).values():
+    for places in _of_weights(calls).values():
         ours = [one for place in places.values() for one in place if one.trained]
         squared = {
             id(given): given.numel()
@@ -206,7 +206,7 @@ def _penalty(calls: FunctionCalls) -> Penalty | None:
 
 def _built(calls: FunctionCalls) -> BuiltWeight | None:
     used = [one for one in calls.layers.calls if one.built and one.group[0] == "linear"]
-    for places in _functions(calls, Origin.WEIGHTS).values():
+    for places in _of_weights(calls).values():
         ours = [one for place in places.values() for one in place]
         products = [one for one in ours if one.name in PRODUCTS and one.trained and _thin(one)]
         sizes = {one.made for one in products}
@@ -261,12 +261,10 @@ def _by_place(calls: FunctionCalls, origin: Origin) -> dict[Place, list[Call]]:
     return found
 
 
-def _functions(
-    calls: FunctionCalls, origin: Origin
-) -> dict[tuple[str, str], dict[Place, list[Call]]]:
-    """Return the calls by the program's function that they were made in, and its lines."""
+def _of_weights(calls: FunctionCalls) -> dict[tuple[str, str], dict[Place, list[Call]]]:
+    """Return the calls on weights alone, by the program's function and its lines."""
     found: dict[tuple[str, str], dict[Place, list[Call]]] = defaultdict(dict)
-    for place, ours in _by_place(calls, origin).items():
+    for place, ours in _by_place(calls, Origin.WEIGHTS).items():
         found[place[0], place[2]][place] = ours
     return found
 
