@@ -1,6 +1,7 @@
 import planted as training_runs
 import pytest
 from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
@@ -72,3 +73,21 @@ def check(planted, clock, timer):
         return measured
 
     return checked
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """Train a few batches with some callbacks, and return the Trainer."""
+
+    def train(*callbacks, model=None, **options):
+        defaults = {
+            "max_epochs": 1,
+            "limit_train_batches": 12,
+            "limit_val_batches": 2,
+            "default_root_dir": tmp_path,
+        }
+        trainer = Trainer(callbacks=list(callbacks), **(defaults | options))
+        trainer.fit(model or BoringModel())
+        return trainer
+
+    return train

@@ -1,4 +1,6 @@
+import gzip
 import json
+import random
 from itertools import islice
 
 import msgspec
@@ -7,6 +9,80 @@ import pytest
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.kineto import kineto_json
 from lightning_gpuprof.traces.kineto.kineto_json import PIECE_BYTES
+
+
+def names(timeline, table):
+    return [timeline.names[i] for i in table.name.tolist()]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_file_cut_anywhere_gives_what_it_holds_and_says_so(tmp_path, op, suffix):
+    events = [op(f"op{i}", ts=i * 20) for i in range(50)]
+    whole = json.dumps({"schemaVersion": 1, "traceEvents": events}, indent=2).encode()
+    for cut in (len(whole) // 3, len(whole) - 5, len(whole) - 40):
+        path = tmp_path / f"cut{cut}{suffix}"
+        if suffix == ".json":
+            path.write_bytes(whole[:cut])
+        else:
+            packed = gzip.compress(whole, compresslevel=0)
+            path.write_bytes(packed[: cut + 15])
+        timeline = open_timeline(str(path))
+        read = names(timeline, timeline.host)
+        assert read == [f"op{i}" for i in range(len(read))]
+        assert len(read) >= whole[:cut].count(b'"name": "op') - 1
+        assert any("ends" in warning for warning in timeline.warnings)
+
+
+def test_a_damaged_gzip_stream_gives_what_came_before(tmp_path, op):
+    noise = random.Random(1)
+    events = [op(f"op{noise.random()}", ts=i) for i in range(10_000)]
+    packed = bytearray(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    middle = len(packed) * 3 // 4
+    packed[middle : middle + 64] = bytes(64)
+    path = tmp_path / "damaged.json.gz"
+    path.write_bytes(packed)
+
+    timeline = open_timeline(str(path))
+
+    assert 0 < len(timeline.host) < 10_000
+    assert timeline.warnings
+
+
+def test_one_unreadable_event_costs_only_itself(write_text, op):
+    good = json.dumps(op())
+    text = f'{{"traceEvents": [{good}, {{"ph": "X", "cat": }}, {good}], "traceName": "t"}}'
+
+    timeline = open_timeline(write_text(text))
+
+    assert len(timeline.host) == 2
+    assert timeline.metadata == {"traceName": "t"}
+    assert timeline.warnings == ("1 events could not be read and were skipped.",)
+
+
+@pytest.mark.parametrize(
+    "args",
+    ['{"warps per SM": inf, "stream": 7}', '{"blocks per SM": nan}', '{"path": "C:\\dir\\x"}'],
+)
+def test_values_that_are_no_json_are_mended(write_text, args):
+    text = (
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, '
+        f'"ts": 1, "dur": 2, "args": {args}}}]}}'
+    )
+
+    timeline = open_timeline(write_text(text))
+
+    assert names(timeline, timeline.device) == ["k"]
+    assert timeline.warnings == ()
+
+
+def test_names_with_bad_utf8_or_raw_newlines_are_kept(write_text):
+    event = (
+        b'{"ph": "X", "cat": "cpu_op", "name": "a\nb\xff", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    )
+
+    timeline = open_timeline(write_text(b'{"traceEvents": [' + event + b"]}"))
+
+    assert names(timeline, timeline.host) == ["a b\ufffd"]
 
 
 @pytest.mark.parametrize("lost", [b'"', b"}", b"{"])

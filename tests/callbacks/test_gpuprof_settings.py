@@ -1,0 +1,87 @@
+import sys
+
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LightningCLI
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+from lightning_gpuprof import GpuProfCallback, GpuProfConfig
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.reader import read_run
+
+
+@pytest.mark.parametrize(
+    ("given", "use"),
+    [("train.yaml", "GpuProfCallback.from_yaml('train.yaml')"), (3, "them by name, wait=3")],
+)
+def test_what_is_no_configuration_is_refused_with_the_right_call(given, use):
+    with pytest.raises(ConfigError) as error:
+        GpuProfCallback(given)
+    assert use in str(error.value)
+
+
+def test_a_config_and_settings_are_the_same():
+    assert GpuProfCallback(window=7).config == GpuProfCallback(GpuProfConfig(window=7)).config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"windw": 5}, "Did you mean 'window'"),
+        ({"config": GpuProfConfig(), "window": 5}, "Pass either"),
+        ({"active": 0}, "would never record"),
+        ({"window": 0}, "would never write"),
+        ({"vram_low": 0.9}, "no band of a GPU"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        GpuProfCallback(**arguments)
+
+
+def test_yaml_sets_it_and_null_switches_it_off(fit, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("profiling: {window: 3, trace: false}")
+    assert GpuProfCallback.from_yaml(path).config.window == 3
+
+    path.write_text("profiling: null")
+    trainer = fit(GpuProfCallback.from_yaml(path))
+
+    assert not list((tmp_path / "lightning_logs").rglob("rank0.jsonl"))
+    assert type(trainer.profiler).__name__ == "PassThroughProfiler"
+
+
+def test_lightning_cli_takes_it_with_its_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    cli = LightningCLI(
+        BoringModel,
+        args=[
+            "fit",
+            f"--trainer.default_root_dir={tmp_path}",
+            "--trainer.max_steps=3",
+            "--trainer.limit_val_batches=0",
+            "--trainer.enable_progress_bar=false",
+            "--trainer.callbacks+=lightning_gpuprof.GpuProfCallback",
+            "--trainer.callbacks.wait=1",
+            "--trainer.callbacks.active=1",
+            "--trainer.callbacks.trace=false",
+            "--trainer.callbacks.metrics=[loss]",
+        ],
+    )
+
+    (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
+    assert (callback.config.wait, callback.config.active) == (1, 1)
+    assert callback.config.metrics == ("loss",)
+    assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
+
+
+def test_a_run_too_short_for_the_schedule_is_refused_with_what_would_do(fit):
+    with pytest.raises(ConfigError, match=r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs"):
+        fit(GpuProfCallback(unit="epoch", wait=3, warmup=1, active=3, repeat=1), max_epochs=4)
+
+
+def test_a_class_in_place_of_an_instance_is_told_with_what_to_write(tmp_path):
+    trainer = Trainer(default_root_dir=tmp_path, logger=False)
+    trainer.callbacks.append(GpuProfCallback)  # the oldest Trainer refuses a class as it is made
+    with pytest.raises(ConfigError, match=r"parentheses: callbacks=\[GpuProfCallback\(\)\]"):
+        trainer.fit(BoringModel())

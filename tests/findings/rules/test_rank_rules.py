@@ -1,0 +1,200 @@
+"""Rules about several ranks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rule_cases import MS, US, WORK, span
+
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.runner import load_rule
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Device
+
+H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
+GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
+
+
+def test_exposed_communication_is_judged_only_with_several_ranks(judge):
+    assert judge("exposed-communication", WORK, trace={"gpu": GPU}, device=H100) is None
+    finding = judge("exposed-communication", WORK, trace={"gpu": GPU}, device=H100, world_size=2)
+    assert finding.evidence["exposed_comm_ns"] == 2 * MS
+    assert span(finding) == (500_000, 1_500_000)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "change"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", False),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", False),
+    ],
+)
+def test_settings_of_ddp_are_proposed_for_its_own_exchange_alone(judge, kernel, change):
+    trace = {"gpu": GPU, "kernels": [exchange(kernel)]}
+    finding = judge("exposed-communication", WORK, trace=trace, device=H100, world_size=2)
+    assert bool(finding.change) is change
+    assert ("FSDPStrategy" in finding.advice) is not change
+
+
+def exchange(name, total_ns=MS):
+    return {"name": name, "category": "communication", "total_ns": total_ns}
+
+
+GATHER, REDUCE = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kernels", "said", "proposed"),
+    [
+        ("DDPStrategy", [exchange(GATHER)], "SyncBatchNorm", False),
+        ("FSDPStrategy", [], "forward_prefetch", False),
+        ("DDPStrategy", [exchange(GATHER, 5), exchange(REDUCE, 4), exchange(REDUCE, 4)], "", True),
+    ],
+)
+def test_what_is_gathered_is_told_by_the_strategy_and_by_most_of_the_time(
+    judge, strategy, kernels, said, proposed
+):
+    trace, trainer = {"gpu": GPU, "kernels": kernels}, {"strategy": strategy}
+    run = {"trace": trace, "trainer": trainer, "device": H100, "world_size": 2}
+    finding = judge("exposed-communication", WORK, **run)
+    assert said in finding.advice
+    assert ("FSDP" in finding.advice) is strategy.startswith("FSDP")
+    assert bool(finding.change) is proposed
+
+
+def test_communication_is_what_the_last_rank_still_waits_whatever_others_wait(
+    make_session, write_run
+):
+    for rank, waits in enumerate([2 * MS, 7 * MS]):
+        parts = {"backward/gradient exchange": waits}
+        session = make_session(
+            {"forward": 11 * MS - waits, "backward": waits}, parts=parts, rank=rank, world_size=2
+        )
+        run = write_run(session, rank=rank)
+    finding = load_rule("exposed-communication").evaluate(analyze_run(read_run(run), {}))
+    assert finding.evidence["exposed_comm_ns"] == 2 * MS
+    assert span(finding) == (500_000, 1_500_000)
+
+
+class TestStragglerRank:
+    @pytest.fixture
+    def judge_ranks(self, make_session, write_run):
+        def judged(*phases):
+            for rank, one in enumerate(phases):
+                run = write_run(make_session(one, rank=rank, world_size=len(phases)), rank=rank)
+            return load_rule("straggler-rank").evaluate(analyze_run(read_run(run), {}))
+
+        return judged
+
+    def test_the_rank_that_others_wait_for_is_named_with_its_phase(self, judge_ranks):
+        fast = {"data_wait": MS, "forward": 4 * MS, "backward": 8 * MS}
+        slow = {"data_wait": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
+        finding = judge_ranks(fast, fast, slow)
+        assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
+        assert span(finding) == (3_200_000, 4_800_000)
+
+    def test_what_would_only_be_waited_for_elsewhere_saves_nothing(self, make_session, write_run):
+        for rank, waits in enumerate([5 * MS, 5 * MS, 0]):
+            phases = {"data_wait": 6 * MS - waits, "backward": 4 * MS + waits}
+            run = write_run(make_session(phases, rank=rank, world_size=3), rank=rank)
+        results = analyze_run(read_run(run), {})
+        waits = replace(results.rank_waits, without_more_ns=-MS)
+        finding = load_rule("straggler-rank").evaluate(replace(results, rank_waits=waits))
+        assert span(finding) == (0, 0)
+
+    def test_who_waits_for_it_in_self_log_is_not_told_to_log_less(self, make_session, write_run):
+        late = {"data_wait": 6 * MS, "forward": 9 * MS, "logging": MS}
+        waits = {"data_wait": MS, "forward": 9 * MS, "logging": 6 * MS}
+        for rank, phases in enumerate((waits, late)):
+            parts = {"logging/self.log": phases["logging"], "backward/gradient exchange": 1}
+            phases = {**phases, "backward": MS}
+            run = write_run(make_session(phases, parts=parts, rank=rank, world_size=2), rank=rank)
+        results = analyze_run(read_run(run), {})
+        assert load_rule("straggler-rank").evaluate(results).where[0].rank == 1
+        (logging,) = load_rule("slow-logging").evaluate(results)
+        assert logging.saving_ns.high < 1.5 * MS
+
+    def test_a_rank_late_outside_every_phase_is_not_said_to_be_late_in_other(self, judge_ranks):
+        fast = {"other": MS, "forward": 4 * MS, "backward": 8 * MS}
+        slow = {"other": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
+        finding = judge_ranks(fast, fast, slow)
+        assert finding.title.endswith(", most of it in code outside every named phase")
+        assert finding.advice.startswith("Look at code outside every named phase on rank 2")
+
+    def test_ranks_that_wait_for_one_another_by_turns_have_no_straggler(self, judge_ranks):
+        mine = np.arange(100) % 2 == 0
+        one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 3 * MS, 9 * MS)
+        finding = judge_ranks(
+            {"forward": one, "backward": other}, {"forward": other, "backward": one}
+        )
+        assert "by turns, most of it for forward" in finding.title
+        assert [(where.rank, where.phase) for where in finding.where] == [(None, "forward")]
+        assert span(finding) == (0, 3 * MS)
+
+    def test_turns_that_no_batch_explains_may_be_the_machines_and_claim_no_time(self, judge_ranks):
+        mine = np.arange(100) % 2 == 0
+        one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 3 * MS, 9 * MS)
+        finding = judge_ranks(
+            {"optimizer_step": one, "backward": other}, {"optimizer_step": other, "backward": one}
+        )
+        assert (finding.severity, span(finding)) == (Severity.INFO, (0, 0))
+
+    def test_the_records_of_one_rank_alone_say_nothing_of_the_others(self, make_session, write_run):
+        run = write_run(make_session({"backward": MS}, world_size=4))
+        outcome = load_rule("straggler-rank").evaluate(analyze_run(read_run(run), {}))
+        assert outcome.reason == "the records of only one of 4 ranks are here"
+
+    def test_ranks_that_nobody_waited_for_are_left_alone(self, judge_ranks):
+        fast = {"data_wait": MS, "backward": 4 * MS}
+        assert judge_ranks(fast, {"data_wait": 5 * MS, "backward": 4 * MS}) is None
+
+
+class TestTheStopCheckBeforeEachBatch:
+    """What the rank that comes last spends in it is its own cost; the rest is waiting."""
+
+    @pytest.fixture
+    def asked(self, make_session, write_run):
+        def outcome(*parts_ns, missing=0, **more):
+            for rank, ns in enumerate(parts_ns):
+                options = {"parts": {"other/stop check": ns}} if ns is not None else {}
+                session = make_session(
+                    {**WORK, "other": 5 * MS},
+                    rank=rank,
+                    world_size=len(parts_ns) + missing,
+                    **options,
+                    **more,
+                )
+                run = write_run(session, rank=rank)
+            return load_rule("frequent-stop-check").evaluate(analyze_run(read_run(run), {}))
+
+        return outcome
+
+    def test_what_every_rank_spends_in_it_can_be_saved(self, asked):
+        finding = asked(MS, MS)
+        assert span(finding) == (800 * US, 1_200 * US)
+        assert finding.evidence["stop_check_ns"] == MS
+        compile(finding.change, "change", "exec")
+
+    def test_waiting_for_a_late_rank_is_not_its_cost(self, asked):
+        assert span(asked(4 * MS, MS, 4 * MS)) == (800 * US, 1_200 * US)
+
+    def test_waits_by_turns_are_saved_perhaps(self, asked):
+        mine = np.arange(100) % 2 == 0
+        turns = np.where(mine, MS, 3 * MS), np.where(mine, 3 * MS, MS)
+        assert span(asked(*turns)) == (800 * US, 2_400 * US)
+
+    def test_on_a_gpu_the_hosts_wait_is_hidden_by_queued_work_as_far_as_is_known(self, asked):
+        assert span(asked(MS, MS, device=H100)) == (0, 1_200 * US)
+
+    def test_the_devices_own_time_in_it_is_saved_for_certain(self, asked):
+        marks = {"device_dur": 20 * MS, "device/forward": 6 * MS, "run_ahead/forward": MS}
+        marks["device_part/other/stop check"] = 300 * US
+        assert span(asked(MS, MS, device=H100, columns=marks)) == (300 * US, 1_200 * US)
+
+    def test_records_of_some_ranks_do_not_tell_waiting_from_asking(self, asked):
+        assert isinstance(asked(MS, MS, missing=1), Abstained)
+
+    def test_a_lightning_that_does_not_ask_is_not_judged(self, asked):
+        assert isinstance(asked(None, None), Abstained)
