@@ -142,8 +142,9 @@ class TimingRun:
         else:
             batch = self._epoch_loop._results.batch
             first = batch[0] if type(batch) in _ROWS and batch else batch
-            shape = first.shape if type(first) is Tensor else ()
-            timeline.samples.append(shape[0] if shape else _size_of(batch))
+            # Not by `shape`, which a nested tensor refuses to give.
+            has_rows = type(first) is Tensor and first.dim()
+            timeline.samples.append(first.size(0) if has_rows else _size_of(batch))
             timeline.begun = True
         if output.step_flags:
             timeline.flags |= output.step_flags
