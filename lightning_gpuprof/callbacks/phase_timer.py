@@ -97,9 +97,8 @@ class PhaseTimer(Callback):
             events=self._events(trainer),
         )
         # A hook that is not there costs nothing; the tap tells as much for less.
-        self.__dict__.pop("on_train_batch_end", None)
-        if self._run.tapping.sees_batches:
-            self.__dict__["on_train_batch_end"] = None
+        self._leave_out("on_train_batch_end", self._run.tapping.sees_batches)
+        self._leave_out("on_validation_batch_end", not self._run.evaluating)
 
     @override
     @guarded
@@ -123,7 +122,7 @@ class PhaseTimer(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        if self._run is not None:
+        if self._run is not None and not self._run.tapping.sees_batches:
             self._run.batch_ran(batch, batch_idx)
 
     @override
@@ -154,6 +153,12 @@ class PhaseTimer(Callback):
     ) -> None:
         stopped = isinstance(exception, KeyboardInterrupt)
         self._finish("interrupted" if stopped else "exception", exception)
+
+    def _leave_out(self, hook: str, left_out: bool) -> None:
+        """Let the Trainer pass over a hook, or call it again; a subclass's own is always called."""
+        self.__dict__.pop(hook, None)
+        if left_out and getattr(type(self), hook) is getattr(PhaseTimer, hook):
+            self.__dict__[hook] = None
 
     def _events(self, trainer: Trainer) -> DeviceEvents | None:
         if isinstance(self.device_marks, bool):
