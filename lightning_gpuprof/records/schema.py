@@ -48,7 +48,7 @@ class StepFlag(IntFlag):
     EPOCH_START = 32
     """The first step of an epoch: data workers may have been starting."""
     WATCHED = 64
-    """The sync detector was watching."""
+    """It was watched for syncs, or looked at with hooks that slow it down."""
     UNFINISHED = 128
     """An exception or interrupt ended the step early."""
     LOGGED = 256
