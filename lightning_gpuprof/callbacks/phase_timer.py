@@ -35,7 +35,8 @@ class PhaseTimer(Callback):
             pass a fake device's events.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
             one step in several is marked, up to 20, and says so: the others have no phases. So much
-            again for the marks on the device.
+            again for the marks on the device. What other callbacks of this package do once in many
+            steps is not counted.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
 
