@@ -1,10 +1,13 @@
 """What logging the loss of every step costs: DeferredLoss, `loss.item()` and `self.log`.
 
+And all of `GpuProfCallback`, which logs it as DeferredLoss does: but for the trace and the line
+sampler, which are a cost of the first steps, and the report.
+
 python benchmarks/cost/deferred.py [--rounds 9] [--steps 2000]
 
 Each variant trains the same small model (a step of about half a millisecond) with a
 TensorBoardLogger in a process of its own, in turns. The figure is wall time per step, with the
-logger's files complete at the end, minus that of training without logging the loss; the three
+logger's files complete at the end, minus that of training without logging the loss; they all
 must have left the same values under the same steps in the event file. On a CPU this is the cost
 of the calls alone: what a host sync costs on a GPU comes on top for the other two.
 """
@@ -22,7 +25,7 @@ from _harness import Children, Spread, interleaved, one_thread, write_results
 
 one_thread()  # torch is imported later, by the children
 
-VARIANTS = ("nothing", "deferred_loss", "item", "self_log")
+VARIANTS = ("nothing", "deferred_loss", "gpuprof", "item", "self_log")
 WARM_UP = 200
 
 
@@ -33,7 +36,7 @@ def train(variant: str, steps: int) -> tuple[float, list[tuple[int, float]]]:
     from lightning.pytorch.loggers import TensorBoardLogger
     from torch.utils.data import DataLoader, TensorDataset
 
-    from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+    from lightning_gpuprof import DeferredLoss, GpuProfCallback
 
     class Model(LightningModule):
         def __init__(self) -> None:
@@ -58,6 +61,11 @@ def train(variant: str, steps: int) -> tuple[float, list[tuple[int, float]]]:
             if batch_idx == WARM_UP:
                 self.begun = time.perf_counter_ns()
 
+    def callbacks() -> list[Callback]:
+        if variant == "gpuprof":
+            return [GpuProfCallback(trace=False, lines=False, report=False, console=False)]
+        return [DeferredLoss()] if variant == "deferred_loss" else []
+
     torch.manual_seed(0)
     data = DataLoader(TensorDataset(torch.randn((WARM_UP + steps) * 4, 64)), batch_size=4)
     clock = Clock()
@@ -67,7 +75,7 @@ def train(variant: str, steps: int) -> tuple[float, list[tuple[int, float]]]:
             accelerator="cpu",
             logger=TensorBoardLogger(folder),
             log_every_n_steps=1,
-            callbacks=[clock, *([DeferredLoss()] if variant == "deferred_loss" else [])],
+            callbacks=[clock, *callbacks()],
             enable_progress_bar=False,
             enable_checkpointing=False,
             enable_model_summary=False,
@@ -114,7 +122,7 @@ def main() -> None:
         )
     if not len(logged["deferred_loss"]) == WARM_UP + options.steps:
         raise RuntimeError(f"{len(logged['deferred_loss'])} values were logged")
-    for variant in ("item", "self_log"):
+    for variant in VARIANTS[2:]:
         if logged[variant] != logged["deferred_loss"]:
             raise RuntimeError(f"{variant} has logged other values than DeferredLoss")
     results = {}

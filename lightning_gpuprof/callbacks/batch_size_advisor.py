@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.memory.batch_size import (
     DeviceRoom,
     advise,
 )
-from lightning_gpuprof.analysis.memory.memory_line import Peak
+from lightning_gpuprof.analysis.memory.memory_line import Peak, says_more
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
@@ -106,7 +106,8 @@ class BatchSizeAdvisor(RecordingCallback):
         self._compiles = self._make_compiles()
         self._kinds: dict[str, int] = {}
         self._peaks: list[Peak] = []
-        self._others: list[int] = []
+        self._others: set[int] = set()
+        """The least and the most of it."""
         self._compiled_windows = 0
         self._validation_peak: int | None = None
         self._graphs: bool | None = None
@@ -222,11 +223,14 @@ class BatchSizeAdvisor(RecordingCallback):
             self._output.write(record)
         self._say(vram_line(reading))
         held = reading.total_bytes - reading.free_bytes
-        self._others.append(max(0, held - reading.reserved_bytes))
+        others = self._others | {max(0, held - reading.reserved_bytes)}
+        self._others = {min(others), max(others)}
         if self._compiles.compiled_since():
             self._compiled_windows += 1
         elif window.samples:
-            self._peaks.append(window.peak(reading))
+            peak = window.peak(reading)
+            if says_more(peak, self._peaks):
+                self._peaks.append(peak)
             self._advise(window, reading, trainer)
 
     def _advise(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:

@@ -104,6 +104,14 @@ class DeferredLoss(RecordingCallback):
 
     @override
     @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Join the run's output; what an exception left of the last fit's epoch is none of this."""
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            self._means = EpochMeans()  # a checkpoint's are restored after this
+
+    @override
+    @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin with an empty window."""
         if self._output is None:

@@ -164,7 +164,8 @@ def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str]
     """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
 
     So the first part is set up before all others and is the last to see the run's end. A part
-    takes a hook of its own back by setting the attribute to None.
+    takes a hook of its own back by setting the attribute to None. A hook that the callback's own
+    class has, as a subclass may, comes before those of the parts.
 
     Args:
         callback: Gets the hooks, as attributes of this object.
@@ -174,10 +175,10 @@ def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str]
     for hook in HOOKS:
         if hook in but:
             continue
-        order = parts if hook == "setup" else parts[::-1]
-        methods = [getattr(part, hook) for part in order if has_hook(part, hook)]
-        methods = [method for method in methods if callable(method)]
         callback.__dict__.pop(hook, None)
+        order = (callback, *(parts if hook == "setup" else parts[::-1]))
+        methods = [getattr(one, hook) for one in order if has_hook(one, hook)]
+        methods = [method for method in methods if callable(method)]
         if methods:
             callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
         elif hook in PER_BATCH_HOOKS:
@@ -202,7 +203,7 @@ def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) 
     if every > 1:
         BatchCalls.of(callback).add(method, every)
     else:
-        callback.__dict__[hook] = _simplest([method, *_methods(callback.__dict__.get(hook))])
+        callback.__dict__[hook] = _simplest([method, *_called(callback, hook)])
 
 
 def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
@@ -210,7 +211,7 @@ def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
     calls: BatchCalls | None = callback.__dict__.get(_CALLS)
     if calls is not None:
         calls.drop(method)
-    left = [one for one in _methods(callback.__dict__.get(hook)) if one != method]
+    left = [one for one in _called(callback, hook) if one != method]
     callback.__dict__[hook] = _simplest(left)
 
 
@@ -244,10 +245,13 @@ class Hooks:
         return True
 
 
-def _methods(hook: _Method | None) -> Sequence[_Method]:
-    if isinstance(hook, Each):
-        return hook.methods
-    return () if hook is None else (hook,)
+def _called(callback: Callback, hook: str) -> Sequence[_Method]:
+    """Return the methods that a hook calls now."""
+    method = getattr(callback, hook, None)
+    if isinstance(method, Each):
+        return method.methods
+    own = hook in callback.__dict__ or has_hook(callback, hook)
+    return (method,) if own and callable(method) else ()
 
 
 def _simplest(methods: Sequence[_Method]) -> _Method | None:

@@ -97,6 +97,7 @@ class LineSampler(EpochRecorder):
                 # variables, such as a loader's iterator with its workers, for the collector.
                 frames.clear()
 
+    @guarded
     def _watch(self, stop: threading.Event) -> None:
         chance = random.Random(0)
         while (count := self._seen.total()) < self.most:

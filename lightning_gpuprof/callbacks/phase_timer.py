@@ -35,7 +35,8 @@ class PhaseTimer(Callback):
             pass a fake device's events.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
             one step in several is marked, up to 20, and says so: the others have no phases. So much
-            again for the marks on the device.
+            again for the marks on the device. What other callbacks of this package do once in many
+            steps is not counted.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
 
@@ -97,9 +98,8 @@ class PhaseTimer(Callback):
             events=self._events(trainer),
         )
         # A hook that is not there costs nothing; the tap tells as much for less.
-        self.__dict__.pop("on_train_batch_end", None)
-        if self._run.tapping.sees_batches:
-            self.__dict__["on_train_batch_end"] = None
+        self._leave_out("on_train_batch_end", self._run.tapping.sees_batches)
+        self._leave_out("on_validation_batch_end", not self._run.evaluating)
 
     @override
     @guarded
@@ -123,7 +123,7 @@ class PhaseTimer(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        if self._run is not None:
+        if self._run is not None and not self._run.tapping.sees_batches:
             self._run.batch_ran(batch, batch_idx)
 
     @override
@@ -154,6 +154,12 @@ class PhaseTimer(Callback):
     ) -> None:
         stopped = isinstance(exception, KeyboardInterrupt)
         self._finish("interrupted" if stopped else "exception", exception)
+
+    def _leave_out(self, hook: str, left_out: bool) -> None:
+        """Let the Trainer pass over a hook, or call it again; a subclass's own is always called."""
+        self.__dict__.pop(hook, None)
+        if left_out and getattr(type(self), hook) is getattr(PhaseTimer, hook):
+            self.__dict__[hook] = None
 
     def _events(self, trainer: Trainer) -> DeviceEvents | None:
         if isinstance(self.device_marks, bool):

@@ -6,6 +6,7 @@ from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Tr
 from lightning_gpuprof.callbacks.dispatch import silence_unused
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.records.schema import StepFlag
 
 
 class RecordingCallback(Callback):
@@ -49,6 +50,11 @@ class RecordingCallback(Callback):
 
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """Write what an exception left unwritten."""
+
+    def _flag_watched(self) -> None:
+        """Say of the step whose batch begins next that it is looked at, which slows it down."""
+        if self._output is not None:
+            self._output.step_flags |= StepFlag.WATCHED
 
     def _release(self) -> None:
         """Put back whatever was changed; it may be called twice."""

@@ -15,7 +15,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
 from lightning_gpuprof.probes.syncs.sync_lint import CpuSyncWatch
 from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, SyncWatch
-from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, StepFlag, SyncSite
+from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, SyncSite
 
 
 class Measuring(Protocol):
@@ -126,8 +126,7 @@ class SyncDetector(RecordingCallback):
             self._window.steps += 1
             self._window.paused = False
             self._fetching = True
-            if self._output is not None:
-                self._output.step_flags |= StepFlag.WATCHED
+            self._flag_watched()
 
     @property
     def _busy(self) -> bool:

@@ -48,7 +48,7 @@ class StepFlag(IntFlag):
     EPOCH_START = 32
     """The first step of an epoch: data workers may have been starting."""
     WATCHED = 64
-    """The sync detector was watching."""
+    """It was watched for syncs, or looked at with hooks that slow it down."""
     UNFINISHED = 128
     """An exception or interrupt ended the step early."""
     LOGGED = 256
@@ -362,7 +362,11 @@ class RunEnd(_Record, tag="end"):
     wall_ns: int
     steps: int
     own_cost_ns_per_step: int | None = None
-    """What this package itself took of each step, by its own clock; PROFILED steps left out."""
+    """What this package itself took of a usual step, by its own clock, and for writing its records.
+
+    PROFILED steps are left out, and what other callbacks of it do once in many steps: handing on
+    losses, reading the device's memory.
+    """
     profiler_stall_ns: int | None = None
     """What it took of all PROFILED steps together: torch.profiler's starts, stops and exports."""
     error: str | None = None

@@ -24,6 +24,29 @@ class Peak:
     split_bytes: int = 0
 
 
+def says_more(peak: Peak, others: Sequence[Peak]) -> bool:
+    """Tell whether a peak says anything that earlier ones of its batch size do not.
+
+    A batch size is judged by the extremes of the peaks alone: to keep those bounds what a long
+    run keeps, and goes through for each window.
+
+    >>> says_more(Peak(8, 11, 20), [Peak(8, 10, 20), Peak(8, 12, 20)])
+    False
+    >>> says_more(Peak(8, 13, 20), [Peak(8, 10, 20), Peak(8, 12, 20)])
+    True
+    """
+    same = [one for one in others if one.samples == peak.samples]
+    if not same:
+        return True
+    allocated = [one.peak_allocated_bytes for one in same]
+    return (
+        not min(allocated) <= peak.peak_allocated_bytes <= max(allocated)
+        or peak.peak_reserved_bytes > max(one.peak_reserved_bytes for one in others)
+        or peak.batch_bytes > max(one.batch_bytes for one in same)
+        or peak.least_batch_bytes < min(one.least_batch_bytes for one in same)
+    )
+
+
 @dataclass(frozen=True)
 class Line:
     """A peak as a straight line in the batch size."""

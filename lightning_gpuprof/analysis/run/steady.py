@@ -120,7 +120,10 @@ def _without_pauses(session: Session) -> Int64:
 def _apart(session: Session) -> tuple[StepsApart, ...]:
     flags, dur, apart = step_flags(session), session.columns["dur_ns"], []
     for flag in (StepFlag.WARMUP, StepFlag.COMPILED, StepFlag.PROFILED, StepFlag.WATCHED):
-        chosen = dur[(flags & flag) != 0]
+        has_it = (flags & flag) != 0
+        if flag is StepFlag.WATCHED:  # most looks are at the first steps, which are told already
+            has_it &= (flags & StepFlag.WARMUP) == 0
+        chosen = dur[has_it]
         if len(chosen):
             name = str(flag.name).lower()
             apart.append(StepsApart(name, len(chosen), int(chosen.sum()), median(chosen)))

@@ -160,12 +160,14 @@ class RunOutput:
         Only the first call writes, except that a later one which knows the steps (the
         `PhaseTimer`'s) adds a fuller record: readers take the last.
         """
+        last = self.step if steps is None else steps
+        self._step = lambda: last  # who has counted them holds the Trainer, whose value this is
         if not self.ended or steps is not None:
             self.write(
                 RunEnd(
                     status=status,
                     wall_ns=self.clock() if wall_ns is None else wall_ns,
-                    steps=self.step if steps is None else steps,
+                    steps=last,
                     own_cost_ns_per_step=own_cost_ns_per_step,
                     profiler_stall_ns=profiler_stall_ns,
                     error=None if error is None else f"{type(error).__name__}: {error}",

@@ -8,10 +8,14 @@ from typing import Any
 from lightning_gpuprof.callbacks.output.child_process import environment
 from lightning_gpuprof.views.tab.summary import is_large
 
+_STARTED: "list[subprocess.Popen[bytes]]" = []
+"""Kept until they have ended: Python warns of a `Popen` that goes before its process does."""
+
 
 def spawn(run_dir: str) -> Any:
     """Start a process that writes the summary; it outlives this one, and nobody waits for it."""
-    return subprocess.Popen(
+    _STARTED[:] = [process for process in _STARTED if process.poll() is None]
+    process = subprocess.Popen(
         [sys.executable, "-m", "lightning_gpuprof.views.tab.summarise", run_dir],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -19,6 +23,8 @@ def spawn(run_dir: str) -> Any:
         env=environment(),
         start_new_session=True,
     )
+    _STARTED.append(process)
+    return process
 
 
 def start_summary(run_dir: str, *, start: Callable[[str], Any] = spawn) -> bool:

@@ -40,13 +40,12 @@ class TensorBoardEvents:
         own = f"{type(logger).__module__}.{type(logger).__name__}"
         if own not in _LOGGERS or getattr(logger, "_prefix", None):
             return None
-        method = untimed(logger.log_metrics)
-        if getattr(method, "__func__", None) is not type(logger).log_metrics:
+        if not _is_plain(logger, "log_metrics"):
             return None
         experiment = logger.experiment
         if type(experiment).__module__ != "torch.utils.tensorboard.writer":
             return None
-        if "add_scalar" in vars(experiment) or not hasattr(_file_of(experiment), "write"):
+        if not _is_plain(experiment, "add_scalar") or not hasattr(_file_of(experiment), "write"):
             return None
         return cls(experiment)
 
@@ -67,6 +66,12 @@ _LOGGERS = {
     f"{package}.loggers.tensorboard.TensorBoardLogger"
     for package in ("lightning.pytorch", "pytorch_lightning")
 }
+
+
+def _is_plain(owner: Any, name: str) -> bool:
+    """Tell whether an object's method is its class's, timed or not."""
+    method = untimed(getattr(owner, name))
+    return getattr(method, "__func__", None) is getattr(type(owner), name)
 
 
 def _file_of(experiment: Any) -> Any:

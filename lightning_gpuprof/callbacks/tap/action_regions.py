@@ -21,6 +21,7 @@ from lightning_gpuprof.callbacks.tap.tap_regions import (
     EpochLoop,
     HandingOn,
     Idle,
+    NotTimed,
     PassedOver,
     Regions,
     Saving,
@@ -128,7 +129,8 @@ class ActionRegions:
         saves = action.kind == "Callback" and self._names(action.owner)[1]
         if border is not None or saves or action_name == "save_checkpoint":
             return self.training[action_name]
-        return self._handing_on(_IDLE, action_name)
+        is_lightnings = phase_of(action) is not None
+        return self._handing_on(_IDLE if is_lightnings else NotTimed(action_name), action_name)
 
     def _in_validation(self, action_name: str) -> Context:
         """Inside validation all but callbacks, logging and checkpoints stays validation."""

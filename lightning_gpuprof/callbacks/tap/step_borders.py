@@ -38,7 +38,7 @@ class StepBorders:
         self._first: int = self._loop.batch_progress.total.completed
         self._due = self._first
         self._original: Any = None
-        self._entered = self._called_back = False
+        self._wanted = self._entered = self._called_back = False
         self._mine = self._before_fetch
         self._fit_loop = trainer.fit_loop
         self._host = called_by_trainer(trainer, callback)
@@ -87,6 +87,7 @@ class StepBorders:
             drop_hook(self._host, "on_train_batch_end", self._rest)
 
     def _enter(self) -> None:
+        self._wanted = True
         if not self._entered:
             self._entered = True
             self._original = self._loop._on_before_fetch
@@ -94,13 +95,21 @@ class StepBorders:
             self._replace_held(self._original, self._mine)
 
     def _leave(self) -> None:
-        """Put Lightning's method back, unless somebody came on top: that one calls on."""
+        """Put Lightning's method back, unless somebody came on top: that one calls on.
+
+        Others below that wanted to leave meanwhile do so with the one on top.
+        """
+        self._wanted = False
         if self._entered and self._loop.__dict__.get("_on_before_fetch") is self._mine:
-            self._entered = False
+            original: Any = self._mine
+            below: Any = self
+            while isinstance(below, StepBorders) and not below._wanted:
+                below._entered, original = False, below._original
+                below = getattr(original, "__self__", None)
             del self._loop._on_before_fetch
-            if self._loop._on_before_fetch != self._original:  # someone was there before
-                self._loop._on_before_fetch = self._original
-            self._replace_held(self._mine, self._original)
+            if self._loop._on_before_fetch != original:  # someone was there before
+                self._loop._on_before_fetch = original
+            self._replace_held(self._mine, original)
 
     def _replace_held(self, one: Any, other: Any) -> None:
         """Exchange the method where a loop that runs holds it: in what fetches its batches."""

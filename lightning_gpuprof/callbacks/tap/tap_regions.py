@@ -1,7 +1,7 @@
 """The regions that the tap needs beside the plain ones: at borders, for savings, for loggers."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ContextDecorator
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -168,14 +168,25 @@ class LoaderStart(Region):
         super().__enter__()
 
 
-class Idle:
+class Idle(ContextDecorator):
     """Stands in for the region of a hook that nobody has written: its time is its caller's."""
 
     __slots__ = ()
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> Any: ...
 
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None: ...
+
+
+class NotTimed(Idle):
+    """Stands in for an action of the program's own in a step that is not marked."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @override
+    def __enter__(self) -> str:
+        return self._name
 
 
 class EpochLoop(Region):
@@ -254,7 +265,7 @@ class ByExperiment(Inside):
         return outer
 
 
-class HandingOn:
+class HandingOn(ContextDecorator):
     """Opens a region and the user's own profiler's action with it."""
 
     __slots__ = ("_action", "_inner", "_opened", "_overridden", "region")
@@ -268,7 +279,7 @@ class HandingOn:
         self._overridden = type(inner).profile.__qualname__ != "Profiler.profile"
         self._opened: list[Context] = []
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> str:
         self.region.__enter__()
         try:
             if self._overridden:
@@ -280,6 +291,7 @@ class HandingOn:
         except BaseException:
             self.region.__exit__(None, None, None)
             raise
+        return self._action
 
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         try:

@@ -13,8 +13,9 @@ from lightning_gpuprof.callbacks.guard import attempt
 
 
 class TimedCall:
-    """Stands in for a bound method: calls it inside a region.
+    """Stands in for a bound method: calls it inside a region, in the thread that trains.
 
+    What others call from threads of their own is not the step's time: trackers do so themselves.
     A copy of its owner (pickle, deepcopy) gets the plain method back.
     """
 
@@ -23,9 +24,12 @@ class TimedCall:
         self.name = name
         self.original: Callable[..., Any] = getattr(owner, name)
         self._region = region
+        self._thread = get_ident()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method inside the region."""
+        """Call the method, in the thread that trains inside the region."""
+        if get_ident() != self._thread:
+            return self.original(*args, **kwargs)
         with self._region:
             return self.original(*args, **kwargs)
 
@@ -35,21 +39,11 @@ class TimedCall:
 
 
 class LoggingCall(TimedCall):
-    """The same of a call that logs; samples of the stack know it by the name of its function.
-
-    Trackers call themselves from threads of their own: what those take is not the step's.
-    """
-
-    def __init__(self, owner: object, name: str, region: AbstractContextManager[Any]) -> None:
-        super().__init__(owner, name, region)
-        self._thread = get_ident()
+    """The same of a call that logs; samples of the stack know it by the name of its function."""
 
     def call_to_log(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method, in the thread that trains inside the region."""
-        if get_ident() != self._thread:
-            return self.original(*args, **kwargs)
-        with self._region:
-            return self.original(*args, **kwargs)
+        """Call the method as `TimedCall` does."""
+        return super().__call__(*args, **kwargs)
 
     __call__ = call_to_log
 

@@ -24,6 +24,8 @@ class OwnCost:
     It has two parts. Hooks run in every step. Boundaries of regions, and the writing of what came
     of them, are the price of marked steps alone.
 
+    Left out is what hooks do once in many steps: losses that are handed on, memory that is read.
+
     Of a window's steps, of several windows, and of writes, the median counts. A logger's file that
     is opened once, or a neighbour that takes the core amid a hook for 20 ms, is as much as a
     thousand steps' own cost: a mean would be what others take. (Two ranks on two cores wait for

@@ -86,6 +86,8 @@ class CallWatch(RecordingCallback):
                 self._compare()
             elif not self._calls.closely and len(self._batches) == LOOKS:
                 self._look_closely(pl_module)
+        if self._calls is not None:
+            self._flag_watched()
 
     @guarded
     def _before_backward(self, *_: Any) -> None:

@@ -77,6 +77,7 @@ class FunctionWatch(Watch):
             self._told = 0
             self._mode = Watching(self._seen, self._clock)
             self._mode.start()
+            self._flag_watched()
 
     @guarded
     def _seen(

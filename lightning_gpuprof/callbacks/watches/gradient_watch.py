@@ -76,6 +76,7 @@ class GradientWatch(RecordingCallback):
         self._left, self._complete = self._batches + 1, 0
         self._use = GradientUse(self._parameters)
         self._use.start()
+        self._flag_watched()
 
     @guarded
     def _before_backward(self, *_: Any) -> None:
@@ -101,6 +102,7 @@ class GradientWatch(RecordingCallback):
         if self._left == 1:
             self._complete = self._use.passes
         if self._left:
+            self._flag_watched()
             return
         used, unheld = self._unused(trainer, self._use)
         self._use.stop()

@@ -9,10 +9,12 @@ that what is charged always adds up to the wall time.
 
 from array import array
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.probes.clock.region_paths import (
@@ -192,7 +194,7 @@ class PhaseClock:
         return self.insides[number].numbers
 
 
-class Region:
+class Region(ContextDecorator):
     """Charges its body's self time to one slot; may be entered again while it is open."""
 
     __slots__ = ("_closes", "_code", "_now", "_opens", "_time", "clock", "slot")
@@ -204,7 +206,7 @@ class Region:
         # Bound once: these two lines below run some forty times in every step.
         self._now, self._time, self._code = clock.now, clock.times.append, clock.codes.append
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         self._time(self._now())
         self._code(self._opens)
 
@@ -230,6 +232,12 @@ class Inside(Region):
         number = ~len(clock.insides)
         clock.insides.append(self)
         self._opens, self._closes = open_code(number), close_code(number)
+
+    @override
+    def __enter__(self) -> Any:
+        self._time(self._now())
+        self._code(self._opens)
+        return self.name  # as Lightning's profilers do
 
     def slot_inside(self, outer: Slot) -> Slot:
         """Return what is charged where this is entered inside `outer`."""

@@ -97,7 +97,7 @@ class StatsSampler:
 
     def start(self) -> None:
         """Begin to read."""
-        name = "lightning_gpuprof-device-stats"
+        name = "gpuprof-device-stats"
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._thread.start()
 

@@ -4,9 +4,9 @@ import gc
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FrameType
 from typing import NamedTuple
 
@@ -83,17 +83,25 @@ def no_collection() -> Iterator[None]:
     from the frame, and the walk goes on in freed memory. Later versions collect between
     instructions alone; earlier ones have the objects already.
     """
-    if not (_COLLECTS_IN_A_WALK and gc.isenabled()):
+    if not _COLLECTS_IN_A_WALK:
         yield
         return
-    gc.disable()
-    try:
+    usual = gc.get_threshold()
+    held = (0, *usual[1:])
+
+    def put_back() -> None:
+        if gc.get_threshold() == held:  # else the program has set another meanwhile
+            gc.set_threshold(*usual)
+
+    # Not by `gc.disable()`: the program may call that itself meanwhile, and would be undone.
+    with _putting_back(put_back):
+        gc.set_threshold(*held)
         yield
-    finally:
-        gc.enable()
 
 
 QUICK_S = 50e-6
+_OPEN: list[Callable[[], object]] = []
+"""What puts back what a sample that is being taken has changed of the process."""
 
 
 @contextmanager
@@ -105,11 +113,29 @@ def quick_turns() -> Iterator[None]:
     so it is put back at once.
     """
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, QUICK_S))
+    with _putting_back(partial(sys.setswitchinterval, usual)):
+        sys.setswitchinterval(min(usual, QUICK_S))
+        yield
+
+
+@contextmanager
+def _putting_back(put_back: Callable[[], object]) -> Iterator[None]:
+    """Put something back at the end, and in a process forked before, where this thread is not."""
+    _OPEN.append(put_back)
     try:
         yield
     finally:
-        sys.setswitchinterval(usual)
+        put_back()
+        _OPEN.remove(put_back)
+
+
+def _after_fork() -> None:
+    while _OPEN:
+        _OPEN.pop()()
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def where_is(frame: FrameType | None) -> At | None:

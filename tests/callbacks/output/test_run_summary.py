@@ -1,6 +1,9 @@
+import warnings
+
 import pytest
 
-from lightning_gpuprof.callbacks.output.run_summary import spawn, start_summary
+from lightning_gpuprof.callbacks.output import run_summary
+from lightning_gpuprof.callbacks.output.run_summary import start_summary
 from lightning_gpuprof.views.tab import summary
 from lightning_gpuprof.views.tab.summary import read_summary
 
@@ -12,7 +15,11 @@ def run(made_runs, tmp_path, monkeypatch):
 
 
 def test_a_long_run_is_summed_up_by_a_process_of_its_own(run):
-    process = spawn(run)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert start_summary(run)
+    assert not warned
+    process = run_summary._STARTED[-1]
     assert process.wait(60) == 0
     assert read_summary(run) is not None
 

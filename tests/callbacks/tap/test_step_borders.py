@@ -110,3 +110,31 @@ def test_of_two_that_leave_amid_an_epoch_in_any_order_the_other_goes_on(training
     assert training.is_lightnings_own
     training.steps(1)
     assert (below, above) == ([1, 2], [0, 1])
+
+
+def test_what_is_removed_below_another_goes_when_that_one_leaves(training):
+    below, above = [], []
+    one = StepBorders(training, Callback(), below.append)
+    other = StepBorders(training, training.callback, above.append)
+    training.steps(1)
+    one.remove()
+    training.steps(1)
+    other.sleep_until(100)
+    assert training.is_lightnings_own
+
+    training.steps(100)
+    assert (below, above) == ([0], [0, 1, 100, 101])
+    other.remove()
+    assert vars(training.loop).keys() == {"batch_progress"}
+
+
+def test_one_that_sleeps_below_another_is_back_when_it_is_woken(training):
+    below, above = [], []
+    one = StepBorders(training, Callback(), below.append)
+    other = StepBorders(training, Callback(), above.append)
+    one.sleep_until(None)
+    other.remove()
+    assert training.is_lightnings_own
+    one.wake()
+    training.steps(1)
+    assert (below, above) == ([0], [])

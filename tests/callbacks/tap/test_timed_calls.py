@@ -1,6 +1,8 @@
 from concurrent.futures import ThreadPoolExecutor
 
-from lightning_gpuprof.callbacks.tap.timed_calls import LoggingCall, TimedCalls
+import pytest
+
+from lightning_gpuprof.callbacks.tap.timed_calls import LoggingCall, TimedCall, TimedCalls
 
 
 class Told:
@@ -37,9 +39,10 @@ class Proxy:
         self.board.log(value)
 
 
-def test_what_a_tracker_logs_from_a_thread_of_its_own_is_not_timed():
+@pytest.mark.parametrize("kind", [TimedCall, LoggingCall])
+def test_what_is_called_from_a_thread_of_its_own_is_not_timed(kind):
     board, region, calls = Board(), Told(), TimedCalls()
-    calls.add(board, "log", region, kind=LoggingCall)
+    calls.add(board, "log", region, kind=kind)
 
     with ThreadPoolExecutor() as pool:
         pool.submit(board.log, 1).result()

@@ -7,6 +7,7 @@ import torch
 from lightning_gpuprof.probes.device.amd_smi import AmdSmiStats, amd_stats
 from lightning_gpuprof.probes.device.device_stats import StatsReading, StatsSampler, summarize
 from lightning_gpuprof.probes.device.nvml import NvmlStats, nvml_stats
+from lightning_gpuprof.probes.stacks.thread_watch import OWN
 
 GIB = 2**30
 
@@ -325,3 +326,14 @@ def test_the_thread_ends_when_closed():
     sampler.close()
     assert stats.closed
     assert not sampler._thread.is_alive()
+
+
+def test_its_thread_is_not_taken_for_one_of_the_programs():
+    class Nothing:
+        def close(self):
+            pass
+
+    sampler = StatsSampler(Nothing(), interval_s=0.05, wait=lambda seconds: True)
+    sampler.start()
+    assert sampler._thread.name.startswith(OWN)
+    sampler.close()

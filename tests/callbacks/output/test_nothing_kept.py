@@ -1,0 +1,51 @@
+import gc
+import weakref
+
+import pytest
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
+
+
+class Fails(BoringModel):
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 4:
+            raise ValueError("planted")
+        return super().training_step(batch, batch_idx)
+
+
+def train(model, folder):
+    trainer = Trainer(
+        logger=CSVLogger(folder),
+        max_epochs=1,
+        limit_train_batches=6,
+        limit_val_batches=1,
+        callbacks=[GpuProfCallback(console=False, trace=False, report=False, lines=False)],
+    )
+    try:
+        trainer.fit(model)
+    except ValueError:
+        pass
+    return weakref.ref(trainer)
+
+
+@pytest.mark.parametrize("model", [BoringModel, Fails])
+def test_a_trainer_that_has_fitted_can_go(tmp_path, model):
+    trainer = train(model(), tmp_path)
+    gc.collect()
+    assert trainer() is None
+
+
+def test_an_output_still_knows_its_steps_when_its_run_is_over(tmp_path):
+    trainer = Trainer(logger=CSVLogger(tmp_path), max_epochs=1)
+    output = RunOutput.of(trainer)
+    step = [7]
+    output.count_steps(lambda: step[0])
+    output.end("finished")
+    step[0] = 9
+    assert output.step == 7
+    output.end("finished", steps=8)
+    assert output.step == 8

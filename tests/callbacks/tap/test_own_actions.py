@@ -1,0 +1,44 @@
+"""A program's own actions: `self.trainer.profiler.profile(...)`, used as Lightning's may be."""
+
+from itertools import count
+
+import pytest
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.tap.tapping import Tapping
+
+STEPS = 4
+
+
+class Acts(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.given = []
+
+    def training_step(self, batch, batch_idx):
+        profiler = self.trainer.profiler
+
+        @profiler.profile("penalty")
+        def penalty(weight):
+            return weight.square().sum()
+
+        with profiler.profile("head") as name:
+            self.given.append(name)
+            loss = self.layer(batch).mean()
+        return loss + penalty(self.layer.weight)
+
+
+@pytest.mark.parametrize("profiler", [None, "simple"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_they_decorate_functions_and_give_their_name(session_of, monkeypatch, profiler, marked):
+    if not marked:
+        begin = Tapping.time_loader
+        monkeypatch.setattr(Tapping, "time_loader", lambda self: (begin(self), self.mark(False)))
+    model = Acts()
+    options = {"limit_train_batches": STEPS, "profiler": profiler}
+    timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)
+    session = session_of(model, timer, **options)
+    assert model.given == ["head"] * STEPS
+    parts = {name for name in session.columns if name.startswith("part/forward")}
+    assert ({"part/forward/head", "part/forward/penalty"} <= parts) or not marked

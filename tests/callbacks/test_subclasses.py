@@ -1,0 +1,104 @@
+"""Hooks that a program's own subclass adds are called, beside those that it does not know of."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import CSVLogger
+
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
+from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
+from lightning_gpuprof.records.notes import unused_gradients
+from lightning_gpuprof.records.schema import Note
+
+STEPS = 12
+
+
+def counting(base, *hooks):
+    """Return a subclass that counts the calls of hooks, and the hooks that it calls in turn."""
+
+    def counter(name):
+        def hook(self, *args, **kwargs):
+            self.calls[name] = self.calls.get(name, 0) + 1
+            getattr(super(Counting, self), name)(*args, **kwargs)
+
+        return hook
+
+    class Counting(base):
+        def __init__(self, *args, **kwargs):
+            self.calls = {}
+            super().__init__(*args, **kwargs)
+
+    for name in hooks:
+        setattr(Counting, name, counter(name))
+    return Counting
+
+
+@pytest.fixture
+def fit(session_of):
+    def fitted(callback, model=None, **options):
+        options = {"limit_train_batches": STEPS, "max_epochs": 2, **options}
+        return session_of(model or BoringModel(), callback, **options)
+
+    return fitted
+
+
+HOOKS = ("on_train_epoch_end", "on_train_batch_start", "on_train_batch_end", "on_train_end")
+
+
+def test_hooks_of_the_whole_callbacks_subclass_are_called_beside_its_parts(fit):
+    settings = {"console": False, "trace": False, "report": False, "lines": False}
+    callback = counting(GpuProfCallback, "setup", *HOOKS)(**settings)
+    session = fit(callback)
+    each = dict.fromkeys(HOOKS, 2 * STEPS) | {"on_train_epoch_end": 2, "on_train_end": 1}
+    assert callback.calls == each | {"setup": 1}
+    assert session.end.steps == 2 * STEPS
+
+
+@pytest.mark.parametrize("part", [PhaseTimer, GradientWatch, GraphWatch])
+def test_hooks_of_a_parts_subclass_are_called_while_it_measures_and_after(fit, part):
+    callback = counting(part, "on_train_batch_end", "on_before_backward")()
+    fit(callback)
+    assert callback.calls == dict.fromkeys(("on_train_batch_end", "on_before_backward"), 2 * STEPS)
+
+
+def test_a_part_finds_the_same_with_hooks_of_a_subclass(fit):
+    class Frozen(BoringModel):
+        def __init__(self):
+            super().__init__()
+            self.more = torch.nn.Linear(2, 2)
+
+        def training_step(self, batch, batch_idx):
+            return self.more(self.layer(batch)).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.layer.parameters(), 0.01)
+
+    found = unused_gradients(
+        fit(counting(GradientWatch, "on_train_batch_end")(), Frozen()).all(Note)
+    )
+    assert found.tensors == 2
+
+
+def test_steps_are_counted_once_where_a_subclass_has_the_timers_hook(fit):
+    session = fit(counting(PhaseTimer, "on_train_batch_end")(console=False))
+    assert session.end.steps == 2 * STEPS
+
+
+def test_validation_within_a_fit_pays_for_no_hook_of_the_timers_and_validate_has_it(tmp_path):
+    timer = PhaseTimer(console=False)
+
+    class Asks(BoringModel):
+        def validation_step(self, batch, batch_idx):
+            self.has_hook = callable(timer.on_validation_batch_end)
+            return super().validation_step(batch, batch_idx)
+
+    model = Asks()
+    options = {"limit_train_batches": 2, "limit_val_batches": 2, "max_epochs": 1}
+    trainer = Trainer(logger=CSVLogger(tmp_path), callbacks=[timer], **options)
+    trainer.fit(model)
+    assert not model.has_hook
+    trainer.validate(model)
+    assert model.has_hook
