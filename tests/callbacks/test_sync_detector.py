@@ -16,7 +16,13 @@ from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.syncs.sync_watch import Patches
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import ProbeDisabled, StepFlag, SyncSite
+from lightning_gpuprof.records.schema import (
+    SYNC_STEPS_NOTE,
+    Note,
+    ProbeDisabled,
+    StepFlag,
+    SyncSite,
+)
 
 
 def fit(folder, model, *callbacks, batches=10, progress=False, **options):
@@ -334,18 +340,18 @@ def test_the_callback_for_all_watches_between_warm_up_and_trace(tmp_path):
         sync_steps=2, warmup_steps=2, wait=6, warmup=1, active=1, console=False, report=False
     )
     trainer = fit(tmp_path, BoringModel(), callback)
-    flags = read_run(trainer.logger.log_dir)[0].sessions[0].columns["flags"]
-    watched = [step for step, flag in enumerate(flags) if flag & StepFlag.WATCHED]
-    assert watched == [2, 3]
-    assert not any(flags[step] & StepFlag.PROFILED for step in watched)
+    session = read_run(trainer.logger.log_dir)[0].sessions[0]
+    (note,) = (note for note in session.all(Note) if note.name == SYNC_STEPS_NOTE)
+    assert (note.step, note.value) == (4, 2)
+    assert not any(session.columns["flags"][2:4] & StepFlag.PROFILED)
 
 
 def test_the_callback_for_all_leaves_a_loop_on_a_cpu_alone_unless_asked(tmp_path):
     from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
 
     trainer = fit(tmp_path, BoringModel(), GpuProfCallback(console=False, report=False))
-    flags = read_run(trainer.logger.log_dir)[0].sessions[0].columns["flags"]
-    assert not any(flag & StepFlag.WATCHED for flag in flags)
+    notes = read_run(trainer.logger.log_dir)[0].sessions[0].all(Note)
+    assert SYNC_STEPS_NOTE not in [note.name for note in notes]
 
 
 @pytest.fixture
