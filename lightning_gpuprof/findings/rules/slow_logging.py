@@ -26,13 +26,16 @@ the step is short: the severity goes by what logging takes beside that. The savi
 change proposed: the Trainer's setting leaves the calls of `self.log` as they are, and of loggers
 what comes in one step of 50; of the program's own calls only those in more steps count than the
 Trainer hands values on in. Who waits in `self.log(sync_dist=True)` for a rank that is late would
-wait for it elsewhere: that is `straggler-rank`'s. A hook counts
-where norms were taken and, if its lines were sampled, one of them logs. `LOW_FRAC`: at least that
-of the cost goes with logging less often, as something is logged still. Calls of an `experiment`
-are proposed in one step of 50, or a fifth as often (`FEWER`, `findings/grade.py`) where they are
-made in fewer steps already, or in validation. Severity: the common scale (`findings/grade.py`).
+wait for it elsewhere: that is `straggler-rank`'s. A hook counts where norms were taken and, if its
+lines were sampled, one of them logs. Of what is done in one step of `EVERY_N_STEPS` that share
+stays, and no more: the time itself is known as well as any phase's (`savings/hidden.py`). At most
+what threads of the loggers' own (`_WRITERS`) compute goes as well: one thread at a time runs
+Python. Calls of an `experiment` are proposed in one step of 50, or a fifth as often (`FEWER`,
+`findings/grade.py`) where they are made in fewer steps already, or in validation. Severity: the
+common scale (`findings/grade.py`).
 """
 
+import re
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
@@ -64,12 +67,13 @@ value would be handed on 49 steps late, and be counted with each of several opti
 USUAL_NS = 1_000_000
 """Three values a step: one call took 0.30 to 0.32 ms on a quiet machine, whatever its arguments
 (docs/adr/0030)."""
-LOW_FRAC = 0.8
 MOST_NAMES = 3
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
 """Where Lightning's documentation puts the logging of gradient norms."""
 MIN_SAMPLES = 10
 """Samples in those hooks of which one at least would be at a logging line."""
+_WRITERS = re.compile(r"(^|/)(tensorboardX?|wandb|mlflow|comet_ml|neptune|clearml|aim|swanlab)/")
+"""Packages whose threads write or send what a logger is handed."""
 NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
 EXPLAINS = ("host-sync", "step-time-jitter")
 """What is done there in each step, or in one of many, is timed by its name."""
@@ -103,14 +107,16 @@ def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None
     names = [part.name for part in (*loggers, *hooks)]
     change = _change(run, cost_ns - called_ns, called_ns, hooks[0].name if hooks else None)
     # Of the change proposed: what it leaves as it is saves nothing.
-    goes_ns = cost_ns if hooks else _goes_ns(run, change, called_ns=called_ns, cost_ns=cost_ns)
+    goes_ns = _seldom_ns(cost_ns)
+    if not hooks:
+        goes_ns = _goes_ns(run, change, called_ns=called_ns, cost_ns=cost_ns)
     if not goes_ns:
         return None  # loggers are handed values seldom already
-    saving = _saving(run, goes_ns)
-    usual_ns = min(called_ns, USUAL_NS, goes_ns) if hooks or "self.log(" in change else 0
+    saving = _saving(run, goes_ns, _written_ns(run, step_ns, change, cost_ns - called_ns))
+    usual_ns = min(called_ns, USUAL_NS, cost_ns) if hooks or "self.log(" in change else 0
     return Finding(
         id=ID,
-        severity=grade(_beside(saving, usual_ns / max(1, goes_ns)), step_ns),
+        severity=grade(_beside(saving, min(1.0, _seldom_ns(usual_ns) / goes_ns)), step_ns),
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
@@ -129,6 +135,20 @@ def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None
         change=change,
         explains=EXPLAINS,
     )
+
+
+def _written_ns(run: RunResults, step_ns: int, change: str, loggers_ns: int) -> int:
+    """Return what loggers' own threads compute per step, of what a change takes off them.
+
+    At most as long the training thread waits for Python's lock, or for the core.
+    """
+    lines = host_lines(run.notes)
+    threads = lines.threads if lines is not None else None
+    if threads is None or loggers_ns <= 0:
+        return 0
+    cpu_ns = sum(one.cpu_ns for one in threads.others if _WRITERS.search(one.file))
+    goes_frac = _loggers_go_ns(run, change, loggers_ns) / loggers_ns
+    return round(goes_frac * step_ns * cpu_ns / max(1, threads.watched_ns))
 
 
 def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:
@@ -157,8 +177,7 @@ def _by_experiment(run: RunResults, step_ns: int, phase: Phase) -> Finding | Non
     left_frac = 1 / FEWER if phase is Phase.VALIDATION else apart / every
     lost = exposed(run, phase, cost_ns)
     saving = Range(
-        low=round(min(LOW_FRAC, 1 - left_frac) * lost.low_ns),
-        high=round((1 - left_frac) * lost.high_ns),
+        low=round((1 - left_frac) * lost.low_ns), high=round((1 - left_frac) * lost.high_ns)
     )
     names = ", ".join(name for name, _ in calls[:MOST_NAMES])
     often = "in each step" if apart == 1 else f"in one of {apart} steps"
@@ -259,8 +278,13 @@ def _goes_ns(run: RunResults, change: str, *, called_ns: int, cost_ns: int) -> i
     A Trainer's setting leaves the calls as they are, and a condition around them the loggers that
     are handed values seldom already.
     """
-    calls_ns = called_ns if "self.log(" in change else 0
+    calls_ns = _seldom_ns(called_ns) if "self.log(" in change else 0
     return min(cost_ns, calls_ns + _loggers_go_ns(run, change, cost_ns - called_ns))
+
+
+def _seldom_ns(cost_ns: int) -> int:
+    """Return what goes of a cost of each step that is left in one of `EVERY_N_STEPS`."""
+    return round(cost_ns * (1 - 1 / EVERY_N_STEPS))
 
 
 def _loggers_go_ns(run: RunResults, change: str, loggers_ns: int) -> int:
@@ -281,16 +305,17 @@ def _loggers_go_ns(run: RunResults, change: str, loggers_ns: int) -> int:
     return min(max(0, loggers_ns), round(sum(own_ns)))
 
 
-def _saving(run: RunResults, goes_ns: int) -> Range:
+def _saving(run: RunResults, goes_ns: int, written_ns: int) -> Range:
     lost = exposed(run, Phase.LOGGING, goes_ns)
-    return Range(low=round(LOW_FRAC * lost.low_ns), high=lost.high_ns)
+    return Range(low=lost.low_ns, high=lost.high_ns + written_ns)
 
 
 def _setting_alone(run: RunResults, change: str, loggers_ns: int) -> str:
     """Say what the first line of a change of two saves without the second."""
     if "Trainer(" not in change or "self.log(" not in change:
         return ""
-    alone = _saving(run, _loggers_go_ns(run, change, loggers_ns))
+    written_ns = _written_ns(run, run.step_ns or 0, change, loggers_ns)
+    alone = _saving(run, _loggers_go_ns(run, change, loggers_ns), written_ns)
     return (
         f" Of this the Trainer's setting alone saves {spread(alone.low, alone.high)}: it leaves "
         "the calls of self.log as they are."
