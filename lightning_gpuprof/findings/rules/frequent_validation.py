@@ -19,8 +19,9 @@ the same. What longer and longer validations cost more is `growing-cost`'s, what
 start does `worker-startup`'s. `SHORT_NS`: validations once an epoch that take less than a second
 altogether belong to short epochs, not to a setting, and are not told. Batches of at most half of
 training's are (`AT_MOST`), and come first, for all is validated as before: as large as training's
-they take what its forward pass does; at least half of the rest is saved
-(`savings/larger_validation.py`). Severity: the common scale (`findings/grade.py`).
+they take what its forward pass does; at least half of the rest is saved, or, where samples of
+validation's lines show what it does beside that, all but as much (`savings/larger_validation.py`).
+Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
-from lightning_gpuprof.records.schema import Loader, StepFlag
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.records.schema import Loader, Note, StepFlag
 
 OFTEN = {
     "phases": {**WORK, "validation": every(32, 100 * MS, first=31, count=640)},
@@ -115,3 +116,26 @@ def test_batches_of_one_are_told_of_also_once_an_epoch(judge):
 def test_batches_that_are_not_much_smaller_are_not(judge, size):
     loader = Loader(batch_size=size, length=64 // (size or 1))
     assert judge("frequent-validation", **SINGLY, validation_loader=loader) is None
+
+
+def test_samples_of_lines_bound_what_validation_does_beside_training(judge):
+    loader = Loader(batch_size=1, length=64)
+    (forward, own) = (
+        LineCount(phase, "t.py", 3, "forward", "self.net(x)", None, "model", count)
+        for phase, count in (("forward", 50), ("validation", 80))
+    )
+
+    def told(*lines):
+        seen = HostLines(200, (forward, *lines), {"forward": 50, "validation": 100})
+        records = [Note(step=9, name=NOTE, value=seen)]
+        return judge("frequent-validation", **SINGLY, validation_loader=loader, records=records)
+
+    gone_ns = (60 * MS - 4 * WORK["forward"]) * 2 // 100
+    # The same lines, and what logs: at most three samples in a hundred are of something else.
+    logs = LineCount("validation", "t.py", 9, "validation_step", "self.log(x)", "log", "log", 20)
+    finding = told(own, logs)
+    other_ns = round(60 * MS * 2 / 100 * (0.01 + 2 * (0.01 * 0.99 / 100) ** 0.5))
+    assert span(finding) == (round(0.8 * (gone_ns - other_ns)), round(1.2 * gone_ns))
+    # A metric of its own is most of it: that may take as long with larger batches.
+    metric = LineCount("validation", "t.py", 8, "validation_step", "rank(x)", None, "metric", 80)
+    assert told(metric, logs).saving_ns.low == gone_ns // 2
