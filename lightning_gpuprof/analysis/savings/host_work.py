@@ -12,7 +12,15 @@ from lightning_gpuprof.analysis.run.trace_facts import (
     steady_as_traced_ns,
     trace_facts,
 )
+from lightning_gpuprof.analysis.savings.call_time import (
+    EVENT_NS,
+    Stretches,
+    crowding,
+    stretches,
+)
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.analysis.trace import short_calls
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 
@@ -23,15 +31,14 @@ THIN_NS = 10_000
 CALLS_PER_TENSOR = 20
 """Calls that compute something, forward and backward, per parameter tensor of a model in which
 nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes from loops."""
+LEAST_PER_TENSOR = 7
+"""The fewest of these: a loop makes no more than what is above."""
+COVERED = 0.8
+"""Of the calls above the usual number: where so many lie in long stretches of short operators, the
+time of these is known by itself. A loop with longer operators between, or Python, has none."""
 LOOPED = 100
 """Calls per step from which an operator is in a loop, however long each takes: what it does to
 slices one by one, one operator over all of them does at once."""
-EVENT_NS = 2_000
-"""Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured (torch 2.13,
-300 to 35,000 events a step). What profiled steps take beyond it is the machine's."""
-CROWDED_FRAC, MOST_CROWDING = 0.000_028, 25_000
-"""By this share for each event, up to so many a step, long operators are slower for the caches that
-events fill: the same products took 5.6 ms beside 300 of them and 9.6 beside 25,000."""
 CALL_NS = 1_000
 """A call that computes something takes at least this from Python, a node's call too: 2.2 µs were
 measured in a loop of 878 moments, forward and backward (docs/adr/0031)."""
@@ -42,15 +49,6 @@ UPDATES = 4
 MOSTLY = 0.5
 COPY = "aten::copy_"
 READS = ("aten::item", "aten::_local_scalar_dense")
-_FREE = frozenset(
-    f"aten::{name}"
-    for name in """as_strided transpose t view view_as _unsafe_view reshape _reshape_alias expand
-    expand_as slice select unsqueeze squeeze permute detach alias empty empty_like empty_strided
-    resize_ narrow split chunk unbind contiguous to _to_copy linear matmul flatten unflatten movedim
-    result_type lift_fresh new_empty new_zeros zeros zeros_like ones ones_like scalar_tensor
-    resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
-) | {"detach"}
-"""Calls that move no data, or hand on to another call that is counted."""
 RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
 """A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
 TENSORS_PER_LAYER = 2
@@ -87,6 +85,11 @@ class HostWork:
     read_ns: int
     worst: str | None
     """The thin operator called most."""
+    stretches: Stretches | None
+    """Long stretches of short operators where nearly all calls above the usual number lie in them;
+    None where they do not, or the trace does not say."""
+    least_usual_calls: int
+    """`usual_calls` of the model with the fewest; 0 where its size is unknown."""
     recurrent_frac: float
     """Share of forward inside recurrent layers, whose loop is not the user's to batch; their
     backward is taken to have the same share."""
@@ -106,6 +109,29 @@ class HostWork:
         """The same by the least overhead, with what calls of longer operators in loops take."""
         overhead_ns = max(0, self.compute_ns - self.heavy_most_ns) + self.looped_thin_ns
         return round(self._repeated_frac * overhead_ns)
+
+    @property
+    def loops_least_ns(self) -> int:
+        """What loops take at least: by the time of their stretches, if known, else as above."""
+        if self.stretches is None:
+            return self.repeated_least_ns
+        above = self.own_frac * self.stretches.above_frac(self.usual_calls or 0)
+        least_ns = round(above * min(self.stretches.own_ns, self.stretches.alike_ns))
+        return min(self.repeated_ns + self._longer_ns, least_ns)
+
+    @property
+    def loops_most_ns(self) -> int:
+        """The same at most, with longer operators that are called as often."""
+        most_ns = self.repeated_ns + self._longer_ns
+        if self.stretches is None:
+            return most_ns
+        above = self.own_frac * self.stretches.above_frac(self.least_usual_calls)
+        own_ns = around(round(above * self.stretches.own_ns))[1]
+        return min(most_ns, max(own_ns, round(above * self.stretches.alike_ns)) + self._longer_ns)
+
+    @property
+    def _longer_ns(self) -> int:
+        return round(self.own_frac * self.looped_ns)
 
     @property
     def dispatch_ns(self) -> int:
@@ -139,15 +165,22 @@ def host_work(run: RunResults) -> HostWork | None:
     heavy = [op for op in used if op not in thin]
     looped = [op for op in heavy if _own_calls(op) >= LOOPED]
     updates = any(op.update_calls for op in facts.operators.values())
+    calls = sum(_own_calls(op) for op in used if computes(op))
+    usual = None if tensors is None else _usual(run, updates=updates) * tensors
+    seen = stretches(run, facts)
+    if seen is not None and seen.calls < COVERED * (seen.calls + seen.other_calls - (usual or 0)):
+        seen = None
     return HostWork(
         compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
         operators_ns=round(sum(op.self_ns for op in used)),
         forward_operators_ns=_forward_operators_ns(facts, used),
-        calls=round(sum(_own_calls(op) for op in used if computes(op))),
+        calls=round(calls),
         thin_calls=round(sum(map(_own_calls, thin))),
-        usual_calls=None if tensors is None else _usual(run, updates=updates) * tensors,
+        usual_calls=usual,
+        least_usual_calls=LEAST_PER_TENSOR * (tensors or 0),
+        stretches=seen,
         looped_ns=round(sum(op.self_ns for op in looped)),
         looped_thin_ns=round(sum(THIN_NS * _own_calls(op) for op in looped)),
         reads=round(reads),
@@ -208,8 +241,7 @@ def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
     # What is left of the slowness is the machine's, which slows all down alike.
     if traced_ns <= recording_ns:
         return 1.0
-    crowded = 1 + CROWDED_FRAC * min(events, MOST_CROWDING)
-    return max(1.0, traced_ns / (traced_ns - recording_ns) / crowded)
+    return max(1.0, traced_ns / (traced_ns - recording_ns) / crowding(events))
 
 
 def _recurrent_frac(run: RunResults, facts: TraceFacts, tensors: int | None) -> float:
@@ -267,8 +299,7 @@ def _usual(run: RunResults, *, updates: bool) -> int:
 
 def computes(op: Operator) -> bool:
     """Tell whether an operator's calls compute something, and are counted nowhere else."""
-    # The engine's mark around each node would count the node twice.
-    return op.name not in _FREE and not op.name.startswith("autograd::engine")
+    return short_calls.computes(op.name)
 
 
 def _of_optimizer(op: Operator, tensors: int | None) -> bool:

@@ -114,6 +114,13 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
 
 
+def apart_from_model(trace: LinkedTrace) -> Mask:
+    """Return which host events make a batch in this process, or update the weights."""
+    region = _innermost_region(trace.timeline, trace.nesting)
+    updating: Mask = in_updates(trace.timeline, trace.nesting, region == _STEP)
+    return (region == _LOADING) | updating
+
+
 def _at(column: Int64 | None, i: int) -> int | None:
     return None if column is None else int(column[i])
 

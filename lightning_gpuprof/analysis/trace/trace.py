@@ -18,6 +18,7 @@ from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
+from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_steps import TraceStep, trace_steps
@@ -44,8 +45,8 @@ class DeviceReport(Struct, frozen=True):
 class TraceAnalysis(Struct, frozen=True):
     """Everything that is found out about a trace.
 
-    `devices` is empty on a CPU-only trace, `modules` and `lines` where no stacks were read;
-    `roofline` is None where no shapes were recorded.
+    `devices` is empty on a CPU-only trace, `short_calls` None on any other; `modules` and `lines`
+    are empty where no stacks were read; `roofline` is None where no shapes were recorded.
     """
 
     window: Window | None
@@ -55,6 +56,7 @@ class TraceAnalysis(Struct, frozen=True):
     launches: LaunchStats
     copies: tuple[CopyStats, ...]
     syncs: SyncReport
+    short_calls: ShortCalls | None
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
     modules: tuple[PlaceStats, ...]
@@ -96,6 +98,7 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),
         syncs=sync_calls(trace, places),
+        short_calls=short_calls(trace),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,
         modules=_by_place(trace, places, modules=True),

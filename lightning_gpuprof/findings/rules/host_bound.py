@@ -22,16 +22,18 @@ nothing is done to the state between turns.
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
 `CALLS_PER_TENSOR` (`savings/host_work.py`, docs/adr/0031): a model as such makes some calls per
-parameter tensor; on a CPU only the overhead of what is above counts. How much recording slowed
-long operators down is not known, so the overhead has bounds (`EVENT_NS`). `LOW_FRAC`: of a loop's
-overhead that much goes at least when its body becomes one operator over all elements, and no less
-than its calls take in the fastest case (`CALL_NS` each); at most all of it and what longer
-operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031). The loop inside a
-recurrent layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where
-it is most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s.
-`IDLE_FRAC`: of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
-`TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of that idle time is the
-profiler's. Severity: the common scale (`findings/grade.py`).
+parameter tensor; on a CPU only the overhead of what is above counts. How much recording slowed long
+operators down is not known, so the overhead has bounds (`EVENT_NS`). Where nearly all calls above
+the usual number come one right after the other (`COVERED`), they are timed by themselves, less what
+recording them took (`savings/call_time.py`). `LOW_FRAC`: of a loop's overhead that much goes at
+least when its body becomes one operator over all elements, and no less than its calls take in the
+fastest case (`CALL_NS` each); at most all of it and what longer operators in the loop take
+(`LOOPED`; why not what goes beside it: docs/adr/0031). The loop inside a recurrent layer (`nn.GRU`,
+`nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of forward
+(`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step,
+and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording
+slows the host down, the device not, so part of that idle time is the profiler's. Severity: the
+common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -190,8 +192,8 @@ def _finding(
         evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
-        most = min(step_ns, work.repeated_ns + round(work.own_frac * work.looped_ns))
-        least = max(round(LOW_FRAC * work.repeated_least_ns), work.dispatch_ns)
+        most = min(step_ns, work.loops_most_ns)
+        least = max(round(LOW_FRAC * work.loops_least_ns), work.dispatch_ns)
         saving = Range(low=min(least, most), high=most)
     return Finding(
         id=ID,

@@ -18,8 +18,8 @@ Keep values on the device (`loss.detach()`), sum there, and read once in many st
 ## Thresholds
 `SYNC_FRAC`: the 5% of a step in synchronizing calls above which the profiles that this rule is made
 for were called sync-bound. `LOOP_READS`: a loop reads at least tens of values a step. `READ_SHARE`:
-a loop around reads has at most ten operators per read. Severity: the common scale
-(`findings/grade.py`).
+a loop around reads has at most ten operators per read, and takes what is timed of its calls, as in
+host-bound (`savings/call_time.py`). Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.device_time import StepState
@@ -132,10 +132,8 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
 
 def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
     cost_ns = max(work.read_ns, work.repeated_ns)
-    least_ns = max(work.read_ns, work.repeated_least_ns)
-    # Longer operators that are called as often go with the loop, too (as in host-bound).
-    looped_ns = work.repeated_ns + round(work.own_frac * work.looped_ns)
-    most_ns = min(step_ns, max(work.read_ns, looped_ns))
+    least_ns = max(work.read_ns, work.loops_least_ns)
+    most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
     saving = Range(low=min(round(LOW_FRAC * least_ns), most_ns), high=most_ns)
     evidence: dict[str, int | float] = {
         "reads_per_step_count": work.reads,

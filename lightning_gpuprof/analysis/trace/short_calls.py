@@ -1,0 +1,85 @@
+"""Short operators again and again, one right after the other: what loops in Python leave."""
+
+import numpy as np
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.trace.grouping import named
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.analysis.trace.nesting import rows_by_thread
+from lightning_gpuprof.analysis.trace.operators import apart_from_model
+from lightning_gpuprof.analysis.trace.trace_steps import is_step
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID
+
+SHORT_NS = 10_000
+"""Per event: an operator below this is about as long as dispatching it from Python."""
+MIN_TURNS = 10
+"""A stretch without a longer call has a loop's operators so many times; those that it has fewer of
+are the model's before and after."""
+MOST_GAP_NS = 10 * SHORT_NS
+"""Between two calls: longer is no dispatching, but Python of its own."""
+_FREE = frozenset(
+    f"aten::{name}"
+    for name in """as_strided transpose t view view_as _unsafe_view reshape _reshape_alias expand
+    expand_as slice select unsqueeze squeeze permute detach alias empty empty_like empty_strided
+    resize_ narrow split chunk unbind contiguous to _to_copy linear matmul flatten unflatten movedim
+    result_type lift_fresh new_empty new_zeros zeros zeros_like ones ones_like scalar_tensor
+    resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
+) | {"detach"}
+"""Calls that move no data, or hand on to another call that is counted."""
+
+
+class ShortCalls(Struct, frozen=True):
+    """All such calls of a trace, but for those that make batches or update weights.
+
+    Args:
+        total_ns: Their time, and what lies between two of them.
+        event_count: Operators in them, nested ones too.
+        call_count: Those that compute something (`computes`).
+    """
+
+    total_ns: int
+    event_count: int
+    call_count: int
+
+
+def computes(name: str) -> bool:
+    """Tell whether calls of an operator compute something, and are counted nowhere else."""
+    # The engine's mark around each node would count the node twice.
+    return name not in _FREE and not name.startswith("autograd::engine")
+
+
+def short_calls(trace: LinkedTrace) -> ShortCalls | None:
+    """Find them in a CPU's trace; None where a device has work of its own."""
+    timeline, host = trace.timeline, trace.timeline.host
+    if len(timeline.device):
+        return None
+    is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
+    apart, computing = apart_from_model(trace), named(timeline, computes)
+    found = np.zeros(3, dtype=np.int64)
+    for part in rows_by_thread(host):
+        rows = part[is_op[part]]
+        if len(rows):
+            found += _of_thread(trace, rows, is_op, apart, computing)
+    return ShortCalls(*found.tolist())
+
+
+def _of_thread(trace: LinkedTrace, rows: Int64, is_op: Mask, apart: Mask, computing: Mask) -> Int64:
+    """Return the time, the events and the computing calls of one thread's short calls."""
+    host, nesting = trace.timeline.host, trace.nesting
+    above = nesting.parent[rows]
+    first = np.flatnonzero((above < 0) | ~is_op[above])
+    outer = rows[first]
+    events = np.diff(np.append(first, len(rows)))
+    calls = np.add.reduceat(computing[rows].astype(np.int64), first)
+    begin, end = host.start_ns[outer], nesting.end_ns[outer]
+    short = (end - begin < SHORT_NS * events) & ~apart[outer]
+    gap = begin[1:] - end[:-1]
+    joined = short[1:] & short[:-1] & (gap < MOST_GAP_NS)
+    stretch = np.append(0, np.cumsum(~joined))
+    key = stretch * len(trace.timeline.names) + host.name[outer]
+    _, turn, turns = np.unique(key, return_inverse=True, return_counts=True)
+    kept = short & (turns[turn] >= MIN_TURNS)
+    between = int(gap[joined & kept[1:] & kept[:-1]].sum())
+    own = int((end - begin)[kept].sum())
+    return np.array([own + between, events[kept].sum(), calls[kept].sum()], dtype=np.int64)
