@@ -38,6 +38,8 @@ class Stretches:
     """Those that compute something, with the ones inside."""
     other_calls: float
     """Such calls in forward and backward that are none of them."""
+    node_frac: float = 0.0
+    """The share of their time in nodes of the autograd graph."""
 
     def above_frac(self, usual: float) -> float:
         """Return their share above the usual number of calls of a model.
@@ -74,4 +76,5 @@ def stretches(run: RunResults, facts: TraceFacts) -> Stretches | None:
     every = sum(max(0.0, op.calls - op.update_calls) for op in operators if computes(op.name))
     # What is left is the machine's, which slows all down alike.
     own_ns *= min(1.0, steady_ns / max(1.0, unrecorded_ns))
-    return Stretches(own_ns, whole_ns * facts.host_scale, calls, max(0.0, every - calls))
+    node_frac = (facts.per_step("short_calls", "node_ns") or 0.0) / whole_ns
+    return Stretches(own_ns, whole_ns * facts.host_scale, calls, max(0.0, every - calls), node_frac)

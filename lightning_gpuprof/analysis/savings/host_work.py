@@ -113,21 +113,25 @@ class HostWork:
     @property
     def loops_least_ns(self) -> int:
         """What loops take at least: by the time of their stretches, if known, else as above."""
-        if self.stretches is None:
+        seen = self.stretches
+        if seen is None:
             return self.repeated_least_ns
-        above = self.own_frac * self.stretches.above_frac(self.usual_calls or 0)
-        least_ns = round(above * min(self.stretches.own_ns, self.stretches.alike_ns))
-        return min(self.repeated_ns + self._longer_ns, least_ns)
+        least_ns = min(seen.own_ns, seen.alike_ns) * seen.above_frac(self.usual_calls or 0)
+        return min(self.loops_most_ns, round(self._looped_frac(seen) * least_ns))
 
     @property
     def loops_most_ns(self) -> int:
         """The same at most, with longer operators that are called as often."""
-        most_ns = self.repeated_ns + self._longer_ns
-        if self.stretches is None:
-            return most_ns
-        above = self.own_frac * self.stretches.above_frac(self.least_usual_calls)
-        own_ns = around(round(above * self.stretches.own_ns))[1]
-        return min(most_ns, max(own_ns, round(above * self.stretches.alike_ns)) + self._longer_ns)
+        seen = self.stretches
+        if seen is None:
+            return self.repeated_ns + self._longer_ns
+        above = self._looped_frac(seen) * seen.above_frac(self.least_usual_calls)
+        own_ns = around(round(above * seen.own_ns))[1]
+        return min(self.overhead_ns, max(own_ns, round(above * seen.alike_ns))) + self._longer_ns
+
+    def _looped_frac(self, seen: Stretches) -> float:
+        """Return the share outside recurrent layers: one call in forward, but many nodes."""
+        return 1.0 - seen.node_frac * self.recurrent_frac
 
     @property
     def _longer_ns(self) -> int:

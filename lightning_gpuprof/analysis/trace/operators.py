@@ -117,8 +117,9 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
 def apart_from_model(trace: LinkedTrace) -> Mask:
     """Return which host events make a batch in this process, or update the weights."""
     region = _innermost_region(trace.timeline, trace.nesting)
-    updating: Mask = in_updates(trace.timeline, trace.nesting, region == _STEP)
-    return (region == _LOADING) | updating
+    apart: Mask = in_updates(trace.timeline, trace.nesting, region == _STEP)
+    apart |= region == _LOADING
+    return apart
 
 
 def _at(column: Int64 | None, i: int) -> int | None:

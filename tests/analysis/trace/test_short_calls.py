@@ -32,11 +32,20 @@ def loop(op):
 
 def test_a_loops_calls_are_timed_with_what_lies_between_them(found, loop):
     # 20 turns of 4 us and 19 gaps; of the two operators in each one computes something.
-    assert found(loop(20)) == ShortCalls(total_ns=118 * US, event_count=40, call_count=20)
+    assert found(loop(20)) == ShortCalls(
+        total_ns=118 * US, event_count=40, call_count=20, node_ns=0
+    )
+
+
+def test_a_loops_nodes_are_told_apart(found, loop):
+    nodes = loop(20, at=200, name="autograd::engine::evaluate_function: MulBackward0")
+    calls = found([*loop(20), *nodes])
+    # What is between forward and backward is none of it.
+    assert (calls.total_ns, calls.node_ns) == (236 * US, 118 * US)
 
 
 def test_a_few_calls_are_no_loop(found, loop):
-    assert found(loop(9)) == ShortCalls(0, 0, 0)
+    assert found(loop(9)) == ShortCalls(0, 0, 0, 0)
 
 
 def test_what_a_model_does_before_and_after_a_loop_is_none_of_it(found, loop, op):
