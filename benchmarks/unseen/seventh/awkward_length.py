@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 300
-BATCH, LENGTH, CHANNELS = 8, 3001, 16
+BATCH, LENGTH, CHANNELS = 4, 3001, 16
 
 
 def smooth(least: int) -> int:

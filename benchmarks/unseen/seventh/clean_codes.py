@@ -9,7 +9,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 400
+STEPS = 500
 BATCH, SIDE, CODES, WIDTH = 16, 48, 256, 32
 
 

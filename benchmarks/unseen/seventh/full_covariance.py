@@ -17,7 +17,7 @@ from torch import nn
 from torch.distributions import Independent, MultivariateNormal, Normal
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 500
+STEPS = 600
 BATCH, SEEN, JOINTS, WIDTH = 768, 48, 12, 256
 
 

@@ -6,8 +6,8 @@ training" (an epoch took 2657 s, and 36 s from a cache), and librosa/librosa iss
 cause: the dataset estimates the pitch of a recording each time that it is fetched, though pitch
     does not change
 right: says that the pitch estimation of the dataset takes the time, or points at a marked line
-    first; its change estimates each recording once (beforehand, or with a
-    cache) and crops the track
+    first; its change estimates each recording once (beforehand, or with a cache) and crops the
+    track
 """
 
 import lightning as L
@@ -17,7 +17,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 300
+STEPS = 450
 RATE, HOP, FRAME = 16_000, 160, 640
 FRAMES, CROP, BATCH, WIDTH = 120, 48, 16, 96
 LAGS = slice(RATE // 500, RATE // 70)  # between 70 and 500 Hz

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
 STEPS = 400
-BATCH, LISTED, FEATURES, WIDTH, TOP = 48, 60, 136, 128, 10
+BATCH, LISTED, FEATURES, WIDTH, TOP = 48, 32, 136, 96, 10
 
 
 def ndcg(scores, grades):

@@ -44,7 +44,7 @@ class Shampoo(torch.optim.Optimizer):
             sums = [group["epsilon"] * torch.eye(size) for size in gradient.shape]
             state.update(step=0, sums=sums, roots=list(sums), velocity=torch.zeros_like(gradient))
         for axis in range(gradient.ndim):
-            flat = gradient.movedim(axis, 0).flatten(1)
+            flat = gradient.movedim(axis, 0).reshape(len(state["sums"][axis]), -1)
             state["sums"][axis] += flat @ flat.mT
         for axis, total in enumerate(state["sums"]):
             if state["step"] < 10 or state["step"] % group["every"] == 0:

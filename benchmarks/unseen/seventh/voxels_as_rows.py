@@ -16,7 +16,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 300
+STEPS = 450
 SCANS, POINTS, CELLS, REACH, WIDTH = 400, 4000, 64, 40.0, 32
 
 
