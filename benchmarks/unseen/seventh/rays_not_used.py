@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from case import Run, arguments
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 STEPS = 500
 PHOTOS, SIDE, FOCAL = 20, 400, 555.0
@@ -84,7 +84,8 @@ def main(run: Run) -> None:
     cameras[:, :3, :3] = torch.linalg.qr(torch.randn(PHOTOS, 3, 3)).Q
     cameras[:, :3, 3] = 4 * cameras[:, :3, 2]
     photos = TensorDataset(torch.rand(PHOTOS, SIDE, SIDE, 3), cameras)
-    data = DataLoader(photos, batch_size=None, shuffle=True)
+    some = RandomSampler(photos, replacement=True, num_samples=1000)
+    data = DataLoader(photos, sampler=some, batch_size=None)
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Statue(run.fixed), data)
 
 
