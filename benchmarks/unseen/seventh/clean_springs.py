@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 500
-MASSES, BATCH, WIDTH = 8, 1024, 224
+MASSES, BATCH, WIDTH = 8, 1024, 288
 
 
 class Springs(L.LightningModule):
