@@ -15,8 +15,10 @@ when it first saw it stays in the results as `first_look`, with the commit of th
 seconds end them in time). The second set was written when the rules had been mended with the
 first at hand, the third when with the second, and so on; the causes from the third on are those of
 users' threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B
-is looked at once, at the end. The docstrings from the fifth on say in words what a right answer
-names, and by these a first look's finding is judged (`judged.py`), for their authors knew no ids.
+is looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those
+of the fault suite in other guises. The docstrings from the fifth on say in words what a right
+answer names, and by these a first look's finding is judged (`judged.py`), for their authors knew no
+ids.
 """
 
 import argparse
@@ -51,6 +53,8 @@ SETS = {  # each set's folder, and its results
     "fourth": (HERE / "fourth", "unseen-fourth-2026-11-22.json"),
     "fifth": (HERE / "fifth", "unseen-fifth-2026-11-22.json"),
     "sixth": (HERE / "sixth", "unseen-sixth-2026-11-22.json"),
+    "seventh": (HERE / "seventh", "unseen-seventh-2026-11-22.json"),
+    "eighth": (HERE / "eighth", "unseen-eighth-2026-11-22.json"),
 }
 
 
