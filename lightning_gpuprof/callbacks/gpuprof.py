@@ -165,8 +165,8 @@ class GpuProfCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         output = self._output
-        # Before any step the error is all there is to say.
-        measured = output is not None and output.step > 0
+        # In the first step, which the error tore, the error is all there is to say.
+        measured = output is not None and output.step > 1
         for part in self.parts[::-1]:
             part.on_exception(trainer, pl_module, exception)
         if output is None or not measured or not trainer.is_global_zero:

@@ -122,8 +122,8 @@ def test_building_it_asks_nothing_of_cuda_so_that_processes_can_still_be_forked(
     assert copy.deepcopy(GpuProfCallback()).parts
 
 
-@pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (8, 1)])
-def test_an_error_before_training_is_left_to_itself(fit, caplog, broken_in, said):
+@pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (0, 0), (8, 1)])
+def test_an_error_before_a_step_has_ended_is_left_to_itself(fit, caplog, broken_in, said):
     class Broken(BoringModel):
         def configure_optimizers(self):
             if broken_in == "setup":
