@@ -174,7 +174,7 @@ class GpuProfCallback(Callback):
         if not os.path.isdir(output.run_dir):
             return
         # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
-        say(f"[PROFILE] training ended early; what was measured: {_report_command(output)}")
+        say(f"[PROFILE] the run ended early; what was measured: {_report_command(output)}")
 
     def _set_up(
         self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str

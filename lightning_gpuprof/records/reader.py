@@ -26,6 +26,7 @@ from lightning_gpuprof.records.schema import (
 
 _R = TypeVar("_R")
 _DECODER = msgspec.json.Decoder(Record)
+_PHASES = frozenset(phase.value for phase in Phase)
 _NEEDED = ("dur_ns", "start_ns")
 """Columns without which a window of steps says nothing."""
 
@@ -140,17 +141,25 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
         if isinstance(record, RunStart):
             _close(begun, sessions)
             begun = []
-            skipping = record.schema_version > SCHEMA_VERSION
+            newer = _newer(record)
+            skipping = newer is not None
             if skipping:
-                warnings.append(
-                    f"{name}:{number}: written with record schema {record.schema_version}; this "
-                    f"version reads up to {SCHEMA_VERSION}. Upgrade lightning-gpuprof to see it."
-                )
+                warnings.append(f"{name}:{number}: {newer}. Upgrade lightning-gpuprof to see it.")
                 continue
         if not skipping and (begun or isinstance(record, RunStart)):
             begun.append(record)
     _close(begun, sessions)
     return RankRecords(rank=rank, sessions=tuple(sessions), warnings=tuple(warnings))
+
+
+def _newer(start: RunStart) -> str | None:
+    """Say what of a session only a newer version can read; None where there is nothing."""
+    if start.schema_version > SCHEMA_VERSION:
+        written = f"written with record schema {start.schema_version}"
+        return f"{written}; this version reads up to {SCHEMA_VERSION}"
+    if unknown := [phase for phase in start.phases if phase not in _PHASES]:
+        return f"it times phases that this version does not know ({', '.join(unknown)})"
+    return None
 
 
 def _close(records: list[Record], sessions: list[Session]) -> None:

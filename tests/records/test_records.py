@@ -112,6 +112,16 @@ def test_a_newer_schema_is_named_and_left_out_and_older_sessions_stay(tmp_path):
     assert f"schema {SCHEMA_VERSION + 1}" in records.warnings[0]
 
 
+def test_a_session_with_a_phase_of_a_newer_version_is_named_and_left_out(tmp_path):
+    newer = start(session=1, phases=("forward", "dreaming"))
+    write(tmp_path, start(), window(dur_ns=[5]), newer, window(dur_ns=[6], phase__dreaming=[6]))
+
+    records = read_run(str(tmp_path))[0]
+
+    assert [session.steps for session in records.sessions] == [1]
+    assert "does not know (dreaming). Upgrade" in records.warnings[0]
+
+
 def test_foreign_lines_and_files_do_no_harm(tmp_path):
     path = write(tmp_path, start(), window(dur_ns=[5]))
     path.write_bytes(b'{"kind":"else"}\nhello\n' + path.read_bytes())
