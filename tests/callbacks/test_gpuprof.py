@@ -140,6 +140,8 @@ def test_an_error_before_a_step_has_ended_is_left_to_itself(fit, caplog, broken_
         fit(GpuProfCallback(trace=False, window=5), model=Broken())
     hints = [record for record in caplog.records if "the run ended early" in record.getMessage()]
     assert len(hints) == said
+    lines = [record for record in caplog.records if "[PROFILE] data:" in record.getMessage()]
+    assert bool(lines) == bool(said)
 
 
 def test_findings_reach_tensorboard_as_text_and_medians_as_scalars(fit):
@@ -215,7 +217,8 @@ def test_compiled_code_is_compiled_as_without_it(fit, whole):
         if whole:
             model = torch.compile(model, backend="eager")
         else:
-            model.layer.compile(backend="eager")
+            layers = torch.nn.Sequential(model.layer, torch.nn.ReLU())
+            model.layer = torch.compile(layers, backend="eager")
         fit(*callbacks, model=model)
         return {kind: dict(counts) for kind, counts in counters.items()}
 
