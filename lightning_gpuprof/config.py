@@ -96,6 +96,8 @@ class GpuProfConfig:
         for name in ("metrics", "modules"):
             if isinstance(getattr(self, name), list):  # as YAML and the command line give it
                 object.__setattr__(self, name, tuple(getattr(self, name)))
+        if isinstance(self.log_dir, os.PathLike):
+            object.__setattr__(self, "log_dir", os.fspath(self.log_dir))
         hints = get_type_hints(type(self))
         for field in fields(self):
             _check_type(field.name, getattr(self, field.name), hints[field.name])

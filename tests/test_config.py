@@ -43,6 +43,10 @@ def test_yaml_and_config_are_the_same(write):
     assert GpuProfConfig.from_yaml(write(config.to_yaml())) == config
 
 
+def test_a_path_is_as_good_as_its_text(tmp_path):
+    assert GpuProfConfig(log_dir=tmp_path).log_dir == str(tmp_path)
+
+
 def test_null_is_off(write):
     assert GpuProfConfig.from_yaml(write("profiling: null")) is None
 

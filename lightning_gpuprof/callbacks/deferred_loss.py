@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 from weakref import ref
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -279,7 +280,9 @@ class DeferredLoss(RecordingCallback):
         if not self.sync_dist or trainer is None or trainer.world_size == 1:
             return None
         strategy = trainer.strategy
-        add = partial(strategy.reduce, reduce_op="sum")
+        # Before its all-reduce a strategy makes a barrier, for which NCCL has the host wait.
+        plain = torch.distributed.is_available() and torch.distributed.is_initialized()
+        add = _add_up if plain else partial(strategy.reduce, reduce_op="sum")
         return RankMeans(columns, strategy.root_device, add, self._transfer, room=self._room)
 
     def _say_missing(self) -> None:
@@ -315,6 +318,11 @@ class DeferredLoss(RecordingCallback):
         self._log = None
         self._sink = None
         self._trainer = None
+
+
+def _add_up(sums: Tensor) -> Tensor:
+    torch.distributed.all_reduce(sums)
+    return sums
 
 
 def _accumulates(trainer: Trainer) -> bool:

@@ -165,8 +165,8 @@ class GpuProfCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         output = self._output
-        # Before any step the error is all there is to say.
-        measured = output is not None and output.step > 0
+        # In the first step, which the error tore, the error is all there is to say.
+        measured = output is not None and output.step > 1
         for part in self.parts[::-1]:
             part.on_exception(trainer, pl_module, exception)
         if output is None or not measured or not trainer.is_global_zero:
@@ -174,7 +174,7 @@ class GpuProfCallback(Callback):
         if not os.path.isdir(output.run_dir):
             return
         # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
-        say(f"[PROFILE] training ended early; what was measured: {_report_command(output)}")
+        say(f"[PROFILE] the run ended early; what was measured: {_report_command(output)}")
 
     def _set_up(
         self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str

@@ -79,6 +79,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (`| head`) left: hand Python a stdout that it can still flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(
+            f"lightning-gpuprof: {what}. Pass a path that you can read, and one that you can "
+            "write where something is to be written.",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         return 130
     return status

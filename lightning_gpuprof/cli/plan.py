@@ -257,7 +257,7 @@ def whole_numbers(written: str) -> list[int]:
     """Read batch sizes such as 8,16,32."""
     parts = [part.strip() for part in written.split(",")]
     for part in parts:
-        if not part.isdigit():
+        if not part.isdecimal():
             raise ConfigError(f"--batch-sizes: {part!r} is not a whole number. Write 8,16,32.")
     return [int(part) for part in parts]
 

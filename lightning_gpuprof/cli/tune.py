@@ -76,9 +76,9 @@ def run(args: argparse.Namespace) -> int:
     sizes, band = whole_numbers(args.batch_sizes), parse_band(args.target)
     tuned = run_tune(measure, sizes, band=band)
     document = payload(tuned)
-    if args.html is not None:
+    print(json.dumps(document, indent=2) if args.json else text(tuned), flush=True)
+    if args.html is not None:  # last: a path that cannot be written loses no measurement
         Path(args.html).write_text(tune_html(document), encoding="utf-8")
-    print(json.dumps(document, indent=2) if args.json else text(tuned))
     return 0 if tuned.suggested is not None else 1
 
 

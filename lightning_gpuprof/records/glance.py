@@ -105,5 +105,8 @@ def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | N
     columns = window.columns if window else {}
     if "start_ns" not in columns or "dur_ns" not in columns or not window or not window.count:
         return start.started_unix_ns
-    step_end = int(columns["start_ns"].unpack()[-1] + columns["dur_ns"].unpack()[-1])
+    try:
+        step_end = int(columns["start_ns"].unpack()[-1] + columns["dur_ns"].unpack()[-1])
+    except (ValueError, IndexError):  # damaged
+        return start.started_unix_ns
     return start.started_unix_ns + step_end

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +26,9 @@ from lightning_gpuprof.records.schema import (
 
 _R = TypeVar("_R")
 _DECODER = msgspec.json.Decoder(Record)
+_PHASES = frozenset(phase.value for phase in Phase)
+_NEEDED = ("dur_ns", "start_ns")
+"""Columns without which a window of steps says nothing."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +141,10 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
         if isinstance(record, RunStart):
             _close(begun, sessions)
             begun = []
-            skipping = record.schema_version > SCHEMA_VERSION
+            newer = _newer(record)
+            skipping = newer is not None
             if skipping:
-                warnings.append(
-                    f"{name}:{number}: written with record schema {record.schema_version}; this "
-                    f"version reads up to {SCHEMA_VERSION}. Upgrade lightning-gpuprof to see it."
-                )
+                warnings.append(f"{name}:{number}: {newer}. Upgrade lightning-gpuprof to see it.")
                 continue
         if not skipping and (begun or isinstance(record, RunStart)):
             begun.append(record)
@@ -150,16 +152,58 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
     return RankRecords(rank=rank, sessions=tuple(sessions), warnings=tuple(warnings))
 
 
+def _newer(start: RunStart) -> str | None:
+    """Say what of a session only a newer version can read; None where there is nothing."""
+    if start.schema_version > SCHEMA_VERSION:
+        written = f"written with record schema {start.schema_version}"
+        return f"{written}; this version reads up to {SCHEMA_VERSION}"
+    if unknown := [phase for phase in start.phases if phase not in _PHASES]:
+        return f"it times phases that this version does not know ({', '.join(unknown)})"
+    return None
+
+
 def _close(records: list[Record], sessions: list[Session]) -> None:
-    if records:
-        start = records[0]
-        assert isinstance(start, RunStart)
-        windows = [record for record in records if isinstance(record, StepsWindow)]
-        others = tuple(record for record in records if not isinstance(record, StepsWindow))
-        sessions.append(Session(start=start, records=others, columns=_columns(windows)))
+    if not records:
+        return
+    start = records[0]
+    assert isinstance(start, RunStart)
+    windows = [record for record in records if isinstance(record, StepsWindow)]
+    others = tuple(record for record in records if not isinstance(record, StepsWindow))
+    columns, warnings = _columns(windows)
+    if any(later.first_step <= one.first_step for one, later in pairwise(windows)):
+        warnings.append(
+            f"Session {start.session} holds the steps of several runs, mixed: they wrote to this "
+            "folder at the same time. Give each its own: another version= of the logger, or "
+            "GpuProfCallback(log_dir=...)."
+        )
+    sessions.append(Session(start, others, columns, tuple(warnings)))
 
 
-def _columns(windows: list[StepsWindow]) -> dict[str, Int64]:
+def _columns(windows: list[StepsWindow]) -> tuple[dict[str, Int64], list[str]]:
+    """Return the columns of all windows that are whole, and what is to be said of others."""
+    if all(name in window.columns for window in windows for name in _NEEDED):
+        with suppress(ValueError):
+            columns = _join(windows)
+            count = sum(window.count for window in windows)
+            if all(len(column) == count for column in columns.values()):
+                return columns, []
+    whole = [window for window in windows if _is_whole(window)]
+    left_out = len(windows) - len(whole)
+    return _join(whole), [
+        f"{left_out} of {len(windows)} windows of steps lack columns or values that every reader "
+        "needs (damaged, or written by another version); they are left out."
+    ]
+
+
+def _is_whole(window: StepsWindow) -> bool:
+    try:
+        lengths = {len(column.unpack()) for column in window.columns.values()}
+    except ValueError:
+        return False
+    return lengths == {window.count} and all(name in window.columns for name in _NEEDED)
+
+
+def _join(windows: list[StepsWindow]) -> dict[str, Int64]:
     names = dict.fromkeys(name for window in windows for name in window.columns)
     return {name: _joined(name, windows) for name in names}
 

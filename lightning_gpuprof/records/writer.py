@@ -26,6 +26,9 @@ class RecordWriter:
         run: The run's log dir.
         rank: Global rank of this process.
 
+    Attributes:
+        shared: Somebody else has written to the file since this first did.
+
     Raises:
         OSError: From the first `flush` where the folder cannot be made or written.
     """
@@ -37,6 +40,7 @@ class RecordWriter:
         self._begun: bytes | None = None
         self._file: FileIO | None = None
         self._length = -1
+        self.shared = False
 
     def write(self, record: Record) -> None:
         """Keep a record for the next `flush`."""
@@ -59,6 +63,7 @@ class RecordWriter:
             self._lines.insert(0, self._begun)
         # What this has written itself ends with a newline: no need to look.
         foreign = length and length != self._length
+        self.shared |= bool(foreign and self._length >= 0)
         torn = b"\n" if foreign and not _ends_with_newline(self.path) else b""
         text = torn + b"\n".join(self._lines) + b"\n"
         try:

@@ -87,7 +87,7 @@ def fit(tmp_path):
             "default_root_dir": tmp_path,
         }
         trainer = Trainer(callbacks=list(callbacks), **(defaults | options))
-        trainer.fit(model or BoringModel())
+        trainer.fit(BoringModel() if model is None else model)
         return trainer
 
     return train

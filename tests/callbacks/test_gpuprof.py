@@ -9,6 +9,7 @@ from lightning.fabric import Fabric
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
+from torch._dynamo.utils import counters
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, PhaseTimer
@@ -122,8 +123,8 @@ def test_building_it_asks_nothing_of_cuda_so_that_processes_can_still_be_forked(
     assert copy.deepcopy(GpuProfCallback()).parts
 
 
-@pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (8, 1)])
-def test_an_error_before_training_is_left_to_itself(fit, caplog, broken_in, said):
+@pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (0, 0), (8, 1)])
+def test_an_error_before_a_step_has_ended_is_left_to_itself(fit, caplog, broken_in, said):
     class Broken(BoringModel):
         def configure_optimizers(self):
             if broken_in == "setup":
@@ -137,8 +138,10 @@ def test_an_error_before_training_is_left_to_itself(fit, caplog, broken_in, said
 
     with caplog.at_level("INFO", logger="lightning_gpuprof"), pytest.raises(ValueError, match="no"):
         fit(GpuProfCallback(trace=False, window=5), model=Broken())
-    hints = [record for record in caplog.records if "training ended early" in record.getMessage()]
+    hints = [record for record in caplog.records if "the run ended early" in record.getMessage()]
     assert len(hints) == said
+    lines = [record for record in caplog.records if "[PROFILE] data:" in record.getMessage()]
+    assert bool(lines) == bool(said)
 
 
 def test_findings_reach_tensorboard_as_text_and_medians_as_scalars(fit):
@@ -203,6 +206,25 @@ def test_weights_are_the_same_to_the_bit(fit):
         return model.layer.weight.detach()
 
     assert torch.equal(weights(GpuProfCallback(trace=False)), weights())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_compiled_code_is_compiled_as_without_it(fit, whole):
+    def counted(*callbacks):
+        torch._dynamo.reset()
+        counters.clear()
+        model = BoringModel()
+        if whole:
+            model = torch.compile(model, backend="eager")
+        else:
+            layers = torch.nn.Sequential(model.layer, torch.nn.ReLU())
+            model.layer = torch.compile(layers, backend="eager")
+        fit(*callbacks, model=model)
+        return {kind: dict(counts) for kind, counts in counters.items()}
+
+    bare = counted()
+    assert bare["stats"]["unique_graphs"]
+    assert counted(GpuProfCallback(report=False)) == bare
 
 
 def test_it_can_be_copied_and_pickled(fit):

@@ -41,6 +41,12 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert "loss: the same in 2 steps" in out
 
 
+def test_record_files_stand_for_their_runs(two_runs, capsys):
+    files = [f"{run}/plugins/gpuprof/rank0.jsonl" for run in two_runs(0.8)]
+    assert main(["compare", *files]) == 0
+    assert "The new run is faster: 33% less" in capsys.readouterr().out
+
+
 def test_what_takes_many_times_as_long_is_told_in_times(two_runs, capsys):
     main(["compare", *two_runs(24.0)])
     assert "The new run is slower: 20.1 times the time per step (" in capsys.readouterr().out

@@ -38,6 +38,16 @@ def test_an_error_of_ours_is_a_message_on_stderr_and_status_2(monkeypatch, capsy
     assert (captured.out, captured.err) == ("", "lightning-gpuprof: no such run\n")
 
 
+def test_a_file_that_cannot_be_used_is_a_message_on_stderr_and_status_2(monkeypatch, capsys):
+    def run(args):
+        raise PermissionError(13, "Permission denied", "runs/plugins/gpuprof/rank0.jsonl")
+
+    register(monkeypatch, run)
+    assert cli.main(["probe"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("lightning-gpuprof: runs/plugins/gpuprof/rank0.jsonl: Permission denied")
+
+
 def test_help_lists_every_command_without_importing_its_module():
     code = (
         "import sys, lightning_gpuprof.cli as cli\n"

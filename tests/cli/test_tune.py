@@ -130,6 +130,7 @@ def test_a_child_whose_model_fails_is_an_error_with_its_traceback(monkeypatch, c
     ("arguments", "message"),
     [
         (["--batch-sizes", "8,x"], "'x' is not a whole number"),
+        (["--batch-sizes", "8\u00b2"], "is not a whole number"),
         (["--batch-sizes", "0"], "give sizes of 1 or more"),
         (["--steps", "0"], "would measure nothing"),
         (["--device", "cuda"], "torch sees no GPU here"),

@@ -1,5 +1,6 @@
 from lightning_gpuprof.records.files import record_files
 from lightning_gpuprof.records.glance import glance
+from lightning_gpuprof.records.schema import Column
 
 
 def look(folder):
@@ -23,6 +24,14 @@ def test_the_end_of_an_earlier_session_is_not_taken_for_the_last_ones(made_runs,
     made_runs.write_run(tmp_path, [made_runs.run_start(), made_runs.run_end(0)])
     made_runs.write_run(tmp_path, [made_runs.run_start(session=1)])
     assert look(tmp_path).end is None
+
+
+def test_a_damaged_window_is_no_time(made_runs, tmp_path):
+    start = made_runs.run_start()
+    [window] = made_runs.windows(2, {made_runs.Phase.FORWARD: 1.0})
+    window.columns["start_ns"] = Column("i4", b"\0\0\0")
+    made_runs.write_run(tmp_path, [start, window])
+    assert look(tmp_path).last_unix_ns == start.started_unix_ns
 
 
 def test_a_newer_schema_is_told_though_it_cannot_be_read(made_runs, tmp_path):

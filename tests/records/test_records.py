@@ -33,6 +33,7 @@ def start(session=0, schema_version=SCHEMA_VERSION, phases=("forward", "backward
 
 def window(first_step=0, **columns):
     count = len(next(iter(columns.values())))
+    columns = {"start_ns": [0] * count, **columns}
     return StepsWindow(
         first_step=first_step,
         count=count,
@@ -111,6 +112,16 @@ def test_a_newer_schema_is_named_and_left_out_and_older_sessions_stay(tmp_path):
     assert f"schema {SCHEMA_VERSION + 1}" in records.warnings[0]
 
 
+def test_a_session_with_a_phase_of_a_newer_version_is_named_and_left_out(tmp_path):
+    newer = start(session=1, phases=("forward", "dreaming"))
+    write(tmp_path, start(), window(dur_ns=[5]), newer, window(dur_ns=[6], phase__dreaming=[6]))
+
+    records = read_run(str(tmp_path))[0]
+
+    assert [session.steps for session in records.sessions] == [1]
+    assert "does not know (dreaming). Upgrade" in records.warnings[0]
+
+
 def test_foreign_lines_and_files_do_no_harm(tmp_path):
     path = write(tmp_path, start(), window(dur_ns=[5]))
     path.write_bytes(b'{"kind":"else"}\nhello\n' + path.read_bytes())
@@ -127,6 +138,62 @@ def test_windows_of_one_file_with_unequal_columns_keep_their_rows():
     data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
     (session,) = parse_records(0, data, name="rank0.jsonl").sessions
     assert session.columns["flags"].tolist() == [0, 4]
+
+
+def without(one, name):
+    """Return a window as a version that had no such column, or damage to its line, would leave."""
+    return msgspec.structs.replace(
+        one, columns={key: column for key, column in one.columns.items() if key != name}
+    )
+
+
+def test_windows_that_lack_what_every_reader_needs_are_left_out_and_counted(tmp_path):
+    short = window(2, dur_ns=[3, 4])
+    short.columns["flags"] = Column("i4", b"\0\0\0\0")
+    torn = window(4, dur_ns=[5])
+    torn.columns["dur_ns"] = Column("i4", b"\0\0\0")
+    old = without(window(5, dur_ns=[6]), "start_ns")
+    write(tmp_path, start(), window(dur_ns=[1, 2]), short, torn, old, window(6, dur_ns=[7]))
+
+    (session,) = read_run(str(tmp_path))[0].sessions
+
+    assert session.columns["dur_ns"].tolist() == [1, 2, 7]
+    assert "3 of 5 windows of steps lack columns" in session.warnings[0]
+
+
+def test_a_session_whose_windows_are_all_of_another_version_has_no_steps(tmp_path):
+    write(tmp_path, start(schema_version=0), without(window(dur_ns=[1]), "dur_ns"))
+    (session,) = read_run(str(tmp_path))[0].sessions
+    assert (session.steps, len(session.warnings)) == (0, 1)
+
+
+def test_two_runs_that_wrote_to_one_folder_at_once_are_told_by_writers_and_reader(tmp_path):
+    one, other = RecordWriter(tmp_path, rank=0), RecordWriter(tmp_path, rank=0)
+    for writer, records in (
+        (one, [start(), window(dur_ns=[1, 2])]),
+        (other, [start(1), window(dur_ns=[3, 4])]),
+        (one, [window(2, dur_ns=[5])]),
+        (other, [window(2, dur_ns=[6])]),
+    ):
+        for record in records:
+            writer.write(record)
+        writer.flush()
+
+    assert one.shared
+    assert other.shared
+    first, last = read_run(str(tmp_path))[0].sessions
+    assert not first.warnings
+    assert "the steps of several runs, mixed" in last.warnings[0]
+
+
+def test_sessions_one_after_the_other_are_not_said_to_be_mixed(tmp_path):
+    for session in range(2):
+        writer = RecordWriter(tmp_path, rank=0)
+        for record in (start(session), window(dur_ns=[1]), window(1, dur_ns=[2])):
+            writer.write(record)
+            writer.flush()
+        assert not writer.shared
+    assert not any(session.warnings for session in read_run(str(tmp_path))[0].sessions)
 
 
 def test_a_missing_run_and_a_run_without_records_say_what_to_do(tmp_path):

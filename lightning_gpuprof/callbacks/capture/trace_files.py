@@ -68,7 +68,7 @@ class TraceFiles:
         recorded.trace.export(plain)
         export_ns = self._now() - begun
         if not os.path.exists(plain):  # Kineto prints its errors and goes on
-            raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
+            raise OSError(f"torch.profiler left no file in {self._folder}: the disk may be full")
         plain_bytes = os.path.getsize(plain)
         self._finisher.submit(plain)
         self._output.write(

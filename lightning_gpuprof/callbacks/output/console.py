@@ -56,7 +56,8 @@ def profile_line(phase_total_ns: Mapping[str, int], total_ns: int, steps: int) -
     }
     shares = _thousandths(sums)
     parts = [f"{label}: {percent(share / 1000)}" for label, share in shares.items()]
-    return f"[PROFILE] {' | '.join(parts)} | total: {seconds(total_ns)}/{steps} steps"
+    many = "step" if steps == 1 else "steps"
+    return f"[PROFILE] {' | '.join(parts)} | total: {seconds(total_ns)}/{steps} {many}"
 
 
 def _thousandths(sums: Mapping[str, int]) -> dict[str, int]:

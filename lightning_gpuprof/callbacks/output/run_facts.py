@@ -31,6 +31,11 @@ _TRAINER_FACTS = (
     "barebones",
 )
 
+_LOADERS = {
+    "validate": "val_dataloaders",
+    "test": "test_dataloaders",
+    "predict": "predict_dataloaders",
+}
 _NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
 """Packages whose samplers take no time to speak of."""
 SMALL_ROW_BYTES = 16 * 1024
@@ -57,7 +62,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         trainer=_trainer(trainer),
         model=attempt(lambda: _model(trainer), {}),
         device=attempt(lambda: device_of(trainer.strategy.root_device), None),
-        loader=attempt(lambda: _loader(trainer, trainer.train_dataloader), None),
+        loader=attempt(lambda: _loader_of_stage(trainer), None),
         validation_loader=attempt(lambda: _validation_loader(trainer), None),
     )
 
@@ -194,6 +199,15 @@ def _is_compiled(module: Any) -> bool:
         or getattr(module, "_compiler_ctx", None) is not None
         or getattr(module, "_compiled_call_impl", None) is not None
     )
+
+
+def _loader_of_stage(trainer: Any) -> Loader | None:
+    """Return the settings of what a session fetches from; None where it evaluates several."""
+    name = _LOADERS.get(stage_of(trainer))
+    if name is None:
+        return _loader(trainer, trainer.train_dataloader)
+    (loader,) = _listed(getattr(trainer, name))
+    return _loader(trainer, loader)
 
 
 def _validation_loader(trainer: Any) -> Loader | None:

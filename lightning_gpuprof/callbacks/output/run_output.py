@@ -71,6 +71,7 @@ class RunOutput:
         self._step: Callable[[], int] = _no_steps
         self._waiting: list[Record] | None = []
         self._failures = 0
+        self._told_of_others = False
 
     @classmethod
     def of(
@@ -144,6 +145,15 @@ class RunOutput:
             self._begin(self._waiting)
         if self._failures < _MAX_FAILURES:
             self._try(self._writer.flush)
+        if self._writer.shared and not self._told_of_others:
+            self._told_of_others = True
+            warnings.warn(
+                f"Another run writes to {self.run_dir} at the same time: the steps of both get "
+                "mixed up there. Give each its own folder: another version= of the logger, or "
+                "GpuProfCallback(log_dir=...).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def end(
         self,

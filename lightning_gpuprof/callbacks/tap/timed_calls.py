@@ -86,9 +86,17 @@ class TimedCalls:
         if not callable(method) or isinstance(method, TimedCall):
             return
         call = kind(owner, name, region)
-        # Not by `setattr`: a proxy may hand that on to the object that its own method calls.
-        vars(owner)[name] = call
-        self._calls.append(call)
+        # Not by `setattr`: a proxy may hand that on to the object that its own method calls. Nor
+        # where `vars` is that object's (wrapt's proxies), whose method would call itself for ever.
+        own = vars(owner)
+        before = own.get(name)
+        own[name] = call
+        if getattr(owner, name, None) is call:
+            self._calls.append(call)
+        elif before is None:
+            del own[name]
+        else:
+            own[name] = before
 
 
 def untimed(method: Callable[..., Any]) -> Callable[..., Any]:

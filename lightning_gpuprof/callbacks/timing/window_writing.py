@@ -19,8 +19,9 @@ from lightning_gpuprof.callbacks.timing.windows import (
     passed_over_span,
 )
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import Note, StepFlag
 
+_FLAGS = StepTimeline.FACTS.index("flags")
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 _SCALARS_TIMES = 200
@@ -114,7 +115,8 @@ class WindowWriting:
         ]  # fmt: skip
         for window in windows:
             self._write_window(window, final=final)
-        if windows and self._console:
+        # Of a step that an error tore, by itself, the error is all there is to say.
+        if self._console and not (facts[:, _FLAGS] & int(StepFlag.UNFINISHED)).all():
             say(profile_line(*joined_totals(windows)))
 
     def own_ns_per_step(self) -> int | None:

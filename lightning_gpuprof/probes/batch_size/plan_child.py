@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 
 import msgspec
@@ -82,8 +83,9 @@ class PlanChild:
             precision=self._precision,
             workspace_bytes=self._workspace_bytes,
         )
-        process.stdin.write(msgspec.json.encode(request).decode() + "\n")
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended: so does the pipe that is read
+            process.stdin.write(msgspec.json.encode(request).decode() + "\n")
+            process.stdin.flush()
         line = process.stdout.readline()
         if not line:
             raise ConfigError(

@@ -54,7 +54,8 @@ def load(spec: str) -> Callable[[], Any]:
     make: Callable[[], Any] | None = getattr(module, name, None)
     if not callable(make):
         found = sorted(key for key, value in vars(module).items() if callable(value))[:8]
-        raise ConfigError(f"{place} defines no function {name!r}; it has {', '.join(found)}.")
+        there = f"it has {', '.join(found)}" if found else "nor any other"
+        raise ConfigError(f"{place} defines no function {name!r}; {there}.")
     _check_takes_nothing(make, name)
     return make
 

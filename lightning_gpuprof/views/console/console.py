@@ -26,6 +26,8 @@ MOST_IN_FULL = 6
 MOSTLY = 0.5
 """Where findings leave less of the step than this, the rest of it is not worth a word."""
 _STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
+"""What a session does that trains nothing."""
 
 
 def render(
@@ -218,19 +220,21 @@ def _next(report: Report) -> Iterator[RenderableType]:
     step_ns = report.results.step_ns
     if not step_ns:
         return
+    doing = _DOING.get(report.results.start.stage)
+    again = " to judge." if doing else ": train longer and look again."
     if report.results.steps is not None and report.results.steps.basis == "all":
         yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
-        yield _indented(Text("Only warm-up steps were recorded: train longer and look again."))
+        yield _indented(Text(f"Only warm-up steps were recorded, too few{again}"))
         return
     first = _the_one(report)
     count = report.results.steps.dur.count if report.results.steps else 0
     if first is None and count < MIN_BLOCKS:
         yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
         steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
-        yield _indented(Text(f"{steps} too few: train longer and look again."))
+        yield _indented(Text(f"{steps} too few{again}"))
         return
     if first is None:
-        yield _heading("NOTHING HERE HOLDS TRAINING BACK MUCH")
+        yield _heading(f"NOTHING HERE HOLDS {(doing or 'training').upper()} BACK MUCH")
         yield _indented(Text(_instead(report, step_ns)))
         return
     table = _grid()
@@ -249,8 +253,10 @@ def _next(report: Report) -> Iterator[RenderableType]:
 
 
 def _no_steps(report: Report) -> str:
-    if report.results.start.timer or report.results.status == "exception":
-        return "No training step was recorded in this session: nothing to break down."
+    start = report.results.start
+    if start.timer or report.results.status == "exception":
+        step = "batch" if start.stage in _DOING else "training step"
+        return f"No {step} was recorded in this session: nothing to break down."
     return "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
 
 

@@ -299,6 +299,8 @@ def _batch_size(results: RunResults) -> str | None:
 def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
     if traces:
         return ", ".join(trace.cycle.trace_file for trace in traces)
+    if results.start.stage != "fit":
+        return "none: torch.profiler records the steps of a fit alone"
     reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 

@@ -82,11 +82,16 @@ def load_report(
 
 
 def _of_warm_up(results: RunResults) -> Iterator[str]:
-    if results.steps is not None and results.steps.basis == "all":
-        yield (
-            "Only warm-up steps are recorded: what is found in them may not hold once training is "
-            "steady. Train longer, or lower warmup_steps."
-        )
+    if results.steps is None or results.steps.basis != "all":
+        return
+    if results.start.stage == "fit":
+        later, more = "once training is steady", "Train longer"
+    else:
+        later, more = "for later ones", "Take more batches"
+    yield (
+        f"Only warm-up steps are recorded: what is found in them may not hold {later}. "
+        f"{more}, or lower warmup_steps."
+    )
 
 
 def _read_analyses(

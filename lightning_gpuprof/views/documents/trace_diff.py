@@ -16,8 +16,8 @@ _PARTS = ("span_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_n
 
 
 def are_traces(base: str, test: str) -> bool:
-    """Tell two files from two runs, which are folders."""
-    return Path(base).is_file() and Path(test).is_file()
+    """Tell two files from two runs, which are folders, or a record file in one."""
+    return all(Path(path).is_file() and not path.endswith(".jsonl") for path in (base, test))
 
 
 def diff_files(base: str, test: str) -> dict[str, Any]:

@@ -171,6 +171,25 @@ def test_an_iterable_dataset_and_a_sampler_of_their_own_are_facts(fit):
     assert facts == [("iterable", None), ("map", "Backwards")]
 
 
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+@pytest.mark.parametrize(("several", "found"), [(False, 2), (True, None)])
+def test_a_session_that_trains_nothing_has_the_loader_that_it_evaluates(
+    tmp_path, stage, several, found
+):
+    class Model(BoringModel):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self(batch)
+
+        test_step = predict_step = validation_step
+
+    loader = DataLoader(torch.zeros(10, 32), batch_size=5)
+    probe = Probe()
+    trainer = Trainer(logger=False, callbacks=[probe], default_root_dir=tmp_path)
+    getattr(trainer, stage)(Model(), [loader] * (1 + several))
+    loader = read_run(probe.output.run_dir)[0].sessions[0].start.loader
+    assert (loader and loader.length) == found
+
+
 def test_an_unwritable_folder_warns_once_and_training_goes_on(fit, tmp_path):
     (tmp_path / "lightning_logs").write_text("a file where a folder should be")
     probe = Probe()
@@ -180,6 +199,18 @@ def test_an_unwritable_folder_warns_once_and_training_goes_on(fit, tmp_path):
 
     assert trainer.state.finished
     assert sum("cannot write" in str(w.message) for w in warned) == 1
+
+
+def test_another_run_that_writes_to_the_same_folder_is_told_once(fit):
+    class Beside(Probe):
+        def on_train_batch_end(self, trainer, *args):
+            super().on_train_batch_end(trainer, *args)
+            with self.output._writer.path.open("ab") as file:
+                file.write(b"\n")
+
+    with pytest.warns(RuntimeWarning, match="Another run writes to") as warned:
+        fit(Beside())
+    assert sum("Another run writes to" in str(w.message) for w in warned) == 1
 
 
 def test_what_could_not_be_written_is_written_once_it_can_be(fit, monkeypatch):

@@ -39,6 +39,22 @@ class Proxy:
         self.board.log(value)
 
 
+class ProxyOfAll(Board):
+    """As wrapt's: its `__dict__` is that of the board which its own method calls."""
+
+    __slots__ = ("board",)
+
+    def __init__(self, board):
+        object.__setattr__(self, "board", board)
+
+    @property
+    def __dict__(self):
+        return self.board.__dict__
+
+    def log(self, value):
+        self.board.log(value)
+
+
 @pytest.mark.parametrize("kind", [TimedCall, LoggingCall])
 def test_what_is_called_from_a_thread_of_its_own_is_not_timed(kind):
     board, region, calls = Board(), Told(), TimedCalls()
@@ -60,6 +76,16 @@ def test_a_proxy_calls_what_it_stands_for_and_is_put_back():
     assert (board.logged, region.entered) == ([1], 1)
     calls.restore()
     assert (list(vars(proxy)), list(vars(board))) == (["board"], ["logged"])
+
+
+def test_a_proxy_that_shows_what_it_stands_for_as_its_own_is_left_alone():
+    board, calls = Board(), TimedCalls()
+    proxy = ProxyOfAll(board)
+    calls.add(proxy, "log", Told())
+
+    proxy.log(1)
+    assert board.logged == [1]
+    assert list(vars(board)) == ["logged"]
 
 
 def test_a_method_that_was_an_objects_own_is_its_own_again():

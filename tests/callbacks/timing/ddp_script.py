@@ -1,6 +1,7 @@
 """Run by test_ddp.py: two processes of gloo; writes how many collectives training made.
 
-With the callback and then without: processes take far longer to start than to train.
+With the callback, without, and with losses averaged: processes take far longer to start than to
+train.
 """
 
 import json
@@ -12,7 +13,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof import DeferredLoss, GpuProfCallback
 
 COLLECTIVES = ("broadcast", "all_reduce", "all_gather", "barrier", "broadcast_object_list")
 
@@ -48,9 +49,12 @@ class Count(Callback):
 
 if __name__ == "__main__":
     root = sys.argv[1]
-    for mode in ("profiled", "bare"):
+    for mode in ("profiled", "bare", "averaged"):
         torch.manual_seed(0)
-        ours = [GpuProfCallback(trace=False, window=3)] if mode == "profiled" else []
+        ours = {
+            "profiled": [GpuProfCallback(trace=False, window=3)],
+            "averaged": [DeferredLoss(window=3, sync_dist=True)],
+        }.get(mode, [])
         trainer = Trainer(
             max_epochs=1,
             limit_train_batches=8,
@@ -59,7 +63,7 @@ if __name__ == "__main__":
             accelerator="cpu",
             devices=2,
             callbacks=[Count(f"{root}/{mode}"), *ours],
-            default_root_dir=root,
+            default_root_dir=f"{root}/{mode}",
             enable_progress_bar=False,
             enable_model_summary=False,
             enable_checkpointing=False,

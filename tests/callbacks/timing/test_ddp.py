@@ -7,14 +7,14 @@ import pytest
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import OutsideSpan
+from lightning_gpuprof.records.schema import OutsideSpan, Scalars
 
 SCRIPT = Path(__file__).with_name("ddp_script.py")
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """Two runs of two processes in one folder: with the callback and without."""
+    """Runs of two processes: with the callback, without, and with losses averaged over ranks."""
     root = tmp_path_factory.mktemp("ddp")
     command = [sys.executable, str(SCRIPT), str(root)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -26,9 +26,14 @@ def facts(root, mode, rank):
     return json.loads((root / f"{mode}-rank{rank}.json").read_text())
 
 
+def recorded(root, mode="profiled"):
+    """What both ranks of a run wrote."""
+    (folder,) = (path.parent for path in (root / mode).rglob("rank0.jsonl"))
+    return read_run(str(folder.parent.parent))
+
+
 def test_each_rank_writes_its_own_file_in_one_folder(root):
-    (folder,) = (path.parent for path in root.rglob("rank0.jsonl"))
-    ranks = read_run(str(folder.parent.parent))
+    ranks = recorded(root)
 
     assert sorted(ranks) == [0, 1]
     for rank, records in ranks.items():
@@ -41,8 +46,7 @@ def test_each_rank_writes_its_own_file_in_one_folder(root):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_waiting_for_the_gradients_of_others_is_a_part_of_backward(root, rank):
-    (folder,) = (path.parent for path in root.rglob("rank0.jsonl"))
-    columns = read_run(str(folder))[rank].sessions[0].columns
+    columns = recorded(root)[rank].sessions[0].columns
     exchange = columns["part/backward/gradient exchange"]
 
     assert (exchange > 0).all()
@@ -50,8 +54,7 @@ def test_waiting_for_the_gradients_of_others_is_a_part_of_backward(root, rank):
 
 
 def test_the_report_compares_what_ranks_waited(root):
-    (folder,) = (path.parent for path in root.rglob("rank0.jsonl"))
-    waits = analyze_run(read_run(str(folder)), {}).rank_waits
+    waits = analyze_run(recorded(root), {}).rank_waits
 
     assert waits.exchange_ns > 0
     assert sorted(waits.waited_ns) == [0, 1]
@@ -61,6 +64,27 @@ def test_the_report_compares_what_ranks_waited(root):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_no_collective_is_added_to_training(root, rank):
     assert facts(root, "profiled", rank)["counts"] == facts(root, "bare", rank)["counts"]
+
+
+def losses(session):
+    return [loss for record in session.all(Scalars) for loss in record.values["loss"]]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_losses_are_averaged_over_ranks_with_one_collective_per_window(root, rank):
+    own = [losses(recorded(root)[each].sessions[0]) for each in (0, 1)]
+    means = losses(recorded(root, "averaged")[rank].sessions[0])
+
+    assert means == pytest.approx([sum(pair) / 2 for pair in zip(*own, strict=True)], rel=1e-6)
+    assert own[0] != own[1]
+    bare = facts(root, "bare", rank)["counts"]
+    more = {
+        name: count - bare.get(name, 0)
+        for name, count in facts(root, "averaged", rank)["counts"].items()
+        if count != bare.get(name, 0)
+    }
+    # Of 8 steps two windows of 3 are full; what is left is sent when this has been counted.
+    assert more == {"all_reduce": 2}
 
 
 def test_weights_are_the_same_as_without(root):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
@@ -29,6 +30,16 @@ def test_filling_gradients_with_zeros_is_named(look):
 
 def test_dropping_them_is_what_everybody_does(look):
     assert look(500_000) is None
+
+
+def test_what_a_few_steps_met_while_zeroing_is_not_zeroing(look):
+    few = np.where(np.arange(100) % 10 == 0, 18 * MS, 30_000)
+    assert look(few) is None
+
+
+def test_gradients_that_are_zeroed_in_few_steps_count_by_their_mean(look):
+    every_fourth = np.where(np.arange(100) % 4 == 0, 16 * MS, 0)
+    assert look(every_fourth).title.startswith("Zeroing gradients takes 4.0")
 
 
 def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):

@@ -238,6 +238,23 @@ def test_findings_in_warm_up_steps_alone_come_with_a_caution(report):
     assert caution not in render(report())
 
 
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"steps": 4, "flags": StepFlag.WARMUP}, "Only warm-up steps were recorded, too few to"),
+        ({"steps": 3}, "3 steady steps are too few to judge."),
+        ({"steps": 0}, "No batch was recorded in this session"),
+        ({}, "NOTHING HERE HOLDS "),
+    ],
+)
+def test_of_a_session_that_trains_nothing_nothing_is_said_of_it(report, stage, options, said):
+    loaded = report({"forward": MS}, stage=stage, **options)
+    text = render(loaded).replace(loaded.run, "RUN")
+    assert said in text
+    assert "train" not in text.lower()
+
+
 def test_a_run_without_steps_says_so(report):
     text = render(report({}, steps=0))
     assert "No training step was recorded in this session" in text
