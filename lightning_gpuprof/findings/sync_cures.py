@@ -3,6 +3,8 @@
 from lightning_gpuprof.records.phases import STOP_CHECK_METHOD
 from lightning_gpuprof.records.schema import SyncSite
 
+PAGEABLE_COPY = "pageable copy"
+"""The operation's name in the detector's rows."""
 _BY_OWNER = {
     "lightning": "use DeferredLoss and DeferredProgressBar for values of each step, and leave out "
     "prog_bar=True and on_step=True",
@@ -12,8 +14,8 @@ _BY_OWNER = {
     "validate_args=False",
 }
 _BY_OPERATION = {
-    "pageable copy": "make the tensor on the device once, in __init__ (register_buffer), or use "
-    ".to(device, non_blocking=True) on pinned memory",
+    PAGEABLE_COPY: "make the tensor on the device once, in __init__ (register_buffer), or of one "
+    "number by torch.full(..., device=...), or use .to(device, non_blocking=True) on pinned memory",
     "boolean mask": "keep the shape: torch.where(mask, x, 0), or masked_fill",
     "masked_select": "keep the shape: torch.where(mask, x, 0), or masked_fill",
     "nonzero": "keep the mask as it is and weight by it: (x * mask).sum() / mask.sum()",
@@ -26,6 +28,17 @@ _BY_OPERATION = {
     "bool": "decide on the device (torch.where), or once in many steps",
     "equal": "compare on the device: (a == b).all() stays a tensor",
 }
+_NUMBER = (
+    "of a number self.log makes a tensor on the device by a copy that waits: log a tensor that is "
+    "there, torch.full((), number, device=self.device), or give the number to "
+    "self.logger.log_metrics"
+)
+_SCALER = (
+    "the gradient scaler asks in each step whether a gradient overflowed: precision='bf16-mixed' "
+    "needs no scaler"
+)
+_SCALER_FILE = "precision/amp.py"
+"""Where Lightning calls it."""
 _READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
 
 
@@ -39,6 +52,17 @@ def cure(site: SyncSite) -> str:
     """
     if site.function == STOP_CHECK_METHOD:
         return "ask every 50th batch, as the finding frequent-stop-check shows"
+    operations = site.operation.split(", ")
+    if site.owner == "lightning":
+        return _lightnings(site, operations)
     if site.owner in _BY_OWNER:
         return _BY_OWNER[site.owner]
-    return _BY_OPERATION.get(site.operation.split(", ")[0], _READ)
+    return _BY_OPERATION.get(operations[0], _READ)
+
+
+def _lightnings(site: SyncSite, operations: list[str]) -> str:
+    if site.file.replace("\\", "/").endswith(_SCALER_FILE):
+        return _SCALER
+    copied = PAGEABLE_COPY in operations
+    read = not copied or len(operations) > 1
+    return "; ".join([_NUMBER] * copied + [_BY_OWNER["lightning"]] * read)

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.findings.sync_cures import cure
 from lightning_gpuprof.probes.syncs.sync_watch import Patches
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (
@@ -76,6 +77,7 @@ def test_a_gradient_scalers_look_at_overflow_is_lightnings(tmp_path):
     assert (site.owner, site.operation, site.phase) == ("lightning", "item", "optimizer_step")
     assert site.count == 3
     assert site.file.endswith("amp.py")
+    assert "bf16-mixed" in cure(site)
 
 
 def test_a_clean_loop_has_no_rows(tmp_path, seeded_syncs):

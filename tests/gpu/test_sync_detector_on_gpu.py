@@ -47,6 +47,19 @@ def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seed
     assert torch.cuda.get_sync_debug_mode() == 0
 
 
+def test_a_number_that_is_logged_waits_once_a_call_and_one_made_there_does_not(tmp_path):
+    class Numbers(BoringModel):
+        def training_step(self, batch, batch_idx):
+            self.log("rate", 0.5)
+            self.log("made there", torch.full((), 0.5, device=self.device))
+            return super().training_step(batch, batch_idx)
+
+    [site] = rows(tmp_path, Numbers())
+    assert (site.owner, site.operation, site.count) == ("lightning", "pageable copy", 3)
+    assert site.source == 'self.log("rate", 0.5)'
+    assert site.blocked_ns
+
+
 def test_a_clean_loop_has_no_rows(tmp_path, seeded_syncs):
     assert rows(tmp_path, seeded_syncs.Clean()) == []
 

@@ -24,7 +24,10 @@ is no sum of gradients, and DDP's settings do not reach it: have weights gathere
 gather or send take most of the time in communication, it is not DDP's gradients. `LOW_FRAC`,
 `HIGH_FRAC`: the last bucket cannot be hidden, so a quarter stays at least in the high bound, and
 three quarters in the low one; gradients accumulated over four batches are exchanged a quarter as
-often. Severity: the common scale (`findings/grade.py`).
+often. Sharded weights that are gathered ahead save between nothing (they may be ahead already) and
+the exposed time, less the `ENDS` of a step: its first gather has nothing before it, its last exchange
+nothing behind it. Nor can they hide behind more than there is: what the device computes with no
+communication beside it (`compute_alone_ns`). Severity: the common scale (`findings/grade.py`).
 """
 
 import re
@@ -32,7 +35,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.units import duration, percent
@@ -40,6 +43,8 @@ from lightning_gpuprof.units import duration, percent
 ID = "exposed-communication"
 EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
+ENDS = 2
+"""Calls of a step that nothing can hide where weights are sharded."""
 BUCKET_BYTES = 25 * 2**20
 """DDP's own `bucket_cap_mb`."""
 _SHARDED = re.compile(r"all_?gather|reduce_?scatter|send_?recv|all_?to_?all", re.IGNORECASE)
@@ -86,7 +91,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
     change: str | None = "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
     strategy = str(run.start.trainer.get("strategy", ""))
-    shards = strategy.startswith(_SHARDING)
+    alone = _compute_alone_ns(facts)
+    if shards := strategy.startswith(_SHARDING):
+        saving = Range(low=0, high=round(min(run.step_ns, _prefetched_ns(cost, alone, rows))))
     if shards or _gathered_frac(rows) > MOSTLY:
         unknown = f"{_GATHERED} Under FSDP: {_SHARDS}"
         advice, change = _SHARDS if shards else _GATHERED if strategy else unknown, None
@@ -107,13 +114,33 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
             "exposed_comm_ns": round(cost),
             "exposed_comm_frac": cost / run.step_ns,
             **({"comm_ns": round(comm)} if comm is not None else {}),
+            **({"compute_alone_ns": round(alone)} if shards and alone is not None else {}),
             "step_ns": run.step_ns,
         },
         saving_ns=saving,
-        confidence=0.6,
+        confidence=0.5 if shards else 0.6,
         where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
         change=change,
     )
+
+
+def _compute_alone_ns(facts: TraceFacts | None) -> float | None:
+    """Return what the device computes per step while it communicates nothing."""
+    names = ("compute_ns", "comm_ns", "exposed_comm_ns")
+    parts = [facts.per_step("gpu", name) for name in names] if facts else []
+    known = [part for part in parts if part is not None]
+    if len(known) < len(names):
+        return None
+    compute, comm, exposed = known
+    return max(0.0, compute - (comm - exposed))
+
+
+def _prefetched_ns(cost: float, alone: float | None, rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the most that gathering ahead can hide of exposed communication per step."""
+    calls = sum(row.get("count") or 0 for row in rows)
+    per_call = sum(row["total_ns"] for row in rows) / calls if calls else 0.0
+    most = max(0.0, cost - ENDS * per_call)
+    return most if alone is None else min(most, alone)
 
 
 def _gathered_frac(rows: Sequence[Mapping[str, Any]]) -> float:

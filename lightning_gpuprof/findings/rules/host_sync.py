@@ -13,7 +13,10 @@ for its small operators each time, and would stall a GPU.
 
 ## What to do
 Keep values on the device (`loss.detach()`), sum there, and read once in many steps
-(`DeferredLoss`). Replace loops over elements by one operation over the tensor.
+(`DeferredLoss`). Replace loops over elements by one operation over the tensor. `self.log("x", 0.5)`
+waits once per call on a GPU: Lightning makes a tensor of the number there, by a copy that torch
+waits for. `torch.full((), 0.5, device=self.device)` is made by the device itself, and waits for
+nothing.
 
 ## Thresholds
 `SYNC_FRAC`: the 5% of a step in synchronizing calls above which the profiles that this rule is made

@@ -17,7 +17,9 @@ the dataset, once per sample.
 ## Thresholds
 `LEFT_FRAC`: what may stay of a hook's work after it was moved, as for callbacks. `SMALL_COPIES`: a
 batch is a handful of tensors. On a GPU only the time the device stood idle counts
-(`savings/hidden.py`). Severity: the common scale (`findings/grade.py`).
+(`savings/hidden.py`). A pinned copy takes its time too, and the device waits for it: where a trace
+tells the bytes that came from pageable memory, they stay, at `SLOW_BUS` in the low bound (PCIe 3.0 with 16
+lanes) and at `FAST_BUS` in the high one (PCIe 5.0). Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -39,6 +41,8 @@ EFFORT = Effort(
 )
 LEFT_FRAC = 0.1
 SMALL_COPIES = 8
+SLOW_BUS, FAST_BUS = 12, 64
+"""Bytes per ns, which is GB/s."""
 PIN = "DataLoader(..., pin_memory=True)"
 
 
@@ -63,6 +67,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     copies = _copies(run)
     evidence |= copies
     advice, change = _advice(run, [hook.name for hook in hooks], copies)
+    if change == PIN:
+        saving = _less_pinned(saving, _pageable_bytes(run))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -84,6 +90,22 @@ def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
     if longest is None or longest.per_step is None or 2 * longest.per_step.mean_ns < cost_ns:
         return "Handing the batch to the device"
     return f"{longest.name}, the module's own work on each batch,"
+
+
+def _less_pinned(saving: Range, size: float) -> Range:
+    """Return what is saved where the same bytes are copied from pinned memory."""
+    return Range(
+        low=max(0, round(saving.low - size / SLOW_BUS)),
+        high=max(0, round(saving.high - size / FAST_BUS)),
+    )
+
+
+def _pageable_bytes(run: RunResults) -> float:
+    """Return the bytes that a step copies from pageable memory; 0 where no trace says."""
+    facts = trace_facts(run)
+    rows = facts.rows("copies") if facts else []
+    kinds = [row for row in rows if (row.get("kind"), row.get("memory")) == ("HtoD", "pageable")]
+    return sum(row.get("bytes") or 0 for row in kinds) / facts.steps if facts else 0.0
 
 
 def _copies(run: RunResults) -> dict[str, int | float]:

@@ -33,6 +33,8 @@ class NvmlStats:
 
     Args:
         index: NVML's index of the device.
+        uuid: The device's own id, where torch knows it: CUDA numbers devices by speed and NVML by
+            place, so that among unequal ones an index may be another's.
         nvml: The module `pynvml`; tests pass a fake.
         pid: This process.
 
@@ -40,12 +42,17 @@ class NvmlStats:
         RuntimeError: NVML cannot be started or has no such device.
     """
 
-    def __init__(self, index: int, *, nvml: Any, pid: int | None = None) -> None:
+    def __init__(
+        self, index: int, *, nvml: Any, uuid: str | None = None, pid: int | None = None
+    ) -> None:
         self._nvml = nvml
         self._pid = os.getpid() if pid is None else pid
         try:
             nvml.nvmlInit()
-            self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            handle = None
+            if uuid is not None:  # NVML refuses that of a partitioned device's instance
+                handle = self._ask(lambda: nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+            self._handle = nvml.nvmlDeviceGetHandleByIndex(index) if handle is None else handle
         except nvml.NVMLError as error:
             raise RuntimeError(f"NVML cannot be used: {error}") from error
         mig = self._ask(lambda: nvml.nvmlDeviceGetMigMode(self._handle))
@@ -118,6 +125,7 @@ def nvml_stats(device: torch.device) -> NvmlStats | None:
 
         # Heeds CUDA_VISIBLE_DEVICES, which NVML does not.
         index = torch.cuda._get_nvml_device_index(device)
-        return NvmlStats(index, nvml=pynvml)
-    except (ImportError, RuntimeError, AttributeError):
-        return None
+        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+        return NvmlStats(index, nvml=pynvml, uuid=None if uuid is None else str(uuid))
+    except (ImportError, OSError, RuntimeError, AttributeError, LookupError):
+        return None  # OSError: the driver has no NVML; LookupError: an id that torch does not know

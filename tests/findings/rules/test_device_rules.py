@@ -151,6 +151,16 @@ def test_a_trace_beyond_what_viewers_open_proposes_fewer_steps(judge):
     assert finding.change == "GpuProfCallback(active=2, with_stack=False, record_shapes=False)"
 
 
+def test_a_trace_of_a_gpu_run_without_anything_of_the_gpu_says_so(judge):
+    empty = {"quality": {"lost_kernels": 0, "launch_count": 0}}
+    finding = judge("lost-kernels", WORK, trace=empty, device=H100)
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence == {"device_events_count": 0, "launches_count": 0}
+    assert "KINETO_LOG_LEVEL=0" in finding.advice
+    assert judge("lost-kernels", WORK, trace={**empty, "gpu": GPU}, device=H100) is None
+    assert judge("lost-kernels", WORK, trace=empty) is None, "on a CPU there is nothing to lack"
+
+
 def test_lost_kernels_are_counted(judge):
     trace = {"quality": {"lost_kernels": 50, "launch_count": 1_000}}
     finding = judge("lost-kernels", WORK, trace=trace)

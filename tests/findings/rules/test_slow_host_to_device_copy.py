@@ -1,3 +1,4 @@
+import pytest
 from rule_cases import MS, US, WORK, span
 
 from lightning_gpuprof.findings.model import Severity
@@ -36,8 +37,32 @@ def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(judge)
     assert finding.change == "DataLoader(..., pin_memory=True)"
     assert finding.title.startswith("Handing the batch to the device takes 2.00 ms")
     assert finding.evidence["copied_per_step_bytes"] == 1_000
-    # The device stood idle for half of it.
-    assert finding.saving_ns.high == 1_100_000
+    # The device stood idle for half of it; a thousand bytes take next to nothing.
+    assert finding.saving_ns.high == pytest.approx(1_100_000, abs=100)
+
+
+@pytest.mark.parametrize(
+    ("size", "low", "high"),
+    [
+        (12_000_000, 15_200_000, 20_000_000 - 187_500),
+        (192_000_000, 200_000, 17_000_000),
+        (1_536_000_000, 0, 0),  # the bus takes all of it
+    ],
+)
+def test_a_pinned_copy_still_takes_its_bytes_over_the_bus(judge, size, low, high):
+    copies = [{"kind": "HtoD", "memory": "pageable", "count": 2, "bytes": 2 * size, "total_ns": 1}]
+    finding = judge(
+        "slow-host-to-device-copy",
+        {**WORK, "host_to_device": 20 * MS},
+        device=Device(type="cuda"),
+        columns={
+            "device_dur": 30 * MS,
+            "device/host_to_device": 20 * MS,
+            "run_ahead/host_to_device": 1,
+        },
+        trace={"copies": copies},
+    )
+    assert span(finding) == (low, high)
 
 
 def test_proposes_no_pinned_memory_where_the_trace_has_every_copy_from_it(judge):

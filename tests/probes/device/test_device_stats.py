@@ -157,6 +157,41 @@ def test_an_unthrottled_device_has_no_reasons_which_is_not_the_same_as_unknown()
     assert NvmlStats(0, nvml=nvml).read().throttle_reasons == frozenset()
 
 
+class TwoUnequal(FakeNvml):
+    """NVML numbers them by place, CUDA the faster one first."""
+
+    busy = {"first": 1, "second": 99}
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        return ["first", "second"][index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        if uuid != "GPU-faster":
+            raise self.NVMLError("not found")
+        return "second"
+
+    def nvmlDeviceGetUtilizationRates(self, handle):
+        return SimpleNamespace(gpu=self.busy[handle], memory=0)
+
+
+@pytest.mark.parametrize(
+    ("uuid", "busy"), [("faster", 0.99), (None, 0.01), ("an instance's", 0.01)]
+)
+def test_nvmls_device_is_found_by_its_own_id_and_else_by_its_number(uuid, busy):
+    assert NvmlStats(0, nvml=TwoUnequal(), uuid=uuid).read().busy_frac == busy
+
+
+@pytest.mark.parametrize("error", [OSError("no libnvidia-ml"), IndexError("no such device")])
+def test_where_torch_cannot_tell_nvmls_number_nothing_is_read(monkeypatch, error):
+    def fails(device):
+        raise error
+
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "_get_nvml_device_index", fails)
+    assert nvml_stats(torch.device("cuda", 0)) is None
+
+
 def test_nvml_without_the_device_says_so_and_closing_lets_go():
     nvml = FakeNvml()
     with pytest.raises(RuntimeError, match="no such device"):
