@@ -25,9 +25,10 @@ gather or send take most of the time in communication, it is not DDP's gradients
 `HIGH_FRAC`: the last bucket cannot be hidden, so a quarter stays at least in the high bound, and
 three quarters in the low one; gradients accumulated over four batches are exchanged a quarter as
 often. Sharded weights that are gathered ahead save between nothing (they may be ahead already) and
-the exposed time, less the `ENDS` of a step: its first gather has nothing before it, its last exchange
-nothing behind it. Nor can they hide behind more than there is: what the device computes with no
-communication beside it (`compute_alone_ns`). Severity: the common scale (`findings/grade.py`).
+the exposed time, less the `ENDS` of a step: its first gather has nothing before it, its last
+exchange nothing behind it. Nor can they hide behind more than there is: what the device computes
+with no communication beside it (`compute_alone_ns`). Severity: the common scale
+(`findings/grade.py`).
 """
 
 import re

@@ -1,17 +1,18 @@
 """A trace lacks kernels that were launched: its device times are too low.
 
 ## What it measures
-`lost_kernels_count`: launching calls in a trace with nothing on any device to show for them. A trace
-of a run on a GPU with nothing at all of its device lacks all of them, and mostly the launching calls
-too: the driver's tracing library (CUPTI, roctracer) was not there, refused, or in use by another.
+`lost_kernels_count`: launching calls in a trace with nothing on any device to show for them. A
+trace of a run on a GPU with nothing at all of its device lacks all of them, and mostly the
+launching calls too: the driver's tracing library (CUPTI, roctracer) was not there, refused, or in
+use by another.
 
 ## Why it matters
 Busy time, kernel tables and every finding from them miss what those kernels ran.
 
 ## What to do
 Record fewer steps at a time, close other profilers (Nsight, DCGM profiling) that hold the device's
-counters, and give the profiler a warm-up step. Where everything is missing: `lightning-gpuprof doctor`
-says what may be recorded; `KINETO_LOG_LEVEL=0` lets the tracing library say why.
+counters, and give the profiler a warm-up step. Where everything is missing: `lightning-gpuprof
+doctor` says what may be recorded; `KINETO_LOG_LEVEL=0` lets the tracing library say why.
 
 ## Thresholds
 `WARN_FRAC`: at 1% of the launches, other figures begin to be off by as much; fewer are told as a

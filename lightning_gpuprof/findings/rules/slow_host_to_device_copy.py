@@ -18,8 +18,9 @@ the dataset, once per sample.
 `LEFT_FRAC`: what may stay of a hook's work after it was moved, as for callbacks. `SMALL_COPIES`: a
 batch is a handful of tensors. On a GPU only the time the device stood idle counts
 (`savings/hidden.py`). A pinned copy takes its time too, and the device waits for it: where a trace
-tells the bytes that came from pageable memory, they stay, at `SLOW_BUS` in the low bound (PCIe 3.0 with 16
-lanes) and at `FAST_BUS` in the high one (PCIe 5.0). Severity: the common scale (`findings/grade.py`).
+tells the bytes that came from pageable memory, they stay, at `SLOW_BUS` in the low bound (PCIe 3.0
+with 16 lanes) and at `FAST_BUS` in the high one (PCIe 5.0). Severity: the common scale
+(`findings/grade.py`).
 """
 
 from collections.abc import Sequence

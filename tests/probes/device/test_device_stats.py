@@ -160,8 +160,6 @@ def test_an_unthrottled_device_has_no_reasons_which_is_not_the_same_as_unknown()
 class TwoUnequal(FakeNvml):
     """NVML numbers them by place, CUDA the faster one first."""
 
-    busy = {"first": 1, "second": 99}
-
     def nvmlDeviceGetHandleByIndex(self, index):
         return ["first", "second"][index]
 
@@ -171,7 +169,7 @@ class TwoUnequal(FakeNvml):
         return "second"
 
     def nvmlDeviceGetUtilizationRates(self, handle):
-        return SimpleNamespace(gpu=self.busy[handle], memory=0)
+        return SimpleNamespace(gpu={"first": 1, "second": 99}[handle], memory=0)
 
 
 @pytest.mark.parametrize(
