@@ -107,10 +107,10 @@ def parts(work: Path) -> dict[str, Part]:
         "tests-memory": Part(tests_of("memory", work), 70),
         "memory": measures("memory", 120),
         "faults": measures("faults", 80, "--runs", str(work / "runs" / "faults")),
-        "marks": measures("marks", 80),
+        "marks": measures("marks", 100),
         "example": Part(
             ("example_projects/char_lm/demo.py", "--runs", str(work / "runs" / "example")),
-            80,
+            60,
             ("tensorboard", "rich"),
         ),
     }

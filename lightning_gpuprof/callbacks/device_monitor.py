@@ -82,7 +82,7 @@ class DeviceMonitor(RecordingCallback):
         self._first, self._since_ns = _batches(trainer), output.clock()
         stats = self._make_stats(trainer.strategy.root_device)
         if stats is None:
-            message = "no driver library for this device (nvidia-ml-py, amdsmi)"
+            message = "nvidia-ml-py or amdsmi is not installed, or the driver refuses it"
             output.write(Note(step=0, name=NOT_MEASURED_NOTE, message=message))
             return
         self._sampler = self._make_sampler(stats, interval_s=self.interval_s)

@@ -38,7 +38,8 @@ _SCALER = (
     "needs no scaler"
 )
 _SCALER_FILE = "precision/amp.py"
-"""Where Lightning calls it."""
+"""Where Lightning calls it; in manual optimization it is the program's own line that does."""
+_STEP = ".step("
 _READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
 
 
@@ -61,7 +62,8 @@ def cure(site: SyncSite) -> str:
 
 
 def _lightnings(site: SyncSite, operations: list[str]) -> str:
-    if site.file.replace("\\", "/").endswith(_SCALER_FILE):
+    scales = site.file.replace("\\", "/").endswith(_SCALER_FILE)
+    if scales or _STEP in site.source:
         return _SCALER
     copied = PAGEABLE_COPY in operations
     read = not copied or len(operations) > 1

@@ -3,7 +3,8 @@
 *Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency
 all through a step, the device has nothing queued and the host holds the run back; far above it,
 the device does. A fall from far above to near within a step marks a wait of the host for the
-device. While nothing is queued (the wait for data), device time is device idle time.
+device; so does a slow piece of host code, which it is taken for where the sync detector has watched
+and seen no wait. While nothing is queued (the wait for data), device time is device idle time.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from lightning_gpuprof.analysis.run.distribution import Distribution, distributi
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import NOT_MEASURED
+from lightning_gpuprof.records.schema import NOT_MEASURED, SYNC_STEPS_NOTE, Note, SyncSite
 
 DATA_BOUND_FRAC = 0.10
 """Device idle for want of data during this share of a step makes the step data-bound."""
@@ -109,6 +110,9 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     assert over is not None
     latency_ns = _latency(ahead)
     states = _states(dur, device, ahead, latency_ns)
+    if _nothing_waits(session):
+        kinds = list(StepState)
+        states[states == kinds.index(StepState.SYNC_BOUND)] = kinds.index(StepState.HOST_BOUND)
     return DeviceTime(
         marked_steps=int(marked.sum()),
         dur=over,
@@ -127,6 +131,11 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
     )
+
+
+def _nothing_waits(session: Session) -> bool:
+    watched = any(note.name == SYNC_STEPS_NOTE and note.value for note in session.all(Note))
+    return watched and not session.all(SyncSite)
 
 
 def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:

@@ -19,8 +19,10 @@ the dataset, once per sample.
 batch is a handful of tensors. On a GPU only the time the device stood idle counts
 (`savings/hidden.py`). A pinned copy takes its time too, and the device waits for it: where a trace
 tells the bytes that came from pageable memory, they stay, at `SLOW_BUS` in the low bound (PCIe 3.0
-with 16 lanes) and at `FAST_BUS` in the high one (PCIe 5.0). Severity: the common scale
-(`findings/grade.py`).
+with 16 lanes) and at `FAST_BUS` in the high one (PCIe 5.0); to the high bound belongs what the
+device idles because the host, held up by the copy, launches late (`LATE`). Where all copies come
+from pinned memory, what the calls take stays, but for those of many small tensors: fewer bytes save
+what the device copies, at most. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -44,6 +46,7 @@ LEFT_FRAC = 0.1
 SMALL_COPIES = 8
 SLOW_BUS, FAST_BUS = 12, 64
 """Bytes per ns, which is GB/s."""
+LATE = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 PIN = "DataLoader(..., pin_memory=True)"
 
 
@@ -68,8 +71,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     copies = _copies(run)
     evidence |= copies
     advice, change = _advice(run, [hook.name for hook in hooks], copies)
-    if change == PIN:
-        saving = _less_pinned(saving, _pageable_bytes(run))
+    if run.on_gpu and copies and not hooks:
+        saving = _of_copies(run, saving)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -93,20 +96,27 @@ def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
     return f"{longest.name}, the module's own work on each batch,"
 
 
-def _less_pinned(saving: Range, size: float) -> Range:
-    """Return what is saved where the same bytes are copied from pinned memory."""
-    return Range(
-        low=max(0, round(saving.low - size / SLOW_BUS)),
-        high=max(0, round(saving.high - size / FAST_BUS)),
-    )
-
-
-def _pageable_bytes(run: RunResults) -> float:
-    """Return the bytes that a step copies from pageable memory; 0 where no trace says."""
+def _of_copies(run: RunResults, saving: Range) -> Range:
+    """Return what other copies save of a batch's, by those in the trace."""
     facts = trace_facts(run)
-    rows = facts.rows("copies") if facts else []
-    kinds = [row for row in rows if (row.get("kind"), row.get("memory")) == ("HtoD", "pageable")]
-    return sum(row.get("bytes") or 0 for row in kinds) / facts.steps if facts else 0.0
+    rows = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
+    if facts is None or not rows:
+        return saving
+    count, size, took_ns = (
+        [(row.get(key) or 0) / facts.steps for row in rows]
+        for key in ("count", "bytes", "total_ns")
+    )
+    pageable = sum(
+        one for row, one in zip(rows, size, strict=True) if row.get("memory") == "pageable"
+    )
+    if pageable:
+        late_ns = (facts.idle_ns(*LATE) or 0.0) * facts.host_scale
+        high = saving.high - pageable / FAST_BUS + late_ns
+        low = max(0, round(saving.low - pageable / SLOW_BUS))
+        return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
+    if sum(count) > SMALL_COPIES:
+        return Range(low=0, high=round(saving.high * (1 - 1 / sum(count))))
+    return Range(low=0, high=round(min(saving.high, sum(took_ns))))
 
 
 def _copies(run: RunResults) -> dict[str, int | float]:

@@ -15,10 +15,13 @@ Launch fewer: fuse (`torch.compile`), replay the step as one CUDA graph
 
 ## Thresholds
 `THIN_COUNT_FRAC`: most kernels. Idle time while the host was at an operator or in Python may have
-another cause, so the low bound counts launch latency and gaps between kernels (`GAPS`) alone.
+another cause, so the low bound counts launch latency and gaps between kernels (`GAPS`) alone, and
+nothing where the host holds most steps back (host-bound): there the latency of a launch passes
+beside the host's next work.
 Severity: the common scale (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.grade import grade
@@ -43,9 +46,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     gaps, late = facts.idle_ns(*GAPS) or 0.0, facts.idle_ns(*LATE) or 0.0
     if thin_frac is None or thin_frac < THIN_COUNT_FRAC or not gaps + late:
         return None
-    return _finding(
-        run, facts, run.step_ns, thin_frac, Range(low=round(gaps), high=round(gaps + late))
-    )
+    marks = run.device_time
+    beside = marks is not None and marks.state is StepState.HOST_BOUND
+    saving = Range(low=0 if beside else round(gaps), high=round(gaps + late))
+    return _finding(run, facts, run.step_ns, thin_frac, saving)
 
 
 def _finding(

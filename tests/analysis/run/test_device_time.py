@@ -4,10 +4,21 @@ import pytest
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import NOT_MEASURED, Device
+from lightning_gpuprof.records.schema import (
+    NOT_MEASURED,
+    SYNC_STEPS_NOTE,
+    Device,
+    Note,
+    SyncSite,
+)
 
 US, MS = 1_000, 1_000_000
 GPU = Device(type="cuda", name="a GPU")
+WATCHED = Note(step=9, name=SYNC_STEPS_NOTE, value=3)
+SITE = SyncSite(
+    file="t.py", line=1, function="f", source="x.item()", owner="user", operation="item",
+    count=3, steps_watched=3,
+)  # fmt: skip
 HOST = {"data_wait": 2 * MS, "forward": 4 * MS, "backward": 4 * MS}
 
 
@@ -48,6 +59,23 @@ def test_a_step_is_as_long_as_the_devices_where_the_host_is_steps_ahead(analyze,
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
     columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
     assert analyze(HOST, columns=columns, device=GPU).step_ns == 10 * MS
+
+
+@pytest.mark.parametrize(
+    ("records", "state"),
+    [
+        ([], StepState.SYNC_BOUND),  # nobody has looked
+        ([WATCHED], StepState.HOST_BOUND),
+        ([WATCHED, SITE], StepState.SYNC_BOUND),
+        ([Note(step=9, name=SYNC_STEPS_NOTE, value=0)], StepState.SYNC_BOUND),
+    ],
+)
+def test_a_device_that_catches_up_where_no_wait_was_seen_waits_for_the_host(
+    analyze, records, state
+):
+    columns = marks(100 * US, 4 * MS, 4 * MS, ahead=(10 * US, 3 * MS, 10 * US))
+    run = analyze(HOST, columns=columns, steps=20, records=records)
+    assert run.device_time.state is state
 
 
 def test_steps_with_a_lost_mark_are_left_out(analyze):

@@ -50,6 +50,21 @@ def test_small_kernels_cost_the_gaps_between_them(judge):
     assert finding.where[0].kernel == "add"
 
 
+@pytest.mark.parametrize(("ahead", "low"), [(US, 0), (6 * MS, MS)])
+def test_where_the_host_holds_the_steps_back_a_launchs_latency_is_not_sure_to_go(judge, ahead, low):
+    trace = {
+        "gpu": GPU,
+        "thin_kernels": {"count": 800, "total_ns": MS, "count_frac": 0.8},
+        "idle": [
+            {"cause": "launch_latency", "total_ns": 2 * MS, "count": 1},
+            {"cause": "host_python", "total_ns": 4 * MS, "count": 1},
+        ],
+    }
+    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
+    finding = judge("small-kernels", WORK, trace=trace, device=H100, columns=columns)
+    assert span(finding) == (low, 3 * MS)
+
+
 def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
     trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
     finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)

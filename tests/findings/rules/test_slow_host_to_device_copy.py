@@ -50,8 +50,15 @@ def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(judge)
     ],
 )
 def test_a_pinned_copy_still_takes_its_bytes_over_the_bus(judge, size, low, high):
-    copies = [{"kind": "HtoD", "memory": "pageable", "count": 2, "bytes": 2 * size, "total_ns": 1}]
-    finding = judge(
+    finding = judged(
+        judge, {"memory": "pageable", "count": 2, "bytes": 2 * size, "total_ns": 40 * MS}
+    )
+    assert span(finding) == (low, high)
+
+
+def judged(judge, *copies, idle=0):
+    """Judge 20 ms of handing over per step, all of it idle, with these copies in two steps."""
+    return judge(
         "slow-host-to-device-copy",
         {**WORK, "host_to_device": 20 * MS},
         device=Device(type="cuda"),
@@ -60,21 +67,32 @@ def test_a_pinned_copy_still_takes_its_bytes_over_the_bus(judge, size, low, high
             "device/host_to_device": 20 * MS,
             "run_ahead/host_to_device": 1,
         },
-        trace={"copies": copies},
+        trace={
+            "copies": [{"kind": "HtoD", **one} for one in copies],
+            "gpu": {"idle_ns": 2 * idle},
+            "idle": [{"cause": "host_python", "total_ns": 2 * idle}],
+        },
     )
-    assert span(finding) == (low, high)
 
 
-def test_proposes_no_pinned_memory_where_the_trace_has_every_copy_from_it(judge):
-    copies = [{"kind": "HtoD", "memory": "pinned", "count": 4, "bytes": 2_000, "total_ns": 1}]
-    finding = judge(
-        "slow-host-to-device-copy",
-        {**WORK, "host_to_device": 2 * MS},
-        device=Device(type="cuda"),
-        trace={"copies": copies},
-    )
+def test_what_the_held_up_host_launches_late_may_be_saved_too(judge):
+    copy = {"memory": "pageable", "count": 2, "bytes": 384_000_000, "total_ns": 40 * MS}
+    assert span(judged(judge, copy)) == (200_000, 17 * MS)
+    assert span(judged(judge, copy, idle=2 * MS)) == (200_000, 19 * MS)
+
+
+def test_where_every_copy_is_pinned_fewer_bytes_save_what_the_device_copies(judge):
+    finding = judged(judge, {"memory": "pinned", "count": 4, "bytes": 2_000, "total_ns": 30 * US})
     assert finding.change is None
     assert "Send less" in finding.advice
+    assert span(finding) == (0, 15 * US)
+    assert finding.severity is Severity.INFO
+
+
+def test_many_small_tensors_in_one_save_their_calls(judge):
+    finding = judged(judge, {"memory": "pinned", "count": 40, "bytes": 2_000, "total_ns": 30 * US})
+    assert "Pack" in finding.advice
+    assert span(finding) == (0, 19 * MS)
 
 
 def test_is_silent_where_nothing_is_handed_over(judge):
