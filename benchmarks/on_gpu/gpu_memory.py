@@ -20,10 +20,11 @@ import tempfile
 import time
 import warnings
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +51,8 @@ LARGE_FROM_BYTES = 2**30
 FIRST_SIZE = {"transformer": 8, "mlp": 1024, "varying": 8, "resnet": 16}
 """Where each begins; the last is the slowest, and stopped in it the others are there."""
 ROUNDS = 6
+FREE_FRAC = 0.9
+"""Of the memory that is free: libraries take some outside of torch's allocator."""
 WITHIN_FRAC, PLAN_WITHIN_FRAC = 0.05, 0.10
 FULL = ("unable to find an engine", "ALLOC_FAILED", "NOT_INITIALIZED")
 """What cuDNN and cuBLAS say where there was no memory for a workspace or a handle."""
@@ -252,10 +255,15 @@ def examine(device: Device, name: str) -> dict[str, Any]:
     return row
 
 
-def examined(device: Device, name: str) -> dict[str, Any]:
-    """Examine a model; where that fails, say so with the traceback."""
-    row = attempted(lambda: examine(device, name))
+def examined(device: Callable[[], Device], name: str) -> dict[str, Any]:
+    """Examine a model on a new device; where that fails, say so with the traceback."""
+    row = attempted(lambda: examine(device(), name))
     return {"passed": False, "withheld": "it failed", **row} if "failure" in row else row
+
+
+def within_free(cap_bytes: int, free_bytes: int) -> int:
+    """Return a cap that is there: what is taken already would be found as the true limit."""
+    return min(cap_bytes, int(FREE_FRAC * free_bytes) // 2**20 * 2**20)
 
 
 def longest_of(name: str, *, large: bool) -> Any:
@@ -283,7 +291,9 @@ def main() -> int:
     warnings.filterwarnings("ignore")
     on_gpu = torch.cuda.is_available() and not chosen.simulate
     cap = chosen.cap * 2**20
-    if on_gpu:  # what is measured is memory, and sizes near the limit take their time
+    if on_gpu:
+        cap = within_free(cap, torch.cuda.mem_get_info(0)[0])
+        # What is measured is memory, and sizes near the limit take their time.
         torch.set_float32_matmul_precision("high")
     found: dict[str, Any] = {"cap_bytes": cap, "simulated": not on_gpu, "models": {}}
     until = time.monotonic() + chosen.seconds
@@ -293,8 +303,7 @@ def main() -> int:
             row = {"passed": False, "withheld": "no time was left"}
         else:
             torch.manual_seed(0)  # its lengths are the same whichever models come before it
-            device: Device = Gpu(cap) if on_gpu else Simulated(cap)
-            row = examined(device, name)
+            row = examined(partial(Gpu if on_gpu else Simulated, cap), name)
         found["models"][name] = row | {"took_s": round(time.monotonic() - begun, 1)}
         print(f"{name:12} {json.dumps(row)}", flush=True)
         if chosen.json:

@@ -326,9 +326,24 @@ def test_without_pytest_the_tests_run_all_the_same(gpu, monkeypatch, tmp_path):
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):
     memory = importlib.import_module("gpu_memory")
     monkeypatch.setattr(memory, "examine", lambda *_: {}["missing"])
-    row = memory.examined(None, "mlp")
+    row = memory.examined(lambda: None, "mlp")
     assert not row["passed"]
     assert row["failure"][-1] == "KeyError: 'missing'"
+
+
+def test_a_device_that_cannot_be_had_is_a_row_as_well(fault_suite):
+    def device():
+        raise ValueError("Invalid fraction value: 1.4")
+
+    row = importlib.import_module("gpu_memory").examined(device, "mlp")
+    assert not row["passed"]
+    assert row["failure"][-1] == "ValueError: Invalid fraction value: 1.4"
+
+
+@pytest.mark.parametrize(("free_mib", "cap_mib"), [(80_000, 8192), (6000, 5400)])
+def test_memory_is_measured_within_what_is_free(fault_suite, free_mib, cap_mib):
+    memory = importlib.import_module("gpu_memory")
+    assert memory.within_free(8192 * 2**20, free_mib * 2**20) == cap_mib * 2**20
 
 
 def test_the_wheels_for_a_machine_without_a_network_are_all_that_may_be_fetched(gpu):

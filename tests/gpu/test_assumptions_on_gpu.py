@@ -1,5 +1,6 @@
 """On a CUDA or ROCm device: what this package takes for granted of torch, one thing per test."""
 
+import json
 import pickle
 import sys
 import time
@@ -108,6 +109,18 @@ def test_each_explicit_wait_is_seen_once(watched):
         event.synchronize()
 
     assert watched(waits) == [("synchronize", "waits")] * 3
+
+
+def test_the_profiler_records_kernels_copies_and_the_calls_that_launched_them(tmp_path):
+    """Where it does not (no permission, another profiler), all that reads a trace fails too."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as recorded:
+        (torch.ones(8).to("cuda") + 1).cpu()
+    path = tmp_path / "trace.json"
+    recorded.export_chrome_trace(str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    kinds = {str(event.get("cat")) for event in events}
+    assert kinds >= {"cpu_op", "cuda_runtime", "kernel", "gpu_memcpy"}, sorted(kinds)
 
 
 def test_a_copy_from_pageable_memory_is_seen_and_an_asynchronous_one_is_not(watched):

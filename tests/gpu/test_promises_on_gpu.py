@@ -174,6 +174,7 @@ def test_latency_is_the_devices_own(figure):
             torch.mm(left, right)
         torch.cuda.synchronize()
     kernels = [event for event in recorded.events() if event.device_type.name == "CUDA"]
+    assert kernels, "the profiler recorded no kernel"
     traced_ms = sum(event.time_range.elapsed_us() for event in kernels) / 20 / 1000
     assert found.clock == "device events"
     figure(

@@ -144,7 +144,9 @@ def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_
     def counted(name, *callbacks):
         trace = Trace(tmp_path / f"{name}.json")
         fit(tmp_path, Model(256), *callbacks, trace)
-        return waits(trace.events())
+        events = trace.events()
+        assert any(event.get("cat") == "kernel" for event in events), "no kernel was recorded"
+        return waits(events)
 
     counted("warm-up")
     bare = counted("bare")
