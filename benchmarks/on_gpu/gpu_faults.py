@@ -191,12 +191,12 @@ def command(*words: str) -> str:
     return done.stdout
 
 
-def judged(name: str, fault: Fault, run: str) -> dict[str, Any]:
-    """Return what was said of a fault and what its fix saved."""
+def judged(name: str, fault: Fault, run: str, until: float) -> dict[str, Any]:
+    """Return what was said of a fault and what its fix saved; after `until` no round begins."""
     said = said_of(fault.faulty, run)
     saved, as_proposed, faulty = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(ROUNDS):
+        while not saved or (len(saved) < ROUNDS and time.monotonic() < until):
             faulty.append(fit(fault.faulty, folder))
             saved.append(faulty[-1] - fit(fault.fixed, folder) / fault.samples)
             if fault.proposed is not None:
@@ -206,6 +206,7 @@ def judged(name: str, fault: Fault, run: str) -> dict[str, Any]:
     row = {
         "said": [(one["id"], one["severity"], one["saving_ns"]) for one in said],
         "first": first,
+        "rounds": len(saved),
         "step_ns": round(statistics.median(faulty)),
         "saved_ns": round(statistics.median(saved)),
         "predicted_ns": None if named is None else named["saving_ns"],
@@ -228,19 +229,19 @@ def main() -> int:
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore")
     runs = chosen.runs or Path(tempfile.mkdtemp(prefix="gpuprof-faults-"))
-    until, longest = time.monotonic() + chosen.seconds, 0.0
+    until = time.monotonic() + chosen.seconds
     found: dict[str, Any] = {}
-    for name, fault in FAULTS.items():
+    for number, (name, fault) in enumerate(FAULTS.items()):
         begun = time.monotonic()
-        if begun + longest > until:
+        if begun > until:
             found[name] = {"first": False, "left out": "no time was left"}
         else:
             run = str(runs / name.replace(" ", "-"))
-            row = attempted(partial(judged, name, fault, run))
+            share = begun + (until - begun) / (len(FAULTS) - number)
+            row = attempted(partial(judged, name, fault, run, share))
             first = float(row["first"]) if "first" in row else None
             figure(f"faults: {name} named first", first, least=1)
             found[name] = {"first": False} | row
-        longest = max(longest, time.monotonic() - begun)
         print(f"{name:16} {json.dumps(found[name])}", flush=True)
         if chosen.json:
             chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

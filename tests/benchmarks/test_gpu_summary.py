@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -163,7 +164,7 @@ def test_all_of_it_fits_into_what_comes_back_and_the_outcome_is_last(summary, ca
 def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch, tmp_path):
     faults = importlib.import_module("gpu_faults")
 
-    def judged(name, fault, run):
+    def judged(name, fault, run, until):
         if name == "tiny kernels":
             raise subprocess.TimeoutExpired("report", 60)
         return {"first": True}
@@ -175,6 +176,30 @@ def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch
     assert faults.main() == 1
     assert noted["faults: tiny kernels named first"] is None
     assert sorted(noted.values(), key=str) == [1.0] * (len(faults.FAULTS) - 1) + [None]
+
+
+@pytest.mark.parametrize(("until", "rounds"), [(0, 1), (15, 2), (1000, 3)])
+def test_a_fault_whose_time_is_up_has_fewer_rounds_and_never_none(
+    fault_suite, monkeypatch, until, rounds
+):
+    faults = importlib.import_module("gpu_faults")
+    clock = SimpleNamespace(now=0)
+
+    def fit(options, folder):
+        clock.now += 5
+        return 1000.0 if options.get("batch") == 8 and not options.get("graphed") else 640.0
+
+    found = {"id": "small-kernels", "severity": "warning", "saving_ns": {"low": 0, "high": 500}}
+    monkeypatch.setattr(faults, "said_of", lambda *_: [found])
+    monkeypatch.setattr(faults, "fit", fit)
+    monkeypatch.setattr(faults, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    noted = {}
+    monkeypatch.setattr(faults, "figure", lambda name, value, **_: noted.update({name: value}))
+    row = faults.judged("small batch", faults.FAULTS["small batch"], "run", until)
+    assert row["rounds"] == rounds
+    # 512 samples took 640 ns: 10 for eight. What the finding proposes is held against it.
+    assert (row["saved_ns"], row["saved_as_proposed_ns"]) == (990, 360)
+    assert noted == {"faults: small batch, saving within what was predicted": 1.0}
 
 
 def test_of_a_log_without_end_the_end_is_packed(gpu, tmp_path):
