@@ -178,7 +178,7 @@ def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch
     assert sorted(noted.values(), key=str) == [1.0] * (len(faults.FAULTS) - 1) + [None]
 
 
-@pytest.mark.parametrize(("until", "rounds"), [(0, 1), (15, 2), (1000, 3)])
+@pytest.mark.parametrize(("until", "rounds"), [(0, 1), (20, 2), (1000, 3)])
 def test_a_fault_whose_time_is_up_has_fewer_rounds_and_never_none(
     fault_suite, monkeypatch, until, rounds
 ):
