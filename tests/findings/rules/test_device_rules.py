@@ -1,7 +1,7 @@
 """Rules about a GPU and the traces themselves."""
 
 import pytest
-from rule_cases import MS, WORK, span
+from rule_cases import MS, US, WORK, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import Device, Memory, ProfilerCycle
