@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
 
@@ -54,3 +55,14 @@ def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
         high_ns=round(min(host_ns, idle_ns * (1 + MARK_ERROR_FRAC))),
         basis="device marks",
     )
+
+
+def held_by_device(run: RunResults) -> float:
+    """Return the share of steps that shorter kernels make shorter; 1 where nothing was marked.
+
+    In a step that waits for the host, or for data, the device would only idle for longer.
+    """
+    if run.device_time is None:
+        return 1.0
+    states = run.device_time.state_frac
+    return 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]

@@ -16,11 +16,14 @@ optimizers; use a smaller type (bfloat16), which halves the bytes.
 ## Thresholds
 `MIN_FRAC`: 40% of kernel time, the complement of the 60% that matrix products should have (see
 docs/adr/0030). `LOW_KEPT`, `HIGH_KEPT`: fusing a chain of two kernels leaves 2 of 4 passes over
-memory, a chain of many at least a quarter. Severity: the common scale (`findings/grade.py`).
+memory, a chain of many at least a quarter. In steps that wait for the host or for data a shorter
+kernel is not sure to save anything (`savings/hidden.py`); fewer launches may. Severity: the common
+scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.hidden import held_by_device
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.units import duration, percent
@@ -44,7 +47,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     per_step = bound / facts.steps
     saving = Range(
-        low=round(per_step * (1 - HIGH_KEPT)),
+        low=round(held_by_device(run) * per_step * (1 - HIGH_KEPT)),
         high=min(run.step_ns, round(per_step * (1 - LOW_KEPT))),
     )
     rows = [row for row in facts.rows("kernels") if row.get("category") in STREAMING]

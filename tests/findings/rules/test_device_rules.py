@@ -94,6 +94,21 @@ def test_low_precision_is_proposed_with_the_ratio_of_the_devices_peaks(judge):
     )
 
 
+def test_shorter_kernels_save_nothing_for_sure_in_steps_that_wait_for_the_host(judge):
+    ahead = [US] * 75 + [6 * MS] * 25
+    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
+    trace = {"gpu": GPU, "categories": [category("gemm", 12 * MS)], "tensor_core_frac": 0.0}
+    options = {"device": H100, "trainer": {"precision": "32-true"}, "columns": columns}
+    finding = judge("low-precision-unused", WORK, trace=trace, **options)
+    assert span(finding) == (MS // 2, 1_250_000)
+    trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
+    finding = judge("memory-bound-kernels", WORK, trace=trace, **options)
+    assert span(finding) == (187_500, 2_250_000)
+    options["columns"] = columns | {"run_ahead/forward": US}
+    trace = {"gpu": GPU, "categories": [category("gemm", 12 * MS)], "tensor_core_frac": 0.0}
+    assert judge("low-precision-unused", WORK, trace=trace, **options) is None
+
+
 def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
     operators = [
         {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0},
