@@ -28,7 +28,14 @@ from lightning_gpuprof.findings.grade import CRITICAL_FRAC, by_host, grade
 from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import FunctionNotes, WorkOnData
+from lightning_gpuprof.records.function_calls import (
+    Broadcast,
+    Compared,
+    FunctionNotes,
+    OneHotLookup,
+    RepeatedWork,
+    WorkOnData,
+)
 from lightning_gpuprof.units import duration, percent
 
 ID = "work-on-data"
@@ -39,11 +46,13 @@ MIN_FRAC = CRITICAL_FRAC
 @looked(ID)
 def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
     """Return a finding for each function that works on the batch alone."""
-    known = {
-        (at.file, at.line)
-        for one in (*seen.compared, *seen.broadcast, *seen.repeated, *seen.lookups)
-        for at in one.places
-    }
+    cheaper: tuple[Compared | Broadcast | RepeatedWork | OneHotLookup, ...] = (
+        *seen.compared,
+        *seen.broadcast,
+        *seen.repeated,
+        *seen.lookups,
+    )
+    known = {(at.file, at.line) for one in cheaper for at in one.places}
     return tuple(
         _finding(run, step_ns, one)
         for one in seen.on_data
