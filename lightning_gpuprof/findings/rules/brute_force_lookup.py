@@ -20,8 +20,9 @@ Nothing is said where anything else is done with the comparisons: a mask is need
 `MIN_FRAC`: below it nobody would change a program. `ALONE` (`rules/broadcast_pairs.py`): as of what
 else is written out for all pairs, more goes than was timed. `SORT_NS`: what `torch.isin` takes for
 each value of both, 20 to 52 ns, is taken off in the low bound: where the values stay the same, and
-are sorted once, a hundredth of it is left (docs/adr/0031). On a GPU the functions are launched in that time, and how long the device is at
-them was not measured: no saving is claimed. Severity: the common scale (`findings/grade.py`).
+are sorted once, a hundredth of it is left (docs/adr/0031). On a GPU the functions are launched in
+that time, and how long the device is at them was not measured: no saving is claimed. Severity: the
+common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -4,16 +4,17 @@ As compilers find common subexpressions, by value numbering: no values are read.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from inspect import isroutine
 from itertools import count
 from types import FrameType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.looks.call_places import first_shown, shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
@@ -22,7 +23,8 @@ from lightning_gpuprof.probes.looks.torch_names import is_in_place, is_random
 from lightning_gpuprof.probes.stacks.stack_lines import Place, own_lines
 from lightning_gpuprof.records.function_calls import RepeatedWork
 
-_PLAIN = (int, float, bool, str, bytes, type(None), slice, type(...), torch.dtype, torch.device)
+_PLAIN = {int, float, bool, str, bytes, complex, type(None), type(...)}
+_PLAIN |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
 _MAY_DRAW = frozenset(
     """multi_head_attention_forward scaled_dot_product_attention lstm gru rnn_tanh rnn_relu rrelu
     alpha_dropout feature_dropout feature_alpha_dropout gumbel_softmax fractional_max_pool2d
@@ -32,8 +34,9 @@ _MAY_DRAW = frozenset(
 _HANDS_OUT = frozenset("numpy __array__ __dlpack__ data_ptr storage untyped_storage set_".split())
 """Whoever has these may write into the tensor's memory, and no version tells."""
 _ATTRIBUTE = ("__get__", "__set__")
-_WRITTEN, _NEW = (-1, -1), (0, -2)
-"""What is known of a tensor that may be written to unseen, and of one not seen before."""
+_WRITTEN, _NEW = -1, -2
+"""Versions of a tensor that may be written to unseen, and of one not seen before."""
+_UNKNOWN = (lambda: None, 0, _NEW)
 _MOST_PARTS = 64
 
 
@@ -60,7 +63,8 @@ class Values:
     """The values of one batch; `seen` is told of each function."""
 
     computed: dict[Any, Computed] = field(default_factory=dict)
-    _known: Any = field(default_factory=WeakIdKeyDictionary)
+    _known: dict[int, tuple[Callable[[], Any], int, int]] = field(default_factory=dict)
+    """By `id`: the tensor, held weakly, its number, and its version then."""
     _next: Iterator[int] = field(default_factory=count)
 
     def seen(
@@ -69,17 +73,17 @@ class Values:
         """Number the results of a function, and return what is known of it; None of a new one."""
         if name in _HANDS_OUT or (name in _ATTRIBUTE and _of_data(func)):
             for one in args[:1]:
-                self._known[one] = _WRITTEN
+                self._known[id(one)] = ref(one), 0, _WRITTEN
             return None
-        if is_in_place(name) and args and isinstance(args[0], list | tuple):
+        new = _gives_new(name)
+        if new and args and isinstance(args[0], list | tuple):
             # Of a fused update of weights no version tells.
             for one in args[0]:
-                self._known.pop(one, None)
+                self._known.pop(id(one), None)
         if not results:
             return None
-        draws = is_random(name) or name in _MAY_DRAW
-        new = draws or is_in_place(name) or kwargs.get("out") is not None
-        key = None if new else self._key((func, args, kwargs))
+        new = new or kwargs.get("out") is not None
+        key = None if new else self._key(func, args, kwargs)
         if key is None:
             for one in results:
                 self._set(one, next(self._next))
@@ -98,39 +102,54 @@ class Values:
 
     def _set(self, tensor: Tensor, number: int) -> None:
         """Number a tensor, unless it was there before (`x.contiguous()`, `view._base`)."""
-        known = self._known.get(tensor, _NEW)
-        if known != _WRITTEN and known[1] != version(tensor):
-            self._known[tensor] = number, version(tensor)
+        _, was = self._of(tensor)
+        if was not in (_WRITTEN, version(tensor)):
+            self._known[id(tensor)] = ref(tensor), number, version(tensor)
+
+    def _of(self, tensor: Tensor) -> tuple[int, int]:
+        """Return a tensor's number, and the version that had it."""
+        same, number, was = self._known.get(id(tensor), _UNKNOWN)
+        return (number, was) if same() is tensor else (0, _NEW)
 
     def _number(self, tensor: Tensor) -> int:
-        number, was = self._known.get(tensor, _NEW)
-        if (number, was) == _WRITTEN:
+        number, was = self._of(tensor)
+        if was == _WRITTEN:
             raise _Opaque
-        if was != version(tensor):
-            number = next(self._next)
-            self._set(tensor, number)
-        return int(number)
+        if was == version(tensor):
+            return number
+        if not is_plain(tensor):
+            raise _Opaque
+        number = next(self._next)
+        self._known[id(tensor)] = ref(tensor), number, version(tensor)
+        return number
 
-    def _key(self, value: Any) -> Any:
+    def _key(self, func: Any, args: Any, kwargs: Any) -> Any:
         try:
-            return self._part(value)
+            named = [(name, self._part(one)) for name, one in kwargs.items()]
+            return (func, *map(self._part, args), *named)
         except _Opaque:
             return None
 
     def _part(self, value: Any) -> Any:
+        """Return what tells an argument apart: of a tensor its number, else its type, too."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return kind, value
         if isinstance(value, Tensor):
-            if not is_plain(value):
-                raise _Opaque
-            return (Tensor, self._number(value))
-        if isinstance(value, slice):
+            return self._number(value)
+        if kind is slice:
             return (slice, *map(self._part, (value.start, value.stop, value.step)))
-        if isinstance(value, _PLAIN) or isroutine(value):
-            return (type(value), value)
         if isinstance(value, list | tuple) and len(value) <= _MOST_PARTS:
-            return (type(value), *map(self._part, value))
-        if isinstance(value, dict):
-            return (dict, *((name, self._part(one)) for name, one in value.items()))
+            return (kind, *map(self._part, value))
+        if isroutine(value):
+            return kind, value
         raise _Opaque
+
+
+@lru_cache(maxsize=1024)
+def _gives_new(name: str) -> bool:
+    """Tell whether what a function gives is another each time, or is written into what was."""
+    return is_random(name) or is_in_place(name) or name in _MAY_DRAW
 
 
 class _Opaque(Exception):
