@@ -135,6 +135,7 @@ class HostWork:
 
     @property
     def longer_ns(self) -> int:
+        """What longer operators in loops take: gone where one does all turns' at once."""
         return round(self.own_frac * self.looped_ns)
 
     @property
