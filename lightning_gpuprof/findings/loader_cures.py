@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
@@ -20,6 +21,7 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
     most_workers,
     plan_workers,
 )
+from lightning_gpuprof.findings.loader_operations import operations, told
 from lightning_gpuprof.findings.model import Range
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.units import duration, percent, spread
@@ -38,9 +40,9 @@ _SOME_DRAWN = (
     "on tensors."
 )
 _DRAWN = (
-    "It draws at random, so its result is another in each epoch and cannot be kept: draw for a "
-    "whole batch at once, and apply that in one operation on tensors, in the collate function or, "
-    "on the device, in on_after_batch_transfer. What comes before it, such as decoding, can be "
+    "The code draws at random, so its result is another in each epoch and cannot be kept: draw for "
+    "a whole batch at once, and apply that in one operation on tensors, in the collate function "
+    "or, on the device, in on_after_batch_transfer. What comes before it, such as decoding, can be "
     "done once."
 )
 SHARDING = """
@@ -147,17 +149,25 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
     low_ns, high_ns = cheaper_batches(run, step_ns, lost)
     loader, own = run.start.loader, own_code(run)
-    drawn_frac = draws(run)
-    if drawn_frac >= MOST:
-        advice = _DRAWN
-    else:
-        advice = _ONCE + (_SOME_DRAWN if drawn_frac else "")
+    advice = _less_work(run)
     if own is not None:
         advice = f"Most of the wait is your own code, above all {own.function}. {advice}"
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
     return Cure(advice, None, Range(low=round(waited * low_ns), high=round(waited * high_ns)))
+
+
+def _less_work(run: RunResults) -> str:
+    """Return what to do about the operations that were seen; what may help where they are few."""
+    seen, drawn_frac = operations(host_lines(run.notes)), draws(run)
+    if drawn_frac >= MOST:
+        usual = _DRAWN
+    else:
+        usual = _ONCE + (_SOME_DRAWN if drawn_frac else "")
+    if sum(one.frac for one in seen) >= MOST:
+        return told(seen) + (_SOME_DRAWN if drawn_frac else "")
+    return f"{told(seen)} {usual}".strip()
 
 
 def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:

@@ -77,10 +77,11 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     for one in lines.of(phase):
         functions.setdefault((one.file, one.function), []).append(one)
     ranked = sorted(functions.values(), key=lambda ones: -sum(one.count for one in ones))
-    found = tuple(
-        Where(file=ones[0].file, line=ones[0].line, source=ones[0].source, phase=phase.value)
-        for ones in ranked[:MOST]
-        if sum(one.count for one in ones) >= least
+    shown = [ones for ones in ranked[:MOST] if sum(one.count for one in ones) >= least]
+    # A function's first line, and what else in it takes as much.
+    at = [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
+    found = dict.fromkeys(
+        Where(file=one.file, line=one.line, source=one.source, phase=phase.value) for one in at
     )
     return replace(finding, where=(*finding.where, *found))
 

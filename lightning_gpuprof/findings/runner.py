@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings import RULES
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Range, Severity
 from lightning_gpuprof.findings.places import with_lines
+from lightning_gpuprof.findings.ranking import ranked
 from lightning_gpuprof.findings.told_once import told_once
 
 MIN_SAVING_FRAC = 0.005
@@ -53,13 +54,11 @@ def load_rule(finding_id: str) -> Rule:
 
 
 def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
-    """Evaluate the rules and rank their findings by the saving that can be counted on.
+    """Evaluate the rules and rank their findings by what can be counted on (`ranking.py`).
 
-    That is `Range.counted_on` times the rule's confidence: a change that may save nothing comes
-    after one that surely saves as much as it does on average, or nearly (docs/adr/0030). What is
-    only `info` comes after the rest. A finding that claims no time (`saving_ns` of 0 to 0,
-    such as unused memory) is a fact: it is kept, and ranked after those that save time. Of two
-    that tell of the same time one is kept (`told_once.py`).
+    A finding that claims no time (`saving_ns` of 0 to 0, such as unused memory) is a fact: it is
+    kept, and ranked after those that save time. Of two that tell of the same time one is kept
+    (`told_once.py`).
     """
     found: list[Finding] = []
     abstained: list[Abstained] = []
@@ -75,8 +74,7 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
         if not kept:
             silent.append(finding_id)
     found, back = told_once([with_lines(one, run) for one in found])
-    found.sort(key=_rank)
-    return Findings(tuple(found), (*abstained, *back), tuple(silent))
+    return Findings(tuple(ranked(found)), (*abstained, *back), tuple(silent))
 
 
 def as_sure(finding: Finding, run: RunResults) -> Finding:
@@ -109,8 +107,3 @@ def _matters(finding: Finding, run: RunResults) -> bool:
     if finding.saving_ns.high == 0 or not run.step_ns:
         return True
     return finding.saving_ns.middle >= MIN_SAVING_FRAC * run.step_ns
-
-
-def _rank(finding: Finding) -> tuple[bool, float, float]:
-    counted_on = finding.saving_ns.counted_on * finding.confidence
-    return (finding.severity is Severity.INFO, -counted_on, -finding.confidence)

@@ -244,6 +244,59 @@ class UnusedScores(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class RepeatedWork(Struct, frozen=True):
+    """Functions of the same values that a function of the program calls again within a batch.
+
+    Args:
+        taken_ns: Host time per batch of all times but the longest of each, forward.
+        trained_ns: Of it, what gradients go back through.
+        times: How often one of them is called, at most.
+        places: The lines, that with the most time first.
+        through: All lines that they were called through again.
+    """
+
+    taken_ns: int
+    trained_ns: int
+    times: int
+    places: tuple[CallPlace, ...]
+    through: tuple[CallPlace, ...] = ()
+
+
+class Compared(Struct, frozen=True):
+    """Each value of one tensor is compared with all of another, and little is made of it.
+
+    Args:
+        kind: What is made of it: "any" (it is among them), "which" (its place) or "count" (how many
+            are, or are smaller).
+        orders: They are compared by size.
+        taken_ns: Host time per batch of the functions on what is written out.
+        calls: How often this is done.
+        compared: Pairs that are compared, per batch.
+        among: Values of the other tensor that each is compared with.
+        places: The lines.
+    """
+
+    kind: str
+    orders: bool
+    taken_ns: int
+    calls: int
+    compared: int
+    among: int
+    places: tuple[CallPlace, ...]
+
+
+class WorkOnData(Struct, frozen=True):
+    """Functions of the batch in which no weight takes part, and nothing is drawn at random.
+
+    Args:
+        taken_ns: Host time per batch of those that a function of the program calls.
+        places: Its lines, that with the most time first.
+    """
+
+    taken_ns: int
+    places: tuple[CallPlace, ...]
+
+
 class FunctionNotes(Struct, frozen=True):
     """What was seen; None and empty where nothing was."""
 
@@ -267,6 +320,11 @@ class FunctionNotes(Struct, frozen=True):
     """The one with most turns first."""
     lookups: tuple[OneHotLookup, ...] = ()
     scores: tuple[UnusedScores, ...] = ()
+    repeated: tuple[RepeatedWork, ...] = ()
+    """The longest first."""
+    compared: tuple[Compared, ...] = ()
+    on_data: tuple[WorkOnData, ...] = ()
+    """The longest first."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

@@ -124,17 +124,18 @@ class HostWork:
         """The same at most, with longer operators that are called as often."""
         seen = self.stretches
         if seen is None:
-            return self.repeated_ns + self._longer_ns
+            return self.repeated_ns + self.longer_ns
         above = self._looped_frac(seen) * seen.above_frac(self.least_usual_calls)
         own_ns = around(round(above * seen.own_ns))[1]
-        return min(self.overhead_ns, max(own_ns, round(above * seen.alike_ns))) + self._longer_ns
+        return min(self.overhead_ns, max(own_ns, round(above * seen.alike_ns))) + self.longer_ns
 
     def _looped_frac(self, seen: Stretches) -> float:
         """Return the share outside recurrent layers: one call in forward, but many nodes."""
         return 1.0 - seen.node_frac * self.recurrent_frac
 
     @property
-    def _longer_ns(self) -> int:
+    def longer_ns(self) -> int:
+        """What longer operators in loops take: gone where one does all turns' at once."""
         return round(self.own_frac * self.looped_ns)
 
     @property

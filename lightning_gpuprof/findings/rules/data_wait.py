@@ -12,7 +12,10 @@ The host queues no work while it waits, so a device that has caught up stands id
 ## What to do
 Move slow work out of `__getitem__` and the collate function: decode or encode once, before
 training; keep tensors, index whole batches. What is drawn at random (augmentation) cannot be done
-once, but for a whole batch in one operation: at least half of it is then saved. Or let worker
+once, but for a whole batch in one operation: at least half of it is then saved. What samples show
+to be a fifth of the wait and more has its own advice (`findings/loader_operations.py`: copies,
+dates, pictures, files, tensors that grow), the longest first; the general one follows where these
+are less than half. Or let worker
 processes make the batches (`num_workers`, with `persistent_workers=True`), but fewer than there are
 cores, with fewer threads for torch where it computes on all of them. The saving is that of the
 change named first; where both are open, the other is told with its own. Workers cannot help where

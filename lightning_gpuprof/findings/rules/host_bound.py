@@ -28,7 +28,9 @@ the usual number come one right after the other (`COVERED`), they are timed by t
 recording them took (`savings/call_time.py`). `LOW_FRAC`: of a loop's overhead that much goes at
 least when its body becomes one operator over all elements, and no less than its calls take in the
 fastest case (`CALL_NS` each); at most all of it and what longer operators in the loop take
-(`LOOPED`; why not what goes beside it: docs/adr/0031). The loop inside a recurrent layer (`nn.GRU`,
+(`LOOPED`; why not what goes beside it: docs/adr/0031). Where each turn needs what the one before
+gave, no operator does theirs at once, and how many of a turn's calls can go is not known: nothing
+is the least, without those the most. The loop inside a recurrent layer (`nn.GRU`,
 `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of forward
 (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step,
 and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording
@@ -93,14 +95,12 @@ HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_laten
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
-    found = _evaluate(run)
     seen = function_notes(run.notes)
-    if not isinstance(found, Finding) or seen is None:
+    first = None if seen is None else next(iter(busiest(seen)), None)
+    cell = None if seen is None or first is None else _cell_in(seen, first)
+    found = _evaluate(run, chain=first is not None and first.goes_on and cell is None)
+    if not isinstance(found, Finding) or first is None or first.loop is None:
         return found
-    first = next(iter(busiest(seen)), None)
-    if first is None or first.loop is None:
-        return found
-    cell = _cell_in(seen, first)
     if cell is not None:
         where = dict(file=cell.place.file, line=cell.place.line, kind=cell.kind, turns=cell.turns)
         change = CELL_CHANGE.format(kind=cell.kind)
@@ -119,7 +119,7 @@ def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:
     return next((one for one in around if (one.place.file, one.place.function) in functions), None)
 
 
-def _evaluate(run: RunResults) -> Finding | Abstained | None:
+def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
     if anomaly_on(run):
@@ -127,7 +127,9 @@ def _evaluate(run: RunResults) -> Finding | Abstained | None:
     work = host_work(run)
     if run.device_time is not None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
-        return _on_gpu(run.step_ns, frac, work) if frac >= MIN_STATE_FRAC else None
+        if frac < MIN_STATE_FRAC:
+            return None
+        return _on_gpu(run.step_ns, frac, work, chain=chain)
     if run.on_gpu:
         facts = trace_facts(run)
         if facts is None or not facts.on_device:
@@ -151,13 +153,15 @@ def _evaluate(run: RunResults) -> Finding | Abstained | None:
         {},
         work,
         confidence=0.7 if work.usual_calls is not None else 0.4,
+        chain=chain,
         on_gpu=False,
     )
 
 
-def _on_gpu(step_ns: int, frac: float, work: HostWork | None) -> Finding:
+def _on_gpu(step_ns: int, frac: float, work: HostWork | None, *, chain: bool) -> Finding:
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    evidence = {"host_bound_frac": frac}
+    found = _finding(step_ns, title, evidence, work, confidence=0.8, chain=chain)
     return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
 
 
@@ -182,6 +186,7 @@ def _finding(
     work: HostWork | None,
     confidence: float,
     *,
+    chain: bool = False,
     on_gpu: bool = True,
 ) -> Finding:
     evidence = {**evidence, "step_ns": step_ns}
@@ -192,9 +197,10 @@ def _finding(
         evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
-        most = min(step_ns, work.loops_most_ns)
+        longer_ns = work.longer_ns if chain else 0
+        most = min(step_ns, work.loops_most_ns - longer_ns)
         least = max(round(LOW_FRAC * work.loops_least_ns), work.dispatch_ns)
-        saving = Range(low=min(least, most), high=most)
+        saving = Range(low=0 if chain else min(least, most), high=most)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

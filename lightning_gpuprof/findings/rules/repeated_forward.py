@@ -23,10 +23,9 @@ host's clock shows what was launched. Severity: the common scale (`findings/grad
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.analysis.savings.host_work import host_work
-from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.analysis.savings.once import once
+from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
 from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.module_calls import (
     CallPlace,
@@ -53,8 +52,14 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
 
 
 def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedModule) -> Finding:
-    saving = _saving(run, forward_ns, module)
-    saving = Range(low=min(saving.low, step_ns), high=min(saving.high, step_ns))
+    low, high = once(
+        run,
+        forward_ns,
+        module.repeat_ns,
+        backward_frac=module.backward_frac,
+        most_frac=(module.calls - 1) / max(1, module.calls),
+    )
+    saving = by_host(low, high, step_ns, unsure=run.on_gpu)
     name = f"self.{module.name}" if module.name else "self(...)"
     call = name if not module.name else f"{name}(x)"
     return Finding(
@@ -85,16 +90,3 @@ def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedMod
 def _from(places: tuple[CallPlace, ...]) -> str:
     functions = list(dict.fromkeys(place.function for place in places))
     return f" (in {', '.join(functions[:MOST_PLACES])})" if functions else ""
-
-
-def _saving(run: RunResults, forward_ns: int, module: RepeatedModule) -> Range:
-    backward, work = run.per_step(Phase.BACKWARD), host_work(run)
-    backward_ns = module.backward_frac * backward.mean_ns if backward else 0.0
-    most_frac = (module.calls - 1) / max(1, module.calls)
-    least_frac = min(most_frac, module.repeat_ns / forward_ns)
-    operators_ns = work.forward_operators_ns if work is not None else 0
-    if operators_ns:
-        most_frac = min(most_frac, max(least_frac, module.repeat_ns / operators_ns))
-    low, _ = around(round(least_frac * (forward_ns + backward_ns)))
-    _, high = around(round(least_frac * forward_ns + most_frac * backward_ns))
-    return Range(low=0 if run.on_gpu else low, high=high)

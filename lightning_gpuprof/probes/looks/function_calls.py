@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from lightning_gpuprof.probes.latency.latency import tensors_in
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
 from lightning_gpuprof.probes.looks.cells import CELLS, Cells
+from lightning_gpuprof.probes.looks.comparisons import Comparisons
 from lightning_gpuprof.probes.looks.function_inputs import (
     called_by_own,
     given_plain,
@@ -25,6 +26,7 @@ from lightning_gpuprof.probes.looks.layer_calls import LayerCalls
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.origins import Known, Origin, passed_through
+from lightning_gpuprof.probes.looks.repeated_values import Values, told
 from lightning_gpuprof.probes.looks.scores import Scores
 from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
 from lightning_gpuprof.probes.looks.torch_names import (
@@ -95,6 +97,8 @@ class FunctionCalls:
     """The lines that the function of each was first called from, the nearest first."""
     reads: Counter[Place] = field(default_factory=Counter)
     """How many values each line read, which it waits for on a GPU, or would."""
+    on_data_alone: Counter[Place] = field(default_factory=Counter)
+    """Time of each line's functions of the batch in which no weight takes part."""
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
     cells: Cells = field(default_factory=Cells)
     mixed: set[tuple[str, str]] = field(default_factory=set)
@@ -108,9 +112,10 @@ class FunctionCalls:
         self._constants = {id(one) for one in (*self.model.buffers(), *fixed)}
         self._on_host = all(one.device.type == "cpu" for one in self.model.parameters())
         weights = {*self._parameters, *self._constants}
-        self.layers = LayerCalls(self._parameters, self._known)
+        self.layers, self.values = LayerCalls(self._parameters, self._known), Values()
         self.lookups, self.scores = Lookups(weights), Scores(weights)
-        self._followers = (self.broadcasts, self.lookups, self.scores)
+        self.compared = Comparisons()
+        self._followers = (self.broadcasts, self.lookups, self.scores, self.compared)
 
     def seen(
         self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
@@ -124,6 +129,7 @@ class FunctionCalls:
             if name in READS and self._waits(args):
                 self.reads.update(() if read is None else (read,))
         results = [one for one in _parts(output) if is_plain(one)]
+        before = self.values.seen(func, name, args, kwargs, results, taken_ns)
         if not results or name == "__get__" or torch._C._current_graph_task_id() != -1:
             if results or name == "__setitem__" or name in READS:  # not a shape alone
                 for each in self._followers:
@@ -152,6 +158,12 @@ class FunctionCalls:
             self._joins(given, known, results)
             for each in self._followers:
                 each.seen(call)
+            if before is not None and place is not None and not results[0]._is_view():
+                told(before, place, frame)
+            if place is not None and not (
+                results[0].requires_grad or is_random(name) or any(one.weighted for one in known)
+            ):
+                self.on_data_alone[place] += taken_ns
         elif place is not None and name not in FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, place)
             function = place[0], place[2]
@@ -161,10 +173,11 @@ class FunctionCalls:
         cells = frozenset[int]().union(*(one.cells for one in known))
         if name in CELLS and place is not None:
             cells |= self.cells.turn(name, place, given, [one.cells for one in known], results)
+        now = Known(origin, through, cells, any(one.weighted for one in known))
         for one in results:
-            self._set(one, Known(origin, through, cells))
+            self._set(one, now)
         if is_in_place(name) and given:
-            self._set(given[0], Known(origin, through, cells))
+            self._set(given[0], now)
 
     def _counts(self, place: Place | None, frame: FrameType) -> None:
         if place is not None:
@@ -222,9 +235,9 @@ class FunctionCalls:
         if known is not None:
             return known
         if id(tensor) in self._constants:
-            return Known(Origin.CONSTANT, {})
+            return Known(Origin.CONSTANT, {}, weighted=id(tensor) in self._parameters)
         trained = id(tensor) in self._parameters
-        return Known(Origin.WEIGHTS if trained else Origin.DATA, {})
+        return Known(Origin.WEIGHTS if trained else Origin.DATA, {}, weighted=trained)
 
     def _set(self, tensor: Tensor, known: Known) -> None:
         if id(tensor) not in self._parameters:
@@ -237,7 +250,8 @@ class FunctionCalls:
         if is_plain(args[0]) and is_plain(args[-1]):
             known = [self._known_of(args[0]), self._known_of(args[-1])]
             origin, cells = max(known[0].origin, known[1].origin), known[0].cells | known[1].cells
-            self._set(args[0], Known(origin, passed_through(known), cells))
+            weighted = known[0].weighted or known[1].weighted
+            self._set(args[0], Known(origin, passed_through(known), cells, weighted))
 
     def _carry(self, results: list[Tensor], args: Any) -> None:
         """Let an attribute that is a tensor (`x.T`, `x.data`) be what its owner is."""

@@ -12,10 +12,13 @@ from torch.nn.parameter import is_lazy
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
 from lightning_gpuprof.probes.looks.call_places import MOST_PLACES, first_shown, shown
 from lightning_gpuprof.probes.looks.cells import cell_loops
+from lightning_gpuprof.probes.looks.comparisons import compared
+from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.function_calls import Call, FunctionCalls
 from lightning_gpuprof.probes.looks.layer_calls import LayerCall
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
 from lightning_gpuprof.probes.looks.origins import Origin
+from lightning_gpuprof.probes.looks.repeated_values import repeated_work
 from lightning_gpuprof.probes.looks.scores import unused_scores
 from lightning_gpuprof.probes.looks.separate import separate_layers
 from lightning_gpuprof.probes.looks.torch_names import PRODUCTS
@@ -30,6 +33,7 @@ from lightning_gpuprof.records.function_calls import (
     Penalty,
     RebuiltWeights,
     UnreadWeights,
+    WorkOnData,
 )
 
 _T = TypeVar("_T")
@@ -64,7 +68,23 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         cells=cell_loops(last.cells, lambda place: _loop(place, last.callers)),
         lookups=one_hot_lookups([one.lookups for one in batches]),
         scores=unused_scores([one.scores for one in batches]),
+        repeated=repeated_work([one.values for one in batches]),
+        compared=compared([one.compared for one in batches]),
+        on_data=_on_data([one.on_data_alone for one in batches]),
     )
+
+
+def _on_data(batches: Sequence[Counter[Place]]) -> tuple[WorkOnData, ...]:
+    found = [
+        min((_by_time(ones) for ones in every), key=lambda one: one.taken_ns)
+        for every in in_each((one.items() for one in batches), lambda item: item[0][::2])
+    ]
+    return tuple(sorted(found, key=lambda one: -one.taken_ns)[:MOST_PLACES])
+
+
+def _by_time(lines: Sequence[tuple[Place, int]]) -> WorkOnData:
+    ranked = sorted(lines, key=lambda item: -item[1])
+    return WorkOnData(sum(ns for _, ns in lines), first_shown(place for place, _ in ranked))
 
 
 def _busy(

@@ -37,6 +37,8 @@ class Known(NamedTuple):
     """Groups of layers that it came through."""
     cells: frozenset[int] = frozenset()
     """Recurrent cells that it came through, by the number of their first weight."""
+    weighted: bool = False
+    """A parameter of the model took part, trained or not."""
 
 
 def passed_through(known: Sequence[Known]) -> dict[Group, Passed]:
