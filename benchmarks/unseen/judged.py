@@ -41,6 +41,24 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "triplets_by_anchor": ("host-bound",),
     "whole_recordings": ("data-wait",),
     "wide_gaussian": ("data-wait",),
+    # The seventh set. Not right: awkward_length, factorials_of_counts, full_covariance,
+    # hardest_sorted (nothing above info), ranked_query_by_query (recomputed-constant, at the line),
+    # roots_each_step (the optimizer's line, third and for its loop).
+    "orthogonal_anew": ("repeated-forward", "rebuilt-weights"),
+    "pitch_on_the_fly": ("data-wait",),
+    "rays_not_used": ("work-on-data",),
+    "voxels_as_rows": ("data-wait",),
+    # The eighth set. Not right: loaders_rebuilt (the wait for data, as info), nans_in_backward
+    # (host-sync of what searches for NaN), thin_and_deep (nothing above info).
+    "bands_masked": ("slow-host-to-device-copy",),  # second, behind host-sync at a wrong line
+    "leaky_backward": ("host-bound",),
+    "never_forgets": ("memory-growth",),
+    "posted_and_waited": ("slow-logging",),
+    "rates_watched": ("slow-logging",),
+    "rows_of_columns": ("data-wait",),
+    "saved_by_the_clock": ("slow-checkpoint",),  # second, behind dense-embedding
+    "shards_collected": ("step-time-jitter",),
+    "target_loaded_back": ("slow-callback",),
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {
