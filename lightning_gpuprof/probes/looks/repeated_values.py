@@ -27,8 +27,7 @@ _PLAIN = {int, float, bool, str, bytes, complex, type(None), type(...)}
 _PLAIN |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
 _MAY_DRAW = frozenset(
     """multi_head_attention_forward scaled_dot_product_attention lstm gru rnn_tanh rnn_relu rrelu
-    alpha_dropout feature_dropout feature_alpha_dropout gumbel_softmax fractional_max_pool2d
-    fractional_max_pool3d""".split()
+    gumbel_softmax fractional_max_pool2d fractional_max_pool3d""".split()
 )
 """They have a dropout of their own, or draw."""
 _HANDS_OUT = frozenset("numpy __array__ __dlpack__ data_ptr storage untyped_storage set_".split())
@@ -51,6 +50,8 @@ class Computed:
     """The lines, where they are told."""
     through: dict[Place, None] = field(default_factory=dict)
     """All lines of the program that it was called through again."""
+    written: bool = False
+    """A result was written to, so that each call gives one of its own."""
 
     @property
     def again_ns(self) -> int:
@@ -65,7 +66,9 @@ class Values:
     computed: dict[Any, Computed] = field(default_factory=dict)
     _known: dict[int, tuple[Callable[[], Any], int, int]] = field(default_factory=dict)
     """By `id`: the tensor, held weakly, its number, and its version then."""
-    _next: Iterator[int] = field(default_factory=count)
+    _made: dict[int, Computed] = field(default_factory=dict)
+    """By number: of what function a tensor is the result."""
+    _next: Iterator[int] = field(default_factory=lambda: count(1))
 
     def seen(
         self, func: Any, name: str, args: Any, kwargs: Any, results: list[Tensor], taken_ns: int
@@ -76,6 +79,8 @@ class Values:
                 self._known[id(one)] = ref(one), 0, _WRITTEN
             return None
         new = _gives_new(name)
+        if is_in_place(name):
+            self._write(args)
         if new and args and isinstance(args[0], list | tuple):
             # Of a fused update of weights no version tells.
             for one in args[0]:
@@ -95,10 +100,19 @@ class Values:
             numbers = tuple(next(self._next) for _ in results)
             trained = any(one.requires_grad for one in results)
             found = self.computed[key] = Computed(numbers, trained)
+            self._made.update(dict.fromkeys(numbers, found))
         for one, number in zip(results, found.numbers, strict=True):
             self._set(one, number)
         found.taken_ns.append(taken_ns)
         return found
+
+    def _write(self, args: Any) -> None:
+        """Note that a function's result is written to, or a part of it."""
+        for one in args[:1]:
+            for each in (one, one._base) if is_plain(one) else ():
+                made = self._made.get(self._of(each)[0])
+                if made is not None:
+                    made.written = True
 
     def _set(self, tensor: Tensor, number: int) -> None:
         """Number a tensor, unless it was there before (`x.contiguous()`, `view._base`)."""
@@ -113,8 +127,8 @@ class Values:
 
     def _number(self, tensor: Tensor) -> int:
         number, was = self._of(tensor)
-        if was == _WRITTEN:
-            raise _Opaque
+        if was == _WRITTEN or tensor.is_inference():
+            raise _Opaque  # no version tells of what is written to it
         if was == version(tensor):
             return number
         if not is_plain(tensor):
@@ -149,7 +163,7 @@ class Values:
 @lru_cache(maxsize=1024)
 def _gives_new(name: str) -> bool:
     """Tell whether what a function gives is another each time, or is written into what was."""
-    return is_random(name) or is_in_place(name) or name in _MAY_DRAW
+    return is_random(name) or is_in_place(name) or name in _MAY_DRAW or "empty" in name
 
 
 class _Opaque(Exception):
@@ -175,7 +189,11 @@ def repeated_work(batches: Sequence[Values]) -> tuple[RepeatedWork, ...]:
         batches: What was seen in each batch; times are of the faster one.
     """
     again = [
-        [one for one in batch.computed.values() if one.places and len(one.taken_ns) > 1]
+        [
+            one
+            for one in batch.computed.values()
+            if one.places and not one.written and len(one.taken_ns) > 1
+        ]
         for batch in batches
     ]
     found = [

@@ -13,13 +13,20 @@ FILLS = frozenset(
     new_zeros new_ones new_full new_empty""".split()
 )
 """What is filled is often filled in later, and takes no time to speak of."""
-_RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "sample")
-_CHANCE = frozenset({"uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"})
+_RANDOM = ("rand", "bernoulli", "binomial", "multinomial", "normal", "poisson", "sample")
+_CHANCE = frozenset(
+    """uniform_ exponential_ geometric_ cauchy_ log_normal_ _standard_gamma
+    _sample_dirichlet""".split()
+)
 
 
 def is_random(name: str) -> bool:
-    """Tell whether a function draws random numbers."""
-    return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name
+    """Tell whether a function draws random numbers.
+
+    >>> [is_random(name) for name in ("native_dropout", "_standard_gamma", "_standard_gamma_grad")]
+    [True, True, False]
+    """
+    return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name or "dropout" in name
 
 
 def is_in_place(name: str) -> bool:

@@ -93,9 +93,47 @@ def test_a_tensor_that_was_written_to_is_another(looked, write):
         lambda x, y: x.sum(0)[0] + x.sum(1)[0],
         lambda x, y: x[0] + x[0],
         lambda x, y: torch.arange(9).sum() + torch.arange(9).sum(),
+        lambda x, y: [torch.native_dropout(x, 0.5, True) for _ in range(2)],
+        lambda x, y: torch._standard_gamma(x) + torch._standard_gamma(x),
+        lambda x, y: torch._sample_dirichlet(x) + torch._sample_dirichlet(x),
+        lambda x, y: torch.binomial(x, x) + torch.binomial(x, x),
+        lambda x, y: torch.empty_like(x).exp() + torch.empty_like(x).exp(),
     ],
 )
 def test_what_draws_differs_or_is_a_view_is_no_repetition(looked, work):
+    assert looked(work, batch).repeated == ()
+
+
+def rolled_out(x, y):
+    with torch.inference_mode():
+        state = x.exp()
+        for _ in range(5):
+            state[:] = state.tanh()
+
+
+def test_what_is_written_to_in_inference_mode_is_another_each_time(looked):
+    assert looked(rolled_out, batch).repeated == ()
+
+
+def write_item(own, turn):
+    own[turn] = 0
+
+
+@pytest.mark.parametrize(
+    ("make", "write"),
+    [
+        (torch.Tensor.exp, write_item),
+        (torch.Tensor.exp, lambda own, turn: own.mul_(turn)),
+        (torch.Tensor.exp, lambda own, turn: own[0].mul_(turn)),
+        (torch.Tensor.clone, lambda own, turn: own.numpy().fill(turn)),
+        (torch.zeros_like, lambda own, turn: own.numpy().fill(turn)),
+    ],
+)
+def test_a_tensor_of_its_own_for_each_turn_to_write_to_is_needed_each_time(looked, make, write):
+    def work(x, y):
+        for turn in range(4):
+            write(make(x), turn)
+
     assert looked(work, batch).repeated == ()
 
 
