@@ -73,10 +73,12 @@ class Broadcasts:
 
     def seen(self, call: OnData) -> None:
         """Note what may be written out, or what becomes of it."""
-        source = next((one for one in call.given if one in self._wide), None)
-        if source is None:
+        sources = [one for one in call.given if one in self._wide]
+        if not sources:
             self._begins(call)
             return
+        source = sources[0]
+        self.used(one for one in sources if one is not source)
         wide: _Wide = self._wide[source]
         pair = wide.pair
         pair.taken_ns += call.taken_ns
@@ -102,7 +104,7 @@ class Broadcasts:
         if "alpha" in call.kwargs:
             return  # a - alpha * b
         whole: torch.Size = torch.broadcast_shapes(*(one.shape for one in given))  # type: ignore[no-untyped-call]
-        numbers, shared = prod(whole), _shared(given, whole)
+        numbers, shared = prod(whole), shared_dims(given, whole)
         least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))
         if numbers < least or not shared or place is None or not result.is_floating_point():
             return
@@ -146,11 +148,11 @@ def broadcasts(batches: Iterable[Broadcasts]) -> tuple[Broadcast, ...]:
     return tuple(sorted(found, key=lambda one: -one.taken_ns))
 
 
-def _shared(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:
+def shared_dims(given: Sequence[Tensor], whole: Sequence[int]) -> tuple[int, ...]:
     """Return the dimensions, from behind, in which neither of two tensors is spread out.
 
     >>> a, b = torch.zeros(5, 7, 1, 3), torch.zeros(5, 1, 9, 3)
-    >>> _shared((a, b), (a - b).shape)
+    >>> shared_dims((a, b), (a - b).shape)
     (-1, -4)
     """
     dims = range(1, 1 + min(one.ndim for one in given))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lightning_gpuprof.probes.looks.broadcasts import GROWS, LEAST_NUMBERS
+from lightning_gpuprof.probes.looks.broadcasts import GROWS, LEAST_NUMBERS, shared_dims
 from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
@@ -64,10 +64,12 @@ class Comparisons:
 
     def seen(self, call: OnData) -> None:
         """Note a comparison of all pairs, or what becomes of one."""
-        source = next((one for one in call.given if one in self._wide), None)
-        if source is None:
+        sources = [one for one in call.given if one in self._wide]
+        if not sources:
             self._begins(call)
             return
+        source = sources[0]
+        self.used(one for one in sources if one is not source)
         wide: _Wide = self._wide[source]
         pairs = wide.pairs
         pairs.taken_ns += call.taken_ns
@@ -78,6 +80,8 @@ class Comparisons:
         kind, among = _KINDS.get(call.name), _over(call, source, wide.spread)
         if kind is None or not among or pairs.kind is not None:
             pairs.needed = True
+        if pairs.orders and kind != "count":
+            pairs.needed = True  # the first that is larger by its place: no value to look up
         pairs.kind, pairs.among = kind, among
 
     def used(self, given: Iterable[Any]) -> None:
@@ -93,6 +97,8 @@ class Comparisons:
         least = max(LEAST_NUMBERS, GROWS * max(one.numel() for one in given))
         if result.shape != whole or prod(whole) < least:
             return
+        if shared_dims(given, whole):
+            return  # each is compared within its own sample alone
         pairs = _Pairs([place], name in _ORDER, prod(whole), call.taken_ns)
         self._wide[result] = _Wide(_spread(given, whole), pairs)
         self.pairs.append(pairs)

@@ -102,10 +102,16 @@ def used_twice(a, b):
     return apart / apart.norm(dim=-1, keepdim=True)
 
 
+def joined(a, b):
+    apart, other = a[:, :, None] - b[:, None], a[:, :, None] - b[:, None]
+    return apart * other, other.pow(2).sum(-1)
+
+
 @pytest.mark.parametrize(
     "work",
     [
         used_twice,
+        joined,
         written,
         changed,
         turned,

@@ -35,6 +35,11 @@ def test_what_is_made_of_the_comparisons(looked, work, kind, orders):
     assert [(one.kind, one.orders) for one in looked(work, values).compared] == [(kind, orders)]
 
 
+def joined(x, facts):
+    first, second = x[:, :1] == facts, x[:, 1:2] == facts
+    return first & second, first.any(1), second.any(1)
+
+
 def masks(x, facts):
     same = x[:, :1] == facts
     return same.any(1), facts * same
@@ -44,12 +49,16 @@ def masks(x, facts):
     "work",
     [
         masks,
+        joined,
         lambda x, facts: (x[:, :1] == facts) * 2.0,
         lambda x, facts: (x[:, :1] == facts).any(),
         lambda x, facts: facts[(x[:1, :1] == facts)[0]],
         lambda x, facts: (x == 3).any(1),
         lambda x, facts: (x[:4, :1] == facts).any(1),  # few
         lambda x, facts: (x == x.flip(0)).any(1),
+        lambda x, facts: (x.repeat(1, 10)[..., None] == facts[:896].view(64, 1, 14)).any(-1),
+        lambda x, facts: (x[:, :1] > facts).any(1),
+        lambda x, facts: (x[:, :1] < facts).int().argmax(1),
     ],
 )
 def test_a_mask_that_is_needed_is_no_lookup(looked, work):
