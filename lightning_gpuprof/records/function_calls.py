@@ -286,7 +286,7 @@ class Compared(Struct, frozen=True):
 
 
 class WorkOnData(Struct, frozen=True):
-    """Functions of the batch in which no weight takes part, and nothing is drawn at random.
+    """Functions of the batch in which no weight takes part, nor anything drawn at random.
 
     Args:
         taken_ns: Host time per batch of those that a function of the program calls.

@@ -3,8 +3,8 @@
 ## What it measures
 `data_ns`: host time per step of torch functions that one function of the program calls between a
 batch's start and its backward pass, that were given no weights nor what was made with any, through
-which no gradient goes back, and which draw nothing at random: targets, masks, matching, filters.
-From two of the run's first batches.
+which no gradient goes back, and in which nothing takes part that was drawn at random: targets,
+masks, matching, filters. From two of the run's first batches.
 
 ## Why it matters
 It depends on samples alone, and so need not be done while the model waits for it.
@@ -19,14 +19,15 @@ What a rule knows a cheaper form of (`brute-force-lookup`, `broadcast-pairs`, `r
 `one-hot-lookup`) is left to it. `MIN_FRAC`: a fifth of the step, as `CRITICAL_FRAC` in
 `findings/grade.py`: some masks and targets are in every training step, and cheap. The least saving
 is 0: what it takes elsewhere is not known. A fifth more than its own time may go with it
-(docs/adr/0031). Severity: the common scale (`findings/grade.py`).
+(docs/adr/0031). On a GPU launches were timed, and what the device does in a moment may take a
+worker long: nothing is proposed. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, by_host, grade
 from lightning_gpuprof.findings.looked import looked
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import (
     Broadcast,
@@ -44,7 +45,7 @@ MIN_FRAC = CRITICAL_FRAC
 
 
 @looked(ID)
-def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
+def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...] | Abstained:
     """Return a finding for each function that works on the batch alone."""
     cheaper: tuple[Compared | Broadcast | RepeatedWork | OneHotLookup, ...] = (
         *seen.compared,
@@ -53,15 +54,18 @@ def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Findin
         *seen.lookups,
     )
     known = {(at.file, at.line) for one in cheaper for at in one.places}
-    return tuple(
-        _finding(run, step_ns, one)
+    found = tuple(
+        _finding(step_ns, one)
         for one in seen.on_data
         if one.taken_ns >= MIN_FRAC * step_ns
         and (one.places[0].file, one.places[0].line) not in known
     )
+    if found and run.on_gpu:
+        return Abstained(ID, "launches were timed, and how long the device is at it was not")
+    return found
 
 
-def _finding(run: RunResults, step_ns: int, one: WorkOnData) -> Finding:
+def _finding(step_ns: int, one: WorkOnData) -> Finding:
     saving = by_host(0, around(one.taken_ns)[1], step_ns, unsure=True)
     at = one.places[0]
     return Finding(
@@ -74,6 +78,6 @@ def _finding(run: RunResults, step_ns: int, one: WorkOnData) -> Finding:
         "collate function. What only steers or shows something, do seldom.",
         evidence={"data_ns": one.taken_ns, "step_ns": step_ns},
         saving_ns=saving,
-        confidence=0.5 if run.on_gpu else 0.7,
+        confidence=0.7,
         where=in_forward(one.places),
     )

@@ -149,6 +149,8 @@ class FunctionCalls:
         if is_random(name) or len(given) < len(every):
             origin = Origin.DATA
         through = passed_through(known)
+        weighted = any(one.weighted for one in known)
+        drawn = is_random(name) or any(one.drawn for one in known)
         if origin is not Origin.CONSTANT and place is not None:
             self.mixed.add((place[0], place[2]))
         if origin is Origin.DATA:
@@ -158,11 +160,10 @@ class FunctionCalls:
             self._joins(given, known, results)
             for each in self._followers:
                 each.seen(call)
-            if before is not None and place is not None and not results[0]._is_view():
+            asked = name in FILLS or name == "clone"  # for a tensor of its own
+            if before is not None and place is not None and not (asked or results[0]._is_view()):
                 told(before, place, frame)
-            if place is not None and not (
-                results[0].requires_grad or is_random(name) or any(one.weighted for one in known)
-            ):
+            if place is not None and not (results[0].requires_grad or weighted or drawn):
                 self.on_data_alone[place] += taken_ns
         elif place is not None and name not in FILLS and not all(one._is_view() for one in results):
             self._own(origin, name, given, results, taken_ns, place)
@@ -173,7 +174,7 @@ class FunctionCalls:
         cells = frozenset[int]().union(*(one.cells for one in known))
         if name in CELLS and place is not None:
             cells |= self.cells.turn(name, place, given, [one.cells for one in known], results)
-        now = Known(origin, through, cells, any(one.weighted for one in known))
+        now = Known(origin, through, cells, weighted, drawn)
         for one in results:
             self._set(one, now)
         if is_in_place(name) and given:
@@ -237,7 +238,9 @@ class FunctionCalls:
         if id(tensor) in self._constants:
             return Known(Origin.CONSTANT, {}, weighted=id(tensor) in self._parameters)
         trained = id(tensor) in self._parameters
-        return Known(Origin.WEIGHTS if trained else Origin.DATA, {}, weighted=trained)
+        # A teacher may be kept out of the model's modules.
+        weighted = trained or isinstance(tensor, torch.nn.Parameter)
+        return Known(Origin.WEIGHTS if trained else Origin.DATA, {}, weighted=weighted)
 
     def _set(self, tensor: Tensor, known: Known) -> None:
         if id(tensor) not in self._parameters:
@@ -251,7 +254,8 @@ class FunctionCalls:
             known = [self._known_of(args[0]), self._known_of(args[-1])]
             origin, cells = max(known[0].origin, known[1].origin), known[0].cells | known[1].cells
             weighted = known[0].weighted or known[1].weighted
-            self._set(args[0], Known(origin, passed_through(known), cells, weighted))
+            drawn = known[0].drawn or known[1].drawn
+            self._set(args[0], Known(origin, passed_through(known), cells, weighted, drawn))
 
     def _carry(self, results: list[Tensor], args: Any) -> None:
         """Let an attribute that is a tensor (`x.T`, `x.data`) be what its owner is."""

@@ -38,7 +38,9 @@ class Known(NamedTuple):
     cells: frozenset[int] = frozenset()
     """Recurrent cells that it came through, by the number of their first weight."""
     weighted: bool = False
-    """A parameter of the model took part, trained or not."""
+    """A parameter took part, trained or not."""
+    drawn: bool = False
+    """Random numbers took part."""
 
 
 def passed_through(known: Sequence[Known]) -> dict[Group, Passed]:
