@@ -4,7 +4,7 @@
 In the forward pass of two of the run's first batches, `compare_ns`: what functions take that
 compare every value of one tensor with every value of another (`a[:, None] == b`, four times the
 numbers of either at least), and those that make of it whether one is there (`any`), where it is
-(`argmax`, `nonzero`) or how many are (`sum`).
+(`argmax`, `nonzero`) or how many are (`sum`); of comparisons by size how many alone.
 
 ## Why it matters
 The work and the memory between grow with both sizes multiplied. In sorted values each is found in
@@ -16,7 +16,8 @@ Sort the values once, before training where they stay the same, and look up in t
 What need not be looked up in every step (filtering drawn examples), do seldom or not at all.
 
 ## Thresholds
-Nothing is said where anything else is done with the comparisons: a mask is needed as it is.
+Nothing is said where anything else is done with the comparisons, for a mask is needed as it is, nor
+where each sample has values of its own to be looked up in.
 `MIN_FRAC`: below it nobody would change a program. `ALONE` (`rules/broadcast_pairs.py`): as of what
 else is written out for all pairs, more goes than was timed. `SORT_NS`: what `torch.isin` takes for
 each value of both, 20 to 52 ns, is taken off in the low bound: where the values stay the same, and
@@ -40,12 +41,11 @@ EFFORT = Effort(
 )
 MIN_FRAC = 0.01
 SORT_NS = 50
-_SORTED = "known, order = b.sort()  # once, where b stays the same\n"
+_SORTED = "known, order = b.sort(stable=True)  # once, where b stays the same\n"
+_FOUND = "at = torch.searchsorted(known, a).clamp(max=len(known) - 1)\nfound = known[at] == a"
 _CHANGES = dict(
-    any="found = torch.isin(a, b)\n# or, faster where b stays the same:\n"
-    + _SORTED
-    + "at = torch.searchsorted(known, a).clamp(max=len(known) - 1)\nfound = known[at] == a",
-    which=_SORTED + "at = order[torch.searchsorted(known, a).clamp(max=len(known) - 1)]",
+    any="found = torch.isin(a, b)\n# or, faster where b stays the same:\n" + _SORTED + _FOUND,
+    which=_SORTED + _FOUND + "\nat = order[at]  # the first place; of no meaning where not found",
     count="values, counts = b.unique(return_counts=True)  # once, where b stays the same\n"
     "at = torch.searchsorted(values, a).clamp(max=len(values) - 1)\n"
     "count = counts[at] * (values[at] == a)",
@@ -66,6 +66,7 @@ def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Findin
 
 def _finding(run: RunResults, step_ns: int, one: Compared) -> Finding:
     values = one.compared // max(1, one.among)
+    what = "how many are smaller or larger" if one.orders else _WHAT[one.kind]
     sort_ns = SORT_NS * (values + one.calls * one.among)
     low = max(0, round(ALONE[0] * one.taken_ns) - sort_ns)
     saving = by_host(low, round(ALONE[1] * one.taken_ns), step_ns, unsure=False)
@@ -78,7 +79,7 @@ def _finding(run: RunResults, step_ns: int, one: Compared) -> Finding:
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{values:,} values are each compared with all {one.among:,} of a tensor to learn "
-        f"{_WHAT[one.kind]}: {took}",
+        f"{what}: {took}",
         advice="Look them up in sorted values instead: a are the values that are looked up, b "
         "those that each is compared with. Or look up seldom, if it need not be in every step.",
         evidence={

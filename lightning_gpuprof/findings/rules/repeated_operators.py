@@ -16,7 +16,8 @@ pass as well.
 Compute it once, before the loop or where both places can reach it, and hand on what it gave.
 
 ## Thresholds
-What is a whole module's call is `repeated-forward`'s, and of weights alone `rebuilt-weights`'.
+What is a whole module's call is `repeated-forward`'s, of weights alone `rebuilt-weights`', and what
+has a cheaper form `brute-force-lookup`'s or `broadcast-pairs`'.
 `MIN_FRAC`: nearly every program takes a mean or a shape twice. The backward pass is reckoned as for
 repeated modules (`savings/once.py`): with the share of the forward pass, of all of it in the low
 bound, of what is spent in operators in the high bound. Severity: the common scale
@@ -29,7 +30,12 @@ from lightning_gpuprof.findings.grade import by_host, grade
 from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import FunctionNotes, RepeatedWork
+from lightning_gpuprof.records.function_calls import (
+    Broadcast,
+    Compared,
+    FunctionNotes,
+    RepeatedWork,
+)
 from lightning_gpuprof.records.module_calls import repeated_forward
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -46,10 +52,13 @@ def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Findin
     if forward is None or not forward.mean_ns:
         return ()
     modules = {(at.file, at.line) for one in repeated_forward(run.notes) for at in one.places}
+    wide: tuple[Compared | Broadcast, ...] = (*seen.compared, *seen.broadcast)
+    cheaper = {(at.file, at.line) for one in wide for at in one.places}
     return tuple(
         _finding(run, step_ns, forward.mean_ns, one)
         for one in seen.repeated
         if one.taken_ns >= MIN_FRAC * step_ns
+        and (one.places[0].file, one.places[0].line) not in cheaper
         and not any((at.file, at.line) in modules for at in (*one.places, *one.through))
     )
 

@@ -8,6 +8,7 @@ from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.rules.brute_force_lookup import _BINS, _CHANGES
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
+    Broadcast,
     Compared,
     FunctionNotes,
     RepeatedWork,
@@ -64,6 +65,16 @@ def test_a_whole_module_that_runs_again_is_told_by_its_name(judge, at):
     assert judge("repeated-operators", PHASES, records=records) == ()
 
 
+def test_what_has_a_cheaper_form_is_not_told_as_computed_again_too(judge):
+    one = RepeatedWork(MS, 0, 12, (PLACE,), (PLACE, CALLER))
+    compared = Compared("any", False, MS, 12, 1 << 20, 900, (PLACE,))
+    wide = Broadcast("squares", MS, 12, 1 << 20, 1 << 10, 8, False, (PLACE,))
+    for cheaper in (dict(compared=(compared,)), dict(broadcast=(wide,))):
+        assert (
+            judge("repeated-operators", PHASES, records=[noted(repeated=(one,), **cheaper)]) == ()
+        )
+
+
 def lookup(judge, kind="any", orders=False, **options):
     one = Compared(kind, orders, 2 * MS, 1, 384 * 8_000, 8_000, (PLACE,))
     return judge("brute-force-lookup", PHASES, records=[noted(compared=(one,))], **options)
@@ -82,6 +93,7 @@ def test_a_comparison_with_all_says_how_many_and_to_look_up_instead(judge):
 def test_edges_of_bins_are_looked_up_by_size(judge):
     (finding,) = lookup(judge, "count", orders=True)
     assert finding.change == _BINS
+    assert "to learn how many are smaller or larger" in finding.title
 
 
 def test_on_a_gpu_launches_were_timed_and_nothing_is_promised(judge):
@@ -103,7 +115,8 @@ def test_the_changes_that_are_pasted_give_the_same():
         assert torch.equal(found, (a[:, None] == b).any(1))
     a, b, at = made(_CHANGES["which"], "at")
     there = (a[:, None] == b).any(1)
-    assert torch.equal(b[at][there], a[there])
+    assert torch.equal(at[there], (a[:, None] == b).int().argmax(1)[there])
+    assert torch.equal(made(_CHANGES["which"], "found")[2], there)
     a, b, count = made(_CHANGES["count"], "count")
     assert torch.equal(count, (a[:, None] == b).sum(1))
     a, b, count = made("b = b.sort().values\n" + _BINS, "count")
@@ -119,6 +132,13 @@ def test_work_on_the_batch_alone_is_sent_to_the_dataset_without_a_sure_saving(ju
     )
     assert span(finding) == (0, 3_600_000)
     assert finding.severity is Severity.WARNING
+
+
+def test_work_on_the_batch_that_a_device_does_is_not_judged_by_its_launches(judge):
+    gpu = Device(type="cuda")
+    note = noted(on_data=(WorkOnData(3 * MS, (PLACE,)),))
+    assert isinstance(judge("work-on-data", PHASES, records=[note], device=gpu), Abstained)
+    assert judge("work-on-data", PHASES, records=[noted()], device=gpu) == ()
 
 
 def test_work_on_the_batch_that_has_a_cheaper_form_is_told_as_that(judge):
