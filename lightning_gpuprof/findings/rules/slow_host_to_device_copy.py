@@ -19,13 +19,15 @@ the dataset, once per sample.
 batch is a handful of tensors. On a GPU only the time the device stood idle counts
 (`savings/hidden.py`). A pinned copy takes its time too, and the device waits for it: where a trace
 tells the bytes that came from pageable memory, they stay, at `SLOW_BUS` in the low bound (PCIe 3.0
-with 16 lanes) and at `FAST_BUS` in the high one (PCIe 5.0); to the high bound belongs what the
-device idles because the host, held up by the copy, launches late (`LATE`). Where all copies come
-from pinned memory, what the calls take stays, but for those of many small tensors: fewer bytes save
-what the device copies, at most. Severity: the common scale (`findings/grade.py`).
+with 16 lanes) and at `FAST_BUS` in the high one (PCIe 5.0), and so does what pinned copies take; to
+the high bound belongs what the device idles because the host, held up by the copy, launches late
+(`LATE`), for as long as it was held up at most. Where most bytes come from pinned memory, what the
+calls take stays, but for those of many small tensors: fewer bytes save what the device copies, at
+most. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
+from itertools import compress
 
 from lightning_gpuprof.analysis.run.phase_split import Part
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -72,7 +74,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     evidence |= copies
     advice, change = _advice(run, [hook.name for hook in hooks], copies)
     if run.on_gpu and copies and not hooks:
-        saving = _of_copies(run, saving)
+        saving = _of_copies(run, saving, cost_ns)
+    if not saving.high:
+        return None
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -96,7 +100,7 @@ def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
     return f"{longest.name}, the module's own work on each batch,"
 
 
-def _of_copies(run: RunResults, saving: Range) -> Range:
+def _of_copies(run: RunResults, saving: Range, cost_ns: int) -> Range:
     """Return what other copies save of a batch's, by those in the trace."""
     facts = trace_facts(run)
     rows = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
@@ -106,13 +110,13 @@ def _of_copies(run: RunResults, saving: Range) -> Range:
         [(row.get(key) or 0) / facts.steps for row in rows]
         for key in ("count", "bytes", "total_ns")
     )
-    pageable = sum(
-        one for row, one in zip(rows, size, strict=True) if row.get("memory") == "pageable"
-    )
-    if pageable:
-        late_ns = (facts.idle_ns(*LATE) or 0.0) * facts.host_scale
-        high = saving.high - pageable / FAST_BUS + late_ns
-        low = max(0, round(saving.low - pageable / SLOW_BUS))
+    is_pageable = [row.get("memory") == "pageable" for row in rows]
+    pageable = sum(compress(size, is_pageable))
+    if pageable and 2 * pageable >= sum(size):
+        late_ns = min((facts.idle_ns(*LATE) or 0.0) * facts.host_scale, cost_ns)
+        pinned_ns = sum(took_ns) - sum(compress(took_ns, is_pageable))
+        high = saving.high - pageable / FAST_BUS - pinned_ns + late_ns
+        low = max(0, round(saving.low - pageable / SLOW_BUS - pinned_ns))
         return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
     if sum(count) > SMALL_COPIES:
         return Range(low=0, high=round(saving.high * (1 - 1 / sum(count))))
@@ -131,6 +135,9 @@ def _copies(run: RunResults) -> dict[str, int | float]:
         "pageable_copies_per_step_count": round(
             sum(row.get("count") or 0 for row in pageable) / facts.steps
         ),
+        "pageable_per_step_bytes": round(
+            sum(row.get("bytes") or 0 for row in pageable) / facts.steps
+        ),
     }
 
 
@@ -146,7 +153,8 @@ def _advice(
         )
     pinned = run.start.loader.pin_memory if run.start.loader else None
     # A trace knows better than the loader's settings: batches may come pinned from elsewhere.
-    if run.on_gpu and copies.get("pageable_copies_per_step_count", not pinned):
+    mostly = 2 * copies.get("pageable_per_step_bytes", 0) >= copies.get("copied_per_step_bytes", 0)
+    if run.on_gpu and mostly and copies.get("pageable_copies_per_step_count", not pinned):
         return "Pin the batch's memory, so that the copy runs while the host goes on.", PIN
     if copies.get("copies_per_step_count", 0) > SMALL_COPIES:
         return (

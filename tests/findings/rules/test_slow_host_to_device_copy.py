@@ -46,7 +46,6 @@ def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(judge)
     [
         (12_000_000, 15_200_000, 20_000_000 - 187_500),
         (192_000_000, 200_000, 17_000_000),
-        (1_536_000_000, 0, 0),  # the bus takes all of it
     ],
 )
 def test_a_pinned_copy_still_takes_its_bytes_over_the_bus(judge, size, low, high):
@@ -56,15 +55,20 @@ def test_a_pinned_copy_still_takes_its_bytes_over_the_bus(judge, size, low, high
     assert span(finding) == (low, high)
 
 
-def judged(judge, *copies, idle=0):
+def test_is_silent_where_the_bus_takes_all_of_it(judge):
+    copy = {"memory": "pageable", "count": 2, "bytes": 2 * 1_536_000_000, "total_ns": 40 * MS}
+    assert judged(judge, copy) is None
+
+
+def judged(judge, *copies, idle=0, took=20 * MS):
     """Judge 20 ms of handing over per step, all of it idle, with these copies in two steps."""
     return judge(
         "slow-host-to-device-copy",
-        {**WORK, "host_to_device": 20 * MS},
+        {**WORK, "host_to_device": took},
         device=Device(type="cuda"),
         columns={
-            "device_dur": 30 * MS,
-            "device/host_to_device": 20 * MS,
+            "device_dur": 10 * MS + took,
+            "device/host_to_device": took,
             "run_ahead/host_to_device": 1,
         },
         trace={
@@ -79,6 +83,28 @@ def test_what_the_held_up_host_launches_late_may_be_saved_too(judge):
     copy = {"memory": "pageable", "count": 2, "bytes": 384_000_000, "total_ns": 40 * MS}
     assert span(judged(judge, copy)) == (200_000, 17 * MS)
     assert span(judged(judge, copy, idle=2 * MS)) == (200_000, 19 * MS)
+
+
+def test_no_more_is_launched_late_than_the_host_was_held_up(judge):
+    copy = {"memory": "pageable", "count": 2, "bytes": 1_280_000, "total_ns": MS}
+    assert judged(judge, copy, idle=8 * MS, took=2 * MS).saving_ns.high == 4 * MS - 10 * US
+
+
+def test_a_pageable_number_beside_a_pinned_batch_makes_no_pageable_batch(judge):
+    number = {"memory": "pageable", "count": 2, "bytes": 8, "total_ns": 0}
+    batch = {"memory": "pinned", "count": 2, "bytes": 100_000_000, "total_ns": 8 * MS}
+    finding = judged(judge, number, batch)
+    assert finding.change is None
+    assert "Send less" in finding.advice
+    assert span(finding) == (0, 4 * MS)
+
+
+def test_what_is_pinned_already_beside_a_pageable_batch_stays(judge):
+    batch = {"memory": "pageable", "count": 2, "bytes": 24_000_000, "total_ns": 40 * MS}
+    pinned = {"memory": "pinned", "count": 2, "bytes": 2_000_000, "total_ns": 2 * MS}
+    finding = judged(judge, batch, pinned)
+    assert finding.change == "DataLoader(..., pin_memory=True)"
+    assert span(finding) == (14_200_000, 19 * MS - 187_500)
 
 
 def test_where_every_copy_is_pinned_fewer_bytes_save_what_the_device_copies(judge):
