@@ -24,7 +24,7 @@ _JOIN = (
 )
 _CALLED = (
     (
-        r"copy\.",
+        r"copy\.(deepcopy|_deepcopy\w*|_reconstruct)",
         "it copies all that the object holds, arrays too: take the part that is used first, and "
         "copy only what is changed (copy.copy of what holds it, .clone() of that part).",
     ),

@@ -40,6 +40,11 @@ _SCALER = (
 _SCALER_FILE = "precision/amp.py"
 """Where Lightning calls it; in manual optimization it is the program's own line that does."""
 _STEP = ".step("
+_STEPS = (
+    "the optimizer or scheduler reads a value: ReduceLROnPlateau in each step only with "
+    "interval='step', LBFGS and ASGD by themselves; in manual optimization with "
+    "precision='16-mixed' it is the gradient scaler, without which 'bf16-mixed' does"
+)
 _READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
 
 
@@ -62,9 +67,10 @@ def cure(site: SyncSite) -> str:
 
 
 def _lightnings(site: SyncSite, operations: list[str]) -> str:
-    scales = site.file.replace("\\", "/").endswith(_SCALER_FILE)
-    if scales or _STEP in site.source:
+    if site.file.replace("\\", "/").endswith(_SCALER_FILE):
         return _SCALER
+    if _STEP in site.source:
+        return _STEPS
     copied = PAGEABLE_COPY in operations
     read = not copied or len(operations) > 1
     return "; ".join([_NUMBER] * copied + [_BY_OWNER["lightning"]] * read)

@@ -19,6 +19,7 @@ def line(callee, source="x = f(x)", *, at=7, count=60):
     ("callee", "said"),
     [
         ("copy.deepcopy", "copies all that the object holds"),
+        ("copy._deepcopy_dict", "copies all that the object holds"),
         ("_strptime._strptime_datetime", "dates are parsed"),
         ("pandas.to_datetime", "dates are parsed"),
         ("re.sub", "texts are searched"),
@@ -67,6 +68,7 @@ def test_a_line_that_ran_itself_is_known_by_its_text(source, said):
         (None, "return [f(x) for x in self.rows]"),
         (None, "subject['scan'] = subject['scan'][place] * 0.9"),
         ("company.decode", "x = company.decode(y)"),
+        ("copy.copy", "x = copy(y)"),
         ("recall.sub", "x = recall.sub(y)"),
     ],
 )
