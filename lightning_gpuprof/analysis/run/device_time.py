@@ -13,10 +13,17 @@ from enum import Enum
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Distribution, distribution, mean, median
+from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import NOT_MEASURED, SYNC_STEPS_NOTE, Note, SyncSite
+from lightning_gpuprof.records.schema import (
+    NOT_MEASURED,
+    SYNC_STEPS_NOTE,
+    Note,
+    StepFlag,
+    SyncSite,
+)
 
 DATA_BOUND_FRAC = 0.10
 """Device idle for want of data during this share of a step makes the step data-bound."""
@@ -75,6 +82,8 @@ class DeviceTime:
     """The launch latency that run-ahead was compared with."""
     state_frac: dict[StepState, float]
     """Share of the marked steps in each state."""
+    of_host_frac: float = 1.0
+    """The mean step on its clock, of the same steps' mean on the host's, without epochs' first."""
 
     @property
     def state(self) -> StepState:
@@ -130,7 +139,16 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         parts=_parts(session, marked),
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
+        of_host_frac=_of_host_frac(session, marked),
     )
+
+
+def _of_host_frac(session: Session, marked: Mask) -> float:
+    # An epoch's first step is always marked, others where one in many is marked are not.
+    later = marked & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
+    alike = later if later.any() else marked
+    host_ns = int(session.columns["dur_ns"][alike].sum())
+    return int(session.columns["device_dur"][alike].sum()) / max(1, host_ns)
 
 
 def _nothing_waits(session: Session) -> bool:

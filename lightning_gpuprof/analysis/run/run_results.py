@@ -129,14 +129,15 @@ class RunResults:
         """The mean steady step, marked or not: what per-step savings are a share of.
 
         On the device's clock where it holds the host back and takes longer: of a short run the host
-        may have queued most before the device has done a good part.
+        may have queued most before the device has done a good part. By how much is known of the
+        marked steps.
         """
         if self.steps is None:
             return None
         device, host_ns = self.device_time, self.steps.dur.mean_ns
         if device is None or not device.is_behind:
             return host_ns
-        return max(host_ns, device.dur.mean_ns)
+        return round(host_ns * max(1.0, device.of_host_frac))
 
     @property
     def cores(self) -> int | None:

@@ -7,8 +7,11 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     SYNC_STEPS_NOTE,
+    UNMARKED_STEPS,
     Device,
     Note,
+    OutsideSpan,
+    StepFlag,
     SyncSite,
 )
 
@@ -54,6 +57,22 @@ def test_a_step_is_as_long_as_the_devices_where_the_host_is_steps_ahead(analyze,
     run = analyze(HOST, columns=columns, device=GPU)
     assert run.steps.dur.mean_ns == 10 * MS
     assert run.step_ns == step_ns
+
+
+def test_an_epochs_first_step_is_no_measure_of_steps_without_marks(analyze):
+    # Of 200 steps ten are marked, and the epoch's first: it takes the device two seconds.
+    device = np.full(11, 30 * MS)
+    device[0] = 2_000 * MS
+    columns = marks(0, device, 0, ahead=(5 * MS, 5 * MS, 5 * MS))
+    flags = np.where(np.arange(11) == 0, int(StepFlag.EPOCH_START), 0)
+    phases = {"forward": np.where(flags, 2_000 * MS, 25 * MS)}
+    others = OutsideSpan(
+        where=UNMARKED_STEPS, start_ns=0, dur_ns=189 * 25 * MS, phase_ns={}, steps=189, flagged={}
+    )
+    run = analyze(phases, steps=11, columns=columns, flags=flags, records=[others], device=GPU)
+    assert run.device_time.of_host_frac == pytest.approx(30 / 25)
+    # The mean of all steps, each as much longer as the device took.
+    assert run.step_ns == pytest.approx(1.2 * (2_000 + 199 * 25) / 200 * MS)
 
 
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
