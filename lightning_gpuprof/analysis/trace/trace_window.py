@@ -57,20 +57,23 @@ def queued_before(timeline: Timeline, launches: Launches) -> Mask:
 
     A device that is behind runs the steps before the first marked one while that is recorded, and
     what is divided by the marked steps must not hold them. It is what a device's queue runs
-    without a launch in the trace before anything that has one; a queue without any launch at all
-    is kept whole, since launches are then not recorded.
+    without a launch in the trace before anything that has one, there or in the device's busiest
+    queue: others may have lost their launches. A queue without any launch at all is kept whole,
+    since launches are then not recorded.
     """
     device, launched = timeline.device, launches.call >= 0
     before = np.zeros(len(device), dtype=np.bool_)
     orphans = ~launched
     if not orphans.any() or not launched.any() or not len(step_events(timeline)):
         return before
-    for stream in np.unique(device.stream[orphans]).tolist():
-        for index in np.unique(device.device[orphans & (device.stream == stream)]).tolist():
-            queue = (device.stream == stream) & (device.device == index)
-            if (queue & launched).any():
-                first_ns = device.start_ns[queue & launched].min()
-                before |= queue & orphans & (device.start_ns < first_ns)
+    for index in np.unique(device.device[launched]).tolist():
+        here = device.device == index
+        streams, counts = np.unique(device.stream[here & launched], return_counts=True)
+        queues = [here & (device.stream == stream) for stream in streams.tolist()]
+        first_ns = [int(device.start_ns[queue & launched].min()) for queue in queues]
+        busiest_ns = first_ns[int(counts.argmax())]
+        for queue, own_ns in zip(queues, first_ns, strict=True):
+            before |= queue & orphans & (device.start_ns < min(own_ns, busiest_ns))
     return before
 
 

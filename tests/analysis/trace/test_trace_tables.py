@@ -361,38 +361,3 @@ def test_reading_stacks_changes_no_figure(shared_traces):
         assert with_stacks.launches == without.launches
         assert with_stacks.devices[0].idle.causes == without.devices[0].idle.causes
         assert with_stacks.modules
-
-
-def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(write_trace, op, launched):
-    def queued(correlation, ts, dur, **where):
-        return launched(correlation, 0, ts, dur, **where)[1:]  # its launch came before the trace
-
-    # The device is two steps behind: it runs those of the warm-up while two are marked.
-    events = [
-        step(op, 3, 100, 10),
-        step(op, 4, 110, 10),
-        *queued(1, 100, 40),
-        *queued(2, 140, 40),
-        *launched(3, 101, 180, 40),
-        *launched(4, 111, 220, 40),
-        *queued(9, 230, 5, name="lost its launch"),
-        *queued(8, 90, 7, stream=20, name="of a stream without launches"),
-    ]
-
-    found = analysed(write_trace(events))
-
-    by_name = {row.name: row.count for row in found.kernels.kernels}
-    assert by_name == {
-        "ampere_sgemm_128x64_nn": 2,
-        "lost its launch": 1,
-        "of a stream without launches": 1,
-    }
-    assert found.quality.orphan_kernels == 4
-    # From 180 us on, when what was queued has run.
-    assert (found.devices[0].split.span_ns, found.devices[0].split.busy_ns) == (80_000, 80_000)
-
-
-def test_without_marked_steps_nothing_is_left_out(write_trace, launched):
-    events = [*launched(1, 0, 100, 40)[1:], *launched(2, 101, 140, 40)]
-
-    assert analysed(write_trace(events)).kernels.count == 2

@@ -1,0 +1,89 @@
+"""What a device still had queued when a trace began."""
+
+import pytest
+
+from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.traces import open_timeline
+
+
+@pytest.fixture
+def queued(launched):
+    """Make a kernel whose launch came before the trace; times in us."""
+
+    def make(correlation, ts, dur, **where):
+        return launched(correlation, 0, ts, dur, **where)[1:]
+
+    return make
+
+
+def analysed(path):
+    return analyze_timeline(open_timeline(path))
+
+
+def step(op, number, ts, dur):
+    return op(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
+
+
+def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
+    write_trace, op, launched, queued
+):
+    # The device is two steps behind: it runs those of the warm-up while two are marked.
+    events = [
+        step(op, 3, 100, 10),
+        step(op, 4, 110, 10),
+        *queued(1, 100, 40),
+        *queued(2, 140, 40),
+        *launched(3, 101, 180, 40),
+        *launched(4, 111, 220, 40),
+        *queued(9, 230, 5, name="lost its launch"),
+        *queued(8, 90, 7, stream=20, name="of a stream without launches"),
+    ]
+
+    found = analysed(write_trace(events))
+
+    by_name = {row.name: row.count for row in found.kernels.kernels}
+    assert by_name == {
+        "ampere_sgemm_128x64_nn": 2,
+        "lost its launch": 1,
+        "of a stream without launches": 1,
+    }
+    assert found.quality.orphan_kernels == 4
+    # From 180 us on, when what was queued has run.
+    assert (found.devices[0].split.span_ns, found.devices[0].split.busy_ns) == (80_000, 80_000)
+
+
+def test_without_marked_steps_nothing_is_left_out(write_trace, launched):
+    events = [*launched(1, 0, 100, 40)[1:], *launched(2, 101, 140, 40)]
+
+    assert analysed(write_trace(events)).kernels.count == 2
+
+
+def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_trace, op, launched):
+    events = [step(op, 3, 0, 100), step(op, 4, 100, 100)]
+    for turn in range(10):
+        at = 20 * turn
+        events += launched(1 + turn, at, at + 2, 10)
+        lost = launched(100 + turn, at + 1, at + 12, 5, stream=20)
+        events += lost if turn == 9 else lost[1:]
+
+    (device,) = analysed(write_trace(events)).devices
+
+    assert (device.split.span_ns, device.split.busy_ns) == (195_000, 150_000)
+
+
+def test_copies_that_another_queue_makes_ahead_do_not_end_what_was_queued(
+    write_trace, op, launched, queued
+):
+    events = [
+        step(op, 3, 100, 10),
+        step(op, 4, 110, 10),
+        *launched(1, 100, 101, 5, stream=20),
+        *queued(2, 95, 40),
+        *queued(3, 135, 45),
+        *launched(4, 101, 180, 40),
+        *launched(5, 111, 220, 40),
+    ]
+
+    found = analysed(write_trace(events))
+
+    assert (found.kernels.count, found.devices[0].split.span_ns) == (3, 80_000)
