@@ -96,7 +96,8 @@ class Finding:
         change: The change as code to paste, where there is one.
         when: Whether what it saves is time of a steady step.
         explains: Ids of findings that say less of the cause: in the phases, or the parts of them,
-            that this one names they tell of the same time; anywhere if it names no phase.
+            that this one names they tell of the same time; anywhere if all places that it names
+            are in none.
     """
 
     id: str

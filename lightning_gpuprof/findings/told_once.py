@@ -65,12 +65,14 @@ def _names_left_over(back: Finding, front: Finding) -> bool:
 def _explained(back: Finding, front: Finding, found: Sequence[Finding]) -> bool:
     """Tell whether each place of `back` is in a phase, or the part of one, that `front` names.
 
-    What names no phase explains time anywhere, and what claims no time lies nowhere else.
+    What names places in no phase, such as a thread, explains time anywhere, and what claims no time
+    lies nowhere else.
     """
     named = [(one.phase, one.name) for one in front.where if one.phase and not one.file]
     places = [(one.phase, _part(one.name)) for one in back.where]
     if not named:
-        return front.saving_ns.high > 0
+        anywhere = bool(front.where) and not any(one.phase for one in front.where)
+        return anywhere and front.saving_ns.high > 0
     if not places:
         return back.saving_ns.high == 0
     covered = all(

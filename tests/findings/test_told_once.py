@@ -168,6 +168,12 @@ def test_what_names_no_phase_explains_time_anywhere():
         assert len(kept(loop, made(front, 0, 2))) == 2
 
 
+@pytest.mark.parametrize("where", [(), (LINE,)])
+def test_what_names_no_place_or_a_line_of_a_phase_explains_no_time_elsewhere(where):
+    site = Where(file="t.py", line=3, phase="callbacks", name="callback:Norms")
+    assert len(kept(made("host-sync", 1, 2, site), made("slow-logging", 2, 6, *where))) == 2
+
+
 def test_scores_of_the_padding_go_with_it():
     padded = made("padded-batches", 4, 9, Where(phase="forward", name="batch"))
     assert kept(made("unused-scores", 2, 5, LINE), padded) == ["padded-batches"]

@@ -104,7 +104,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.5 if run.on_gpu else 0.8,
         where=(*_places(tables), Where(phase=Phase.OPTIMIZER_STEP.value)),
         change="\n".join(sparse) + ("" if name in SAME else "  # with torch.optim.SparseAdam"),
-        explains=EXPLAINS if saving.low or run.on_gpu else (),  # not for what may save nothing
+        explains=EXPLAINS if saving.low else (),  # not for what may save nothing
     )
 
 

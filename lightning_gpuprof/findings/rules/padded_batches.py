@@ -35,6 +35,7 @@ from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.rules import unused_scores
 from lightning_gpuprof.records.function_calls import FunctionNotes, function_notes
 from lightning_gpuprof.records.padding import Padding, padding
 from lightning_gpuprof.records.phases import Phase
@@ -71,7 +72,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not counted:
         return None
     most = max(counted, key=lambda one: one.frac)
-    filled = all(one.kept_frac > MOSTLY * (1 - most.frac) for one in seen.scores)
+    scores = unused_scores.counted(seen, run.step_ns)
+    filled = all(one.kept_frac > MOSTLY * (1 - most.frac) for one in scores)
     return _finding(run, run.step_ns, most, explains=EXPLAINS if filled else ())
 
 

@@ -41,8 +41,12 @@ TRAINED, ALONE = (1.5, 3.5), (0.8, 1.2)
 @looked(ID)
 def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
     """Return a finding for each layer of whose results little is used."""
-    least_ns = MIN_FRAC * step_ns
-    return tuple(_finding(run, step_ns, one) for one in seen.scores if _unused_ns(one) >= least_ns)
+    return tuple(_finding(run, step_ns, one) for one in counted(seen, step_ns))
+
+
+def counted(seen: FunctionNotes, step_ns: int) -> list[UnusedScores]:
+    """Return the layers of whose results enough is unused to change a model."""
+    return [one for one in seen.scores if _unused_ns(one) >= MIN_FRAC * step_ns]
 
 
 def _unused_ns(one: UnusedScores) -> float:

@@ -77,7 +77,7 @@ def test_what_changes_every_row_anyway_is_left_alone(look, options):
 def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
     finding = look(device=Device(type="cuda"))
     assert finding.saving_ns.low == 0
-    assert finding.explains == ("unfused-optimizer",)
+    assert not finding.explains  # a fused optimizer may save more
 
 
 def test_a_fused_update_steps_back_unless_sparse_gradients_may_save_nothing(look):
