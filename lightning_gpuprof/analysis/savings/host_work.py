@@ -120,14 +120,19 @@ class HostWork:
         return min(self.loops_most_ns, round(self._looped_frac(seen) * least_ns))
 
     @property
-    def loops_most_ns(self) -> int:
-        """The same at most, with longer operators that are called as often."""
+    def loops_ns(self) -> int:
+        """The same at most."""
         seen = self.stretches
         if seen is None:
-            return self.repeated_ns + self.longer_ns
+            return self.repeated_ns
         above = self._looped_frac(seen) * seen.above_frac(self.least_usual_calls)
         own_ns = around(round(above * seen.own_ns))[1]
-        return min(self.overhead_ns, max(own_ns, round(above * seen.alike_ns))) + self.longer_ns
+        return min(self.overhead_ns, max(own_ns, round(above * seen.alike_ns)))
+
+    @property
+    def loops_most_ns(self) -> int:
+        """The same with longer operators that are called as often."""
+        return self.loops_ns + self.longer_ns
 
     def _looped_frac(self, seen: Stretches) -> float:
         """Return the share outside recurrent layers: one call in forward, but many nodes."""

@@ -26,13 +26,13 @@ parameter tensor; on a CPU only the overhead of what is above counts. How much r
 operators down is not known, so the overhead has bounds (`EVENT_NS`). Where nearly all calls above
 the usual number come one right after the other (`COVERED`), they are timed by themselves, less what
 recording them took (`savings/call_time.py`). `LOW_FRAC`: of a loop's overhead that much goes at
-least when its body becomes one operator over all elements, and no less than its calls take in the
-fastest case (`CALL_NS` each); at most all of it and what longer operators in the loop take
-(`LOOPED`; why not what goes beside it: docs/adr/0031). Where each turn needs what the one before
-gave, no operator does theirs at once, and how many of a turn's calls can go is not known: nothing
-is the least, without those the most. The loop inside a recurrent layer (`nn.GRU`,
-`nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of forward
-(`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step,
+least when its body becomes one operator over all elements, and, where it is not timed by itself, no
+less than its calls take in the fastest case (`CALL_NS` each); at most all of it and what longer
+operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031). Where each turn
+needs what the one before gave, no operator does theirs at once, and how many of a turn's calls can
+go is not known: nothing is the least, without those the most. The loop inside a recurrent
+layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is
+most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step,
 and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording
 slows the host down, the device not, so part of that idle time is the profiler's. Severity: the
 common scale (`findings/grade.py`).
@@ -148,7 +148,7 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         return None
     return _finding(
         run.step_ns,
-        f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / run.step_ns)}) "
+        f"{duration(work.loops_ns)} of each step ({percent(work.loops_ns / run.step_ns)}) "
         f"is Python and dispatch around {thin_calls:,} small operators",
         {},
         work,
@@ -194,12 +194,13 @@ def _finding(
     saving = Range(low=0, high=step_ns // 2)
     if work is not None:
         evidence["overhead_ns"] = work.overhead_ns
-        evidence["repeated_ns"] = work.repeated_ns
+        evidence["repeated_ns"] = work.loops_ns
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
-        longer_ns = work.longer_ns if chain else 0
-        most = min(step_ns, work.loops_most_ns - longer_ns)
-        least = max(round(LOW_FRAC * work.loops_least_ns), work.dispatch_ns)
+        most = min(step_ns, work.loops_ns if chain else work.loops_most_ns)
+        least = round(LOW_FRAC * work.loops_least_ns)
+        if work.stretches is None:
+            least = max(least, work.dispatch_ns)
         saving = Range(low=0 if chain else min(least, most), high=most)
     return Finding(
         id=ID,

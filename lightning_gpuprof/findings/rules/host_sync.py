@@ -134,7 +134,7 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
 
 
 def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
-    cost_ns = max(work.read_ns, work.repeated_ns)
+    cost_ns = max(work.read_ns, work.loops_ns)
     least_ns = max(work.read_ns, work.loops_least_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
     saving = Range(low=min(round(LOW_FRAC * least_ns), most_ns), high=most_ns)
