@@ -47,7 +47,11 @@ def step_lines(results: RunResults) -> RenderableType:
         f"max {duration(dur.max_ns)}{rate}\n",
         style="not bold",
     )
-    kind = {"steady": "steady {}", "measured": "{}, the profiler on in some of them"}
+    kind = {
+        "steady": "steady {}",
+        "watched": "{}, looked at with hooks in some of them",
+        "measured": "{}, the profiler on in some of them",
+    }
     counted = kind.get(steps.basis, "{}, warm-up too").format("step" if dur.count == 1 else "steps")
     text.append(f"over {dur.count} {counted}", style="dim")
     for apart in steps.apart:
