@@ -12,6 +12,7 @@ from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, Simpl
 from lightning.pytorch.trainer import setup
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.records.schema import StepFlag
 
 
 @pytest.mark.parametrize("profiler", [SimpleProfiler, AdvancedProfiler])
@@ -76,6 +77,25 @@ def test_a_trainer_that_keeps_its_profiler_is_timed_by_hooks(
     assert found["zero_grad"] == planted_ns["zero_grad"]
     assert set(found) <= set(measured.session.start.phases)
     assert len(trainer.callbacks) == 3
+
+
+def test_by_hooks_too_the_flags_of_a_step_are_those_set_before_its_batch(
+    planted, clock, timer, tmp_path, monkeypatch
+):
+    class Looks(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            if batch_idx == 0:
+                timer._output.step_flags |= StepFlag.WATCHED
+
+    kept = SimpleProfiler()
+    monkeypatch.setattr(Trainer, "profiler", property(lambda self: kept), raising=False)
+    monkeypatch.setattr(setup, "_init_profiler", lambda trainer, profiler: None)
+    trainer = planted.make_trainer(timer, clock, tmp_path)
+    trainer.callbacks.insert(0, Looks())
+    trainer.fit(planted.Model(clock))
+
+    flags = planted.sessions(timer)[0].session.columns["flags"].tolist()
+    assert [step for step, flag in enumerate(flags) if flag & StepFlag.WATCHED] == [1]
 
 
 def test_everything_touched_is_put_back(planted, clock, timer, tmp_path):

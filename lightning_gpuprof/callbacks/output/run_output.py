@@ -41,7 +41,7 @@ class RunOutput:
         rank: Global rank of this process.
         session: Number of this session, from 0, the same on every rank.
         step_flags: Flags (`StepFlag`) of the step now running, for other callbacks to add to;
-            `PhaseTimer` takes them at its end.
+            `PhaseTimer` takes them when its batch begins.
         timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
         phases: The phases measured, for `RunStart`.
         config: The configuration, for `RunStart`.

@@ -1,5 +1,6 @@
 """Times steps by callback hooks alone, where a Trainer's profiler cannot be replaced."""
 
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import override
@@ -27,13 +28,15 @@ class HookTiming(Callback):
     Args:
         trainer: The Trainer, in `setup`.
         timeline: Told of the borders of steps; its clock is charged.
+        begins: Called when a training batch begins.
     """
 
     sees_batches = False
 
-    def __init__(self, trainer: Any, timeline: StepTimeline) -> None:
+    def __init__(self, trainer: Any, timeline: StepTimeline, begins: Callable[[], object]) -> None:
         self._callbacks: list[Any] = trainer.callbacks
         self._timeline = timeline
+        self._begins = begins
         self._callbacks.append(self)
 
     def time_manual_optimization(self) -> None:
@@ -61,6 +64,7 @@ class HookTiming(Callback):
     @override
     def on_train_batch_start(self, *args: Any) -> None:
         self._timeline.running_batch = True
+        self._begins()
         self._begin(Phase.FORWARD)
 
     @override

@@ -100,7 +100,7 @@ class TimingRun:
                 use = self.tapping.mark
                 self._writing.choice = StepChoice(self.timeline, use=use, insists=output)
         except AttributeError:
-            self.tapping = HookTiming(trainer, self.timeline)
+            self.tapping = HookTiming(trainer, self.timeline, self._take_flags)
             output.timer, phases = "hooks", HOOK_PHASES
         output.phases = [phase.value for phase in phases]
         output.count_steps(lambda: self.timeline.step)
@@ -172,14 +172,19 @@ class TimingRun:
 
     def batch_ran(self, batch: Any, batch_idx: int) -> None:
         """Note a batch that only a hook told of, when it had run."""
-        timeline, output = self.timeline, self._output
+        timeline = self.timeline
         timeline.end_batch(batch_idx, batch_size(batch))
-        timeline.flags |= output.step_flags
-        output.step_flags = 0
+        if self.evaluating or isinstance(self.tapping, Tapping):
+            self._take_flags()
         self._look_for_compiling()
         self._left -= 1
         self._calls.left -= 1
         self.what_is_due()
+
+    def _take_flags(self) -> None:
+        """Take what others say of the step now running."""
+        self.timeline.flags |= self._output.step_flags
+        self._output.step_flags = 0
 
     def _look(self) -> None:
         """Flag the step of the batch that began last, if torch.compile compiled something in it."""

@@ -66,9 +66,7 @@ class FunctionWatch(Watch):
         self._leave()
         if not self._waited:
             self._waited = True
-        elif (
-            CompileWatch.compiled_before() or may_be_fast(pl_module) or len(self._batches) == LOOKS
-        ):
+        elif len(self._batches) == LOOKS or not _may_look(pl_module):
             self._release()
         else:
             for batch in self._batches:
@@ -77,7 +75,6 @@ class FunctionWatch(Watch):
             self._told = 0
             self._mode = Watching(self._seen, self._clock)
             self._mode.start()
-            self._flag_watched()
 
     @guarded
     def _seen(
@@ -101,13 +98,16 @@ class FunctionWatch(Watch):
             self._leaves.drop()
 
     @guarded
-    def _end(self, *_: Any) -> None:
-        if len(self._batches) == LOOKS and self._output is not None:
+    def _end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if len(self._batches) < LOOKS:
+            if _may_look(pl_module):
+                self._flag_watched()  # before the next step's border, where it is chosen for marks
+            return
+        if self._output is not None:
             unread = unread_weights(self._batches[-1].attention, self._clock)
             value = notes_of(self._batches, unread)
             self._output.note(FUNCTIONS_NOTE, value)
-        if len(self._batches) == LOOKS:
-            self._release()
+        self._release()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of; one that is made amid a look has none of it."""
@@ -119,3 +119,7 @@ class FunctionWatch(Watch):
         self._looks.drop()
         self._leave()
         self._batches = []
+
+
+def _may_look(model: LightningModule) -> bool:
+    return not (CompileWatch.compiled_before() or may_be_fast(model))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.analysis.run.steady import step_stats
@@ -28,11 +29,22 @@ class Twice(BoringModel):
         return torch.optim.SGD(self.layer.parameters(), 0.01)
 
 
+class Sees(Callback):
+    """Keeps the steps that are flagged before the border at which they begin."""
+
+    def __init__(self, watch):
+        self.watch, self.flagged = watch, []
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if self.watch._output.step_flags:
+            self.flagged.append(batch_idx + 1)
+
+
 @pytest.fixture
 def watched(session_of):
-    def steps(watch, model, warmup=0):
+    def steps(watch, model, warmup=0, more=()):
         timer = PhaseTimer(console=False, warmup=warmup)
-        session = session_of(model, timer, watch, limit_train_batches=STEPS)
+        session = session_of(model, timer, watch, *more, limit_train_batches=STEPS)
         flags = session.columns["flags"].tolist()
         return [step for step, flag in enumerate(flags) if flag & StepFlag.WATCHED], session
 
@@ -50,7 +62,10 @@ def watched(session_of):
     ],
 )
 def test_the_steps_of_a_look_are_flagged_and_no_others(watched, watch, model, steps):
-    assert watched(watch(), model())[0] == list(steps)
+    look = watch()
+    sees = Sees(look)
+    assert watched(look, model(), more=[sees])[0] == list(steps)
+    assert sees.flagged == [step for step in steps if step]
 
 
 def test_those_of_the_warm_up_are_told_as_warm_up_alone(watched):
