@@ -22,7 +22,9 @@ from lightning_gpuprof.callbacks.tap.tap_regions import (
     HandingOn,
     Idle,
     NotTimed,
+    OwnAction,
     PassedOver,
+    Profile,
     Regions,
     Saving,
     ValidationFetch,
@@ -54,6 +56,7 @@ class ActionRegions:
         training: By the name of an action, its region in a step that is marked.
         passing: In one that is not.
         validating: In a validation inside a fit.
+        profile: What an action is now; set by the tap.
         fetching: That of a validation's batches.
         hands_on: Whether there is anything that calls need be handed on to.
     """
@@ -95,6 +98,7 @@ class ActionRegions:
         self.training = Regions(self._in_training)
         self.passing = Regions(self._in_passing)
         self.validating = Regions(self._in_validation)
+        self.profile: Profile = self.training.__getitem__
 
     def _in_training(self, action_name: str) -> Context:
         action = parse_action(action_name)
@@ -130,7 +134,9 @@ class ActionRegions:
         if border is not None or saves or action_name == "save_checkpoint":
             return self.training[action_name]
         is_lightnings = phase_of(action) is not None
-        return self._handing_on(_IDLE if is_lightnings else NotTimed(action_name), action_name)
+        return self._handing_on(
+            _IDLE if is_lightnings else NotTimed(action_name, self._now), action_name
+        )
 
     def _in_validation(self, action_name: str) -> Context:
         """Inside validation all but callbacks, logging and checkpoints stays validation."""
@@ -155,11 +161,18 @@ class ActionRegions:
         if action_name == "save_checkpoint":
             return Saving(self._clock, self._timeline)
         found = phase_of(action)
-        return self._clock.region(*found) if found else Inside(self._clock, action_name)
+        return (
+            self._clock.region(*found) if found else OwnAction(self._clock, action_name, self._now)
+        )
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
         watched = self.watched(region)
-        return HandingOn(watched, self._inner, action_name) if self.hands_on else watched
+        if not self.hands_on:
+            return watched
+        return HandingOn(watched, self._inner, action_name, self._now)
+
+    def _now(self, action_name: str) -> Context:
+        return self.profile(action_name)
 
     def watched(self, region: Context) -> Context:
         """Return a region with what `watch` puts around it, if anything."""

@@ -141,10 +141,14 @@ class ProfilerTap(Profiler):
         """Time actions as those of a validation inside a fit, or again as those of its steps."""
         self._look_up(self._actions.validating if validating else self._stepping)
 
+    def leave(self) -> None:
+        """Leave it to the inner profiler, also for functions that an action decorates."""
+        self.__dict__["profile"] = self._actions.profile = self._inner.profile
+
     def _look_up(self, regions: Regions) -> None:
         # The dict's own lookup as an instance attribute: the Trainer calls it 30 times a step.
         self._regions = regions
-        self.__dict__["profile"] = regions.__getitem__
+        self.__dict__["profile"] = self._actions.profile = regions.__getitem__
 
     def _start_both(self, action_name: str) -> None:
         _region_of(self._regions[action_name]).__enter__()

@@ -1,13 +1,20 @@
 """The regions that the tap needs beside the plain ones: at borders, for savings, for loggers."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ContextDecorator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from lightning_gpuprof.probes.clock.phase_clock import LOG_LIMIT, Inside, PhaseClock, Region, Slot
+from lightning_gpuprof.probes.clock.phase_clock import (
+    LOG_LIMIT,
+    Decorator,
+    Inside,
+    PhaseClock,
+    Region,
+    Slot,
+)
 from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import (
@@ -20,6 +27,7 @@ from lightning_gpuprof.records.phases import (
 from lightning_gpuprof.records.schema import StepFlag
 
 Context = AbstractContextManager[Any]
+Profile = Callable[[str], Context]
 _Kind = type[BaseException] | None
 _Error = BaseException | None
 _Trace = TracebackType | None
@@ -168,7 +176,7 @@ class LoaderStart(Region):
         super().__enter__()
 
 
-class Idle(ContextDecorator):
+class Idle(Decorator):
     """Stands in for the region of a hook that nobody has written: its time is its caller's."""
 
     __slots__ = ()
@@ -181,12 +189,39 @@ class Idle(ContextDecorator):
 class NotTimed(Idle):
     """Stands in for an action of the program's own in a step that is not marked."""
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("_name", "_profile")
+
+    def __init__(self, name: str, profile: Profile) -> None:
         self._name = name
+        self._profile = profile
+
+    @override
+    def now(self) -> Context:
+        return self._profile(self._name)
 
     @override
     def __enter__(self) -> str:
         return self._name
+
+
+class OwnAction(Inside):
+    """An action of the program's own.
+
+    Args:
+        clock: Charged.
+        name: The action's.
+        profile: Returns what it is at any later time, for functions that it decorates.
+    """
+
+    __slots__ = ("_profile",)
+
+    def __init__(self, clock: PhaseClock, name: str, profile: Profile) -> None:
+        super().__init__(clock, name)
+        self._profile = profile
+
+    @override
+    def now(self) -> Context:
+        return self._profile(self.name)
 
 
 class EpochLoop(Region):
@@ -265,19 +300,24 @@ class ByExperiment(Inside):
         return outer
 
 
-class HandingOn(ContextDecorator):
+class HandingOn(Decorator):
     """Opens a region and the user's own profiler's action with it."""
 
-    __slots__ = ("_action", "_inner", "_opened", "_overridden", "region")
+    __slots__ = ("_action", "_inner", "_opened", "_overridden", "_profile", "region")
 
-    def __init__(self, region: Context, inner: Any, action: str) -> None:
+    def __init__(self, region: Context, inner: Any, action: str, profile: Profile) -> None:
         self.region = region
         self._inner = inner
         self._action = action
+        self._profile = profile
         # Only a profiler that changed `profile` itself needs its context; start and stop are
         # what the others consist of.
         self._overridden = type(inner).profile.__qualname__ != "Profiler.profile"
         self._opened: list[Context] = []
+
+    @override
+    def now(self) -> Context:
+        return self._profile(self._action)
 
     def __enter__(self) -> str:
         self.region.__enter__()

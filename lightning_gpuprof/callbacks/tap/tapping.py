@@ -138,6 +138,7 @@ class Tapping:
         self._calls.restore()
         if self._trainer.profiler is self.tap:
             self._trainer.profiler = self._inner
+        self.tap.leave()
 
     def _watched_region(self, phase: Phase) -> Context:
         region = self._clock.region(phase)

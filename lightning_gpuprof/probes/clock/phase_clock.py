@@ -9,9 +9,9 @@ that what is charged always adds up to the wall time.
 
 from array import array
 from collections.abc import Callable
-from contextlib import ContextDecorator
+from functools import wraps
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -27,6 +27,9 @@ from lightning_gpuprof.probes.clock.region_paths import (
     swap_code,
 )
 from lightning_gpuprof.records.phases import Phase
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 LOG_LIMIT = 16_384
 """Boundaries after which a log is settled early: 200 kB, however long a step or validation is."""
@@ -194,7 +197,27 @@ class PhaseClock:
         return self.insides[number].numbers
 
 
-class Region(ContextDecorator):
+class Decorator:
+    """A context manager that decorates functions: each call enters what it is `now`."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        """Return the context manager to enter in its place."""
+        return self
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Enter it around each call of a function."""
+
+        @wraps(function)
+        def inside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with self.now():
+                return function(*args, **kwargs)
+
+        return inside
+
+
+class Region(Decorator):
     """Charges its body's self time to one slot; may be entered again while it is open."""
 
     __slots__ = ("_closes", "_code", "_now", "_opens", "_time", "clock", "slot")
