@@ -129,6 +129,7 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
 
 
 def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -> None:
+    from lightning_gpuprof.analysis.trace.launch_join import join_launches
     from lightning_gpuprof.views.console.trace_text import render_rest, render_split
     from lightning_gpuprof.views.documents.trace_payload import (
         choose_window,
@@ -138,8 +139,9 @@ def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -
 
     window = choose_window(timeline, step=args.step, steady=args.steady)
     # Before the other analyses: on a large trace they take a while.
-    print(render_split(split_payload(path, timeline, window)), end="", flush=True)
-    document = whole_payload(path, timeline, window, second_core=True)
+    launches = join_launches(timeline)
+    print(render_split(split_payload(path, timeline, launches, window)), end="", flush=True)
+    document = whole_payload(path, timeline, launches, window, second_core=True)
     print(render_rest(document, top=args.top))
 
 

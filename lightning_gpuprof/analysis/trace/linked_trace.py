@@ -15,6 +15,6 @@ class LinkedTrace(Struct, frozen=True):
     launches: Launches
 
 
-def link(timeline: Timeline) -> LinkedTrace:
-    """Find how a trace's events belong to each other."""
-    return LinkedTrace(timeline, nest(timeline.host), join_launches(timeline))
+def link(timeline: Timeline, launches: Launches | None = None) -> LinkedTrace:
+    """Find how a trace's events belong to each other, but for launches that are joined already."""
+    return LinkedTrace(timeline, nest(timeline.host), launches or join_launches(timeline))

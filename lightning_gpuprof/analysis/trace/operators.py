@@ -1,6 +1,7 @@
 """Operators by name: host time, and the device time of what they launched."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -61,29 +62,41 @@ the last may hold the others, as Lightning's closure runs in it."""
 _LOADING, _NODE, _STEP = range(len(_REGIONS))
 
 
-def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
+class Regions(NamedTuple):
+    """Of each host event, whether it lies in a batch being made, a node, or an update."""
+
+    in_batch: Mask
+    in_node: Mask
+    in_update: Mask
+
+
+def host_regions(trace: LinkedTrace) -> Regions:
+    """Tell in which of these regions host events lie."""
+    region = _innermost_region(trace.timeline, trace.nesting)
+    in_update = in_updates(trace.timeline, trace.nesting, region == _STEP)
+    return Regions(region == _LOADING, region == _NODE, in_update)
+
+
+def operator_table(trace: LinkedTrace, regions: Regions) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
     if not is_op.any():
         return ()
     names = len(timeline.names)
-    region, outermost = _innermost_region(timeline, nesting), is_op.copy()
-    in_batch, in_node = region == _LOADING, region == _NODE
-    in_update = in_updates(timeline, nesting, region == _STEP) & is_op
+    outermost, in_update = is_op.copy(), regions.in_update & is_op
     count, loading, total, backward, backward_ns, update = np.zeros((6, names), dtype=np.int64)
     for block in blocks(len(host)):
         rows = block.start + np.flatnonzero(is_op[block])
         group = host.name[rows]
         outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
         count += np.bincount(group, minlength=names)
-        loading += np.bincount(group[in_batch[rows]], minlength=names)
+        loading += np.bincount(group[regions.in_batch[rows]], minlength=names)
         total += summed(group, host.dur_ns[rows] * outermost[rows], names)
         update += np.bincount(group[in_update[rows]], minlength=names)
-        rows = rows[in_node[rows]]
+        rows = rows[regions.in_node[rows]]
         backward += np.bincount(host.name[rows], minlength=names)
         backward_ns += summed(host.name[rows], host.dur_ns[rows] * outermost[rows], names)
-    del in_batch, in_node, region
     again = repeated_nodes(timeline, nesting)
     repeated = np.bincount(host.name[again], minlength=names)
     repeated_ns = summed(host.name[again], host.dur_ns[again], names)
@@ -112,14 +125,6 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
         for i in np.flatnonzero(count).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
-
-
-def apart_from_model(trace: LinkedTrace) -> Mask:
-    """Return which host events make a batch in this process, or update the weights."""
-    region = _innermost_region(trace.timeline, trace.nesting)
-    apart: Mask = in_updates(trace.timeline, trace.nesting, region == _STEP)
-    apart |= region == _LOADING
-    return apart
 
 
 def _at(column: Int64 | None, i: int) -> int | None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import rows_by_thread
-from lightning_gpuprof.analysis.trace.operators import apart_from_model
+from lightning_gpuprof.analysis.trace.operators import Regions
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
 from lightning_gpuprof.arrays import Int64, Mask
@@ -53,13 +53,13 @@ def computes(name: str) -> bool:
     return name not in _FREE and not name.startswith(ENGINE)
 
 
-def short_calls(trace: LinkedTrace) -> ShortCalls | None:
+def short_calls(trace: LinkedTrace, regions: Regions) -> ShortCalls | None:
     """Find them in a CPU's trace; None where a device has work of its own."""
     timeline, host = trace.timeline, trace.timeline.host
     if len(timeline.device):
         return None
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
-    apart, computing = apart_from_model(trace), named(timeline, computes)
+    apart, computing = regions.in_batch | regions.in_update, named(timeline, computes)
     is_node = named(timeline, lambda name: name.startswith(ENGINE))
     found = np.zeros(4, dtype=np.int64)
     for part in rows_by_thread(host):

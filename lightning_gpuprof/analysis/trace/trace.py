@@ -16,7 +16,7 @@ from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.trace.kernels import KernelTable, kernel_table
 from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
-from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
+from lightning_gpuprof.analysis.trace.operators import OperatorStats, host_regions, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
@@ -85,7 +85,7 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
     if window is not None:
         trace = within(trace, window)
         places = code_places(trace.timeline)
-    timeline, launches = trace.timeline, trace.launches
+    timeline, launches, regions = trace.timeline, trace.launches, host_regions(trace)
     own = timeline
     if window is None:
         before = queued_before(timeline, launches)
@@ -94,11 +94,11 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         window=window,
         devices=devices,
         kernels=kernel_table(own),
-        operators=operator_table(trace),
+        operators=operator_table(trace, regions),
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),
         syncs=sync_calls(trace, places),
-        short_calls=short_calls(trace),
+        short_calls=short_calls(trace, regions),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,
         modules=_by_place(trace, places, modules=True),

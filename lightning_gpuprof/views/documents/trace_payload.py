@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
+from lightning_gpuprof.analysis.trace.launch_join import Launches, join_launches
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
@@ -52,15 +52,22 @@ def analyze_file(
     options = options or ReadOptions()
     timeline = open_timeline(path, options)
     window = choose_window(timeline, step=step, steady=steady)
-    return whole_payload(path, timeline, window, second_core=options.second_core)
+    return whole_payload(
+        path, timeline, join_launches(timeline), window, second_core=options.second_core
+    )
 
 
 def whole_payload(
-    path: str, timeline: Timeline, window: Window | None = None, *, second_core: bool = False
+    path: str,
+    timeline: Timeline,
+    launches: Launches,
+    window: Window | None,
+    *,
+    second_core: bool = False,
 ) -> dict[str, Any]:
-    """Return the document of a trace that has been read."""
+    """Return the document of a trace that has been read, and its launches joined."""
     # Before the process is forked, so that both have the same in memory.
-    trace = link(timeline)
+    trace = link(timeline, launches)
 
     def find_paths() -> dict[str, Any]:
         # Imported here: it may be another process that needs it.
@@ -85,9 +92,11 @@ def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Wind
     return steady_window(timeline) if steady else None
 
 
-def split_payload(path: str, timeline: Timeline, window: Window | None) -> dict[str, Any]:
-    """Return the start of the document: what costs next to nothing once a file is read."""
-    spans = spans_within(timeline, join_launches(timeline), window)
+def split_payload(
+    path: str, timeline: Timeline, launches: Launches, window: Window | None
+) -> dict[str, Any]:
+    """Return the start of the document: what costs next to nothing once launches are joined."""
+    spans = spans_within(timeline, launches, window)
     return {
         "source": timeline.source,
         "file": path,

@@ -3,7 +3,7 @@
 import pytest
 
 from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.operators import operator_table
+from lightning_gpuprof.analysis.trace.operators import host_regions, operator_table
 from lightning_gpuprof.traces import open_timeline
 
 ENGINE = "autograd::engine::evaluate_function: "
@@ -26,7 +26,8 @@ def table(write_trace, op):
             events.append(op("AddmmBackward0", at + 1, dur - 2))
             events.append(op(f"{ENGINE}torch::autograd::AccumulateGrad", at + 9, 1))
         path = write_trace(events + arrows, name="t.pt.trace.json")
-        rows = operator_table(link(open_timeline(path)))
+        trace = link(open_timeline(path))
+        rows = operator_table(trace, host_regions(trace))
         return {row.name: row for row in rows}
 
     return make

@@ -3,6 +3,7 @@
 import pytest
 
 from lightning_gpuprof.analysis.trace.linked_trace import link
+from lightning_gpuprof.analysis.trace.operators import host_regions
 from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
 from lightning_gpuprof.traces import open_timeline
 
@@ -13,7 +14,8 @@ US = 1_000
 def found(write_trace):
     def find(events):
         path = write_trace(events, name="t.pt.trace.json")
-        return short_calls(link(open_timeline(path)))
+        trace = link(open_timeline(path))
+        return short_calls(trace, host_regions(trace))
 
     return find
 
