@@ -32,10 +32,10 @@ operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031
 needs what the one before gave, no operator does theirs at once, and how many of a turn's calls can
 go is not known: nothing is the least, without those the most. The loop inside a recurrent
 layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is
-most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step,
-and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording
-slows the host down, the device not, so part of that idle time is the profiler's. Severity: the
-common scale (`findings/grade.py`).
+most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`:
+of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
+`TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of that idle time is the
+profiler's. Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
