@@ -28,6 +28,7 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     spans_within,
     within,
 )
+from lightning_gpuprof.analysis.trace.transforms import Transforms, transforms
 from lightning_gpuprof.traces.timeline import Timeline, select
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class TraceAnalysis(Struct, frozen=True):
     copies: tuple[CopyStats, ...]
     syncs: SyncReport
     short_calls: ShortCalls | None
+    transforms: tuple[Transforms, ...]
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
     modules: tuple[PlaceStats, ...]
@@ -99,6 +101,7 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         copies=copy_table(own),
         syncs=sync_calls(trace, places),
         short_calls=short_calls(trace, regions),
+        transforms=transforms(trace, regions),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,
         modules=_by_place(trace, places, modules=True),

@@ -1,0 +1,391 @@
+"""A single expensive operation takes much of the step, and there is a cheaper way to its result.
+
+## What it measures
+`operators_ns`: time per step of operators of one family, from a trace, with the nodes of the
+autograd graph that go back through them: full sorts; decompositions and solves of matrices; Fourier
+transforms of a length with a large prime factor (on a CPU, where shapes were recorded). On a GPU
+the device's time of the operators alone.
+
+## Why it matters
+A sort puts in order what a threshold or a `topk` only has to pick from. A decomposition takes many
+times as long as a product of such matrices, and thousands of small ones cost by their number. An
+FFT is fast by dividing its length into small factors: 6001 = 17 x 353 has none.
+
+## What to do
+Of sorted values, keep the few largest by `topk`, one rank by `kthvalue`, those above a threshold by
+a mask; unique rows are quicker found as numbers. An optimizer's preconditioners change slowly:
+factors or roots of them in one step of many are enough, and an orthogonal update is a few
+Newton-Schulz iterations. In a model, a diagonal matrix needs no decomposition
+(`Independent(Normal(...), 1)` in place of a `MultivariateNormal`), one that is known by its factor
+none either (`scale_tril`, `solve_triangular`, `cholesky_solve`). Pad what an FFT transforms to a
+length of small factors, and cut the result off.
+
+## Thresholds
+`MIN_FRAC`: twice `WARNING_FRAC` of `findings/grade.py`. What the other way takes is not known, so
+nothing is the least saving, and of less the middle would not be worth a change. In an optimizer the
+least change is one step in `FEWER`; there no more than its median counts, as a trace may hold the
+one step in many that decomposes. FFTs: `WARNING_FRAC`, as the other length is known.
+`MOST_FACTOR`, `SAVED` and `SAVED_OF_LARGE`: measured (docs/adr/0031); nothing is the least where
+the program does not pad by itself, and may need just that length. Left to rules that know more of
+the same lines: `rebuilt-weights`, `recomputed-constant`, `repeated-operators`, `work-on-data`.
+Severity: the common scale (`findings/grade.py`).
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER, WARNING_FRAC, by_host, grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import MOST
+from lightning_gpuprof.records.function_calls import (
+    ConstantWork,
+    RepeatedWork,
+    WorkOnData,
+    function_notes,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import duration, percent
+
+ID = "costly-operators"
+EFFORT = Effort(
+    Horizon.MEDIUM,
+    "one operation is replaced by another, or done in one step of many",
+    "results may differ: compare the losses",
+)
+MIN_FRAC = 2 * WARNING_FRAC
+KNOWN_FRAC = 0.5
+"""A rule that knows the reason of half of it, or an optimizer's step of which it is half."""
+MOST_FACTOR = 13
+SMALL = (2, 3, 5, 7)
+TRANSFORMED = r"fft|stft|spectrogram"
+LARGE_FACTOR = 40
+SAVED, SAVED_OF_LARGE = (0.2, 0.86), (0.75, 0.94)
+"""Shares of a transform's time, by the largest factor of its length."""
+
+
+class Family(NamedTuple):
+    """Operators that the same is to be done about.
+
+    `operators` are called in no other one of them, so that none is counted twice; `nodes` are how
+    the engine names their nodes; `written` is what a line that calls one may hold.
+    """
+
+    what: str
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...]
+    written: str
+    advice: str
+
+
+SORTS = Family(
+    "Sorting",
+    ("aten::sort", "aten::unique_dim"),
+    ("SortBackward", "MsortBackward"),
+    r"\b(sort|argsort|msort|unique\w*|(nan)?quantile)\(",
+    "Where the order itself is not needed, do not sort: the few largest are x.topk(k, "
+    "sorted=False), a quantile or a median is x.kthvalue(k), and those above a threshold are a "
+    "mask. For unique rows make one number of each row first. Sort what stays the same once.",
+)
+MATRICES = Family(
+    "Decomposing matrices and solving with them",
+    tuple(
+        f"aten::{name}"
+        for name in """_linalg_eigh linalg_eig linalg_cholesky_ex linalg_lu_factor_ex
+        linalg_lu_solve linalg_ldl_factor_ex linalg_solve_triangular triangular_solve _linalg_svd
+        linalg_qr linalg_householder_product linalg_lstsq linalg_matrix_exp cholesky_inverse
+        _cholesky_solve_helper""".split()
+    ),
+    tuple(
+        f"{name}Backward"
+        for name in """LinalgEigh LinalgEig LinalgCholeskyEx LinalgLuFactorEx LinalgLuSolve
+        LinalgLdlFactorEx LinalgSolveTriangular TriangularSolve LinalgSvd LinalgQr
+        LinalgHouseholderProduct LinalgLstsq LinalgMatrixExp LinalgInvEx LinalgSolveEx LinalgDet
+        LinalgSlogdet CholeskyInverse CholeskySolve""".split()
+    ),
+    r"linalg\.|MultivariateNormal|\b(inverse|pinverse|cholesky\w*|svd|qr|eigh|(slog|log)?det|"
+    r"matrix_exp|lu\w*|lstsq|logdet)\(",
+    "Where a matrix is diagonal, compute without matrices; where it changes slowly, decompose it "
+    "in one step of many. Ask for what is needed alone: one factor (cholesky, lu_factor) serves "
+    "all solves with it, triangular ones are cheaper than general ones, and no inverse is needed "
+    "to solve. Small matrices cost by their number: the same one need not be factored twice.",
+)
+FAMILIES = (SORTS, MATRICES)
+NORMAL = "MultivariateNormal"
+NORMAL_ADVICE = (
+    "MultivariateNormal factors a covariance for each row, and solves with it. Where the "
+    "dimensions are independent, Independent(Normal(mean, spread), 1) is the same distribution "
+    "without matrices; else hand it the factor (scale_tril=...) in place of the covariance."
+)
+NORMAL_CHANGE = "Independent(Normal(mean, spread), 1)  # in place of MultivariateNormal(mean, ...)"
+UPDATE_ADVICE = (
+    "What an optimizer decomposes are as a rule sums over many steps: do it in one step of 10 to "
+    "100, and keep its result in the state between. To make an update orthogonal, a few "
+    "Newton-Schulz iterations (products of matrices) do."
+)
+ITERATED = ("aten::_linalg_svd", "aten::linalg_qr", "aten::linalg_householder_product")
+"""What may be of the step's own gradient: then it cannot be kept, and another way has its price."""
+
+
+class Cost(NamedTuple):
+    """Time per step of a family's operators, by where they are called."""
+
+    forward_ns: int
+    backward_ns: int
+    update_ns: int
+    most: Operator
+    """The one that takes longest."""
+
+    @property
+    def model_ns(self) -> int:
+        """All but the optimizer's."""
+        return self.forward_ns + self.backward_ns
+
+
+def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
+    """Return a finding for each family, and for lengths that are hard to transform."""
+    facts = trace_facts(run)
+    if facts is None or not run.step_ns:
+        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+    found = [_lengths(run, run.step_ns, facts)]
+    for family in FAMILIES:
+        cost = _cost(run, facts, family)
+        if cost is not None:
+            found += [
+                _in_model(run, run.step_ns, family, cost),
+                _in_update(run, run.step_ns, family, cost),
+            ]
+    return tuple(one for one in found if one is not None)
+
+
+def _cost(run: RunResults, facts: TraceFacts, family: Family) -> Cost | None:
+    operators = facts.operators
+    used = [operators[name] for name in family.operators if name in operators]
+    if not used:
+        return None
+    most = max(used, key=lambda op: op.total_ns)
+    if run.on_gpu:
+        updating = [op for op in used if 2 * op.update_calls > op.calls]
+        others = [op for op in used if op not in updating]
+        return Cost(_device_ns(others), 0, _device_ns(updating), most)
+    nodes = tuple(f"autograd::engine::evaluate_function: {name}" for name in family.nodes)
+    back = sum(op.total_ns for name, op in operators.items() if name.startswith(nodes))
+    updates = sum(op.update_self_ns for op in used)
+    return Cost(
+        _within(run, Phase.FORWARD, sum(map(_forward_ns, used))),
+        _within(run, Phase.BACKWARD, back),
+        _within(run, Phase.OPTIMIZER_STEP, updates),
+        most,
+    )
+
+
+def _device_ns(ops: Iterable[Operator]) -> int:
+    return round(sum(op.device_total_ns or 0.0 for op in ops))
+
+
+def _forward_ns(op: Operator) -> float:
+    """Return an operator's time outside the graph's nodes and the optimizer's update."""
+    others = max(0.0, op.calls - op.backward_calls)
+    share = max(0.0, others - op.update_calls) / others if others else 0.0
+    return max(0.0, op.total_ns - op.backward_ns) * share
+
+
+def _within(run: RunResults, phase: Phase, taken_ns: float) -> int:
+    """Return no more than the median of a phase: one traced step may be unlike most."""
+    stats = run.per_step(phase)
+    return round(taken_ns if stats is None else min(taken_ns, stats.median_ns))
+
+
+def _in_model(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Finding | None:
+    lines = _lines(run, Phase.FORWARD, family.written)
+    if cost.model_ns < MIN_FRAC * step_ns or _known(run, step_ns, lines, family, cost):
+        return None
+    normal = any(NORMAL in one.source for one in lines)
+    # The check of a covariance, and what makes it, go with its factor.
+    whole_ns = _sampled_ns(run, Phase.FORWARD, lambda one: NORMAL in one.source)
+    most_ns = max(cost.forward_ns, whole_ns) + cost.backward_ns
+    saving = by_host(0, around(most_ns)[1], step_ns, unsure=True)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{family.what} takes {duration(cost.model_ns)} of each step "
+        f"({percent(cost.model_ns / step_ns)}), with the backward pass through it",
+        advice=NORMAL_ADVICE if normal else family.advice,
+        evidence={
+            "operators_ns": cost.model_ns,
+            "backward_ns": cost.backward_ns,
+            "calls_count": round(cost.most.calls),
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.6,
+        where=_where(lines) or (Where(name=cost.most.name),),
+        change=NORMAL_CHANGE if normal else None,
+    )
+
+
+def _in_update(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Finding | None:
+    step = run.per_step(Phase.OPTIMIZER_STEP)
+    if step is None or cost.update_ns < MIN_FRAC * step_ns:
+        return None
+    optimizers = run.start.model.get("optimizers") or [{}]
+    own = (one for one in optimizers if one.get("package", "torch") != "torch")
+    name = next(own, optimizers[0]).get("class")
+    sure = family is MATRICES and cost.most.name not in ITERATED
+    low = around(cost.update_ns * (FEWER - 1) // FEWER)[0]
+    high = max(around(cost.update_ns)[1], _functions_ns(run, family))
+    saving = by_host(low, min(high, step.mean_ns), step_ns, unsure=run.on_gpu or not sure)
+    whole = cost.update_ns >= KNOWN_FRAC * step.median_ns
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"{family.what} takes {duration(cost.update_ns)} of each step "
+        f"({percent(cost.update_ns / step_ns)}) in the step of {name or 'the optimizer'}",
+        advice=UPDATE_ADVICE if family is MATRICES else family.advice,
+        evidence={
+            "operators_ns": cost.update_ns,
+            "optimizer_ns": step.mean_ns,
+            "calls_count": round(cost.most.update_calls),
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.7,
+        where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
+        explains=("unfused-optimizer",) if whole else (),
+    )
+
+
+def _functions_ns(run: RunResults, family: Family) -> int:
+    """Return what an optimizer's functions with a line of the family take."""
+    lines = _lines(run, Phase.OPTIMIZER_STEP, family.written)
+    functions = {(one.file, one.function) for one in lines}
+    return _sampled_ns(run, Phase.OPTIMIZER_STEP, lambda one: (one.file, one.function) in functions)
+
+
+def _sampled_ns(run: RunResults, phase: Phase, at: Callable[[LineCount], bool]) -> int:
+    """Return the part of a phase at some lines, by samples; 0 without any."""
+    seen, stats = host_lines(run.notes), run.per_step(phase)
+    if seen is None or stats is None:
+        return 0
+    count = sum(one.count for one in seen.of(phase) if at(one))
+    return round(stats.median_ns * count / max(1, seen.by_phase.get(phase.value, 0)))
+
+
+def _lines(run: RunResults, phase: Phase, written: str) -> tuple[LineCount, ...]:
+    """Return the lines of a phase that are written as such a call, the most often seen first."""
+    seen = host_lines(run.notes)
+    at: dict[tuple[str, int], list[LineCount]] = {}
+    for one in seen.of(phase) if seen else ():
+        if re.search(written, one.source.split("#")[0]):
+            at.setdefault((one.file, one.line), []).append(one)
+    count = {place: sum(one.count for one in ones) for place, ones in at.items()}
+    ranked = sorted(at, key=lambda place: -count[place])
+    return tuple(at[place][0] for place in ranked[:MOST] if count[place] >= LEAST_COUNT)
+
+
+def _where(lines: Iterable[LineCount]) -> tuple[Where, ...]:
+    return tuple(
+        Where(file=one.file, line=one.line, source=one.source, phase=Phase.FORWARD.value)
+        for one in lines
+    )
+
+
+def _known(
+    run: RunResults, step_ns: int, lines: Iterable[LineCount], family: Family, cost: Cost
+) -> bool:
+    """Tell whether a look at the forward pass knows a reason of most of it."""
+    seen = function_notes(run.notes)
+    if seen is None:
+        return False
+    at = {(one.file, one.line) for one in lines}
+    on_data = (one for one in seen.on_data if one.taken_ns >= CRITICAL_FRAC * step_ns)
+    told: tuple[ConstantWork | RepeatedWork | WorkOnData, ...]
+    told = (*seen.constants, *seen.repeated, *on_data)
+    known = [
+        one.taken_ns for one in told if any((place.file, place.line) in at for place in one.places)
+    ]
+    if family is MATRICES and seen.rebuilt is not None:
+        known.append(seen.rebuilt.again_ns)
+    return bool(known) and max(known) >= KNOWN_FRAC * cost.forward_ns
+
+
+def _lengths(run: RunResults, step_ns: int, facts: TraceFacts) -> Finding | None:
+    hard = [row for row in facts.rows("transforms") if any(map(is_hard, row["lengths"]))]
+    taken_ns = round(sum(row["total_ns"] for row in hard) * facts.host_scale / facts.steps)
+    if run.on_gpu or taken_ns < WARNING_FRAC * step_ns:
+        return None
+    worst = max(hard, key=lambda row: row["total_ns"])
+    length = next(one for one in worst["lengths"] if is_hard(one))
+    per_step = facts.host_scale / facts.steps
+    sure = [saved(row["lengths"])[0] * row["total_ns"] for row in hard if row["padded"]]
+    most = [saved(row["lengths"])[1] * row["total_ns"] for row in hard]
+    low, high = round(sum(sure) * per_step), round(sum(most) * per_step)
+    saving = Range(low=min(low, step_ns), high=min(high, step_ns))
+    better = next_easy(length)
+    product = " x ".join(map(str, factors(length)))
+    known = f"{length} = {product}" if product != str(length) else f"{length}, a prime"
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"FFTs of length {known} take {duration(taken_ns)} of each step "
+        f"({percent(taken_ns / step_ns)}): a length of small factors is faster",
+        advice=f"Pad to {better} = {' x '.join(map(str, factors(better)))} (n={better}), and cut "
+        f"the result off as before: a convolution by FFT stays the same with more zeros. Where the "
+        "spectrum itself is wanted, its frequencies lie a little closer: cut or pad the data.",
+        evidence={
+            "operators_ns": taken_ns,
+            "length_count": length,
+            "largest_factor_count": factors(length)[-1],
+            "better_length_count": better,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.7,
+        where=_where(_lines(run, Phase.FORWARD, TRANSFORMED)) or (Where(name="aten::_fft"),),
+        change=f"n = {better}  # torch.fft.rfft(x, n=n), torch.fft.irfft(spectrum, n=n)",
+    )
+
+
+def factors(length: int) -> list[int]:
+    """Return a length's prime factors, rising.
+
+    >>> factors(6001), factors(1)
+    ([17, 353], [1])
+    """
+    found, rest, factor = [], length, 2
+    while factor * factor <= rest:
+        while rest % factor == 0:
+            found.append(factor)
+            rest //= factor
+        factor += 1
+    return [*found, rest] if rest > 1 or not found else found
+
+
+def is_hard(length: int) -> bool:
+    """Tell whether a length has a large prime factor."""
+    return factors(length)[-1] > MOST_FACTOR
+
+
+def saved(lengths: Iterable[int]) -> tuple[float, float]:
+    """Return which share of a transform's time the next lengths of small factors save.
+
+    >>> saved([6001]), saved([64, 34])
+    ((0.75, 0.94), (0.2, 0.86))
+    """
+    return SAVED_OF_LARGE if max(factors(one)[-1] for one in lengths) > LARGE_FACTOR else SAVED
+
+
+def next_easy(length: int) -> int:
+    """Return the next length of small factors alone.
+
+    >>> next_easy(6001)
+    6048
+    """
+    while factors(length)[-1] > SMALL[-1]:
+        length += 1
+    return length
