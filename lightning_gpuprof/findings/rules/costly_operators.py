@@ -106,7 +106,7 @@ MATRICES = Family(
         for name in """LinalgEigh LinalgEig LinalgCholeskyEx LinalgLuFactorEx LinalgLuSolve
         LinalgLdlFactorEx LinalgSolveTriangular TriangularSolve LinalgSvd LinalgQr
         LinalgHouseholderProduct LinalgLstsq LinalgMatrixExp LinalgInvEx LinalgSolveEx LinalgDet
-        LinalgSlogdet CholeskyInverse CholeskySolve""".split()
+        LinalgSlogdet LinalgLu LinalgPinv CholeskyInverse CholeskySolve""".split()
     ),
     r"linalg\.|MultivariateNormal|\b(inverse|pinverse|cholesky\w*|svd|qr|eigh|(slog|log)?det|"
     r"matrix_exp|lu\w*|lstsq|logdet)\(",
