@@ -26,9 +26,10 @@ nothing is the least saving, and of less the middle would not be worth a change.
 least change is one step in `FEWER`; there no more than its median counts, as a trace may hold the
 one step in many that decomposes. FFTs: `WARNING_FRAC`, as the other length is known.
 `MOST_FACTOR`, `SAVED` and `SAVED_OF_LARGE`: measured (docs/adr/0031); nothing is the least where
-the program does not pad by itself, and may need just that length. Left to rules that know more of
-the same lines: `rebuilt-weights`, `recomputed-constant`, `repeated-operators`, `work-on-data`.
-Severity: the common scale (`findings/grade.py`).
+the program does not pad by itself, and may need just that length; else a fifth below what a tight
+loop saved. Left to rules that know more of the same lines: `rebuilt-weights`,
+`recomputed-constant`, `repeated-operators`, `work-on-data`. Severity: the common scale
+(`findings/grade.py`).
 """
 
 import re
@@ -41,7 +42,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER, WARNING_FRAC, by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
 from lightning_gpuprof.findings.places import MOST
 from lightning_gpuprof.records.function_calls import (
     ConstantWork,
@@ -324,8 +325,9 @@ def _lengths(run: RunResults, step_ns: int, facts: TraceFacts) -> Finding | None
     per_step = facts.host_scale / facts.steps
     sure = [saved(row["lengths"])[0] * row["total_ns"] for row in hard if row["padded"]]
     most = [saved(row["lengths"])[1] * row["total_ns"] for row in hard]
-    low, high = round(sum(sure) * per_step), round(sum(most) * per_step)
-    saving = Range(low=min(low, step_ns), high=min(high, step_ns))
+    low, _ = around(round(sum(sure) * per_step))
+    high = round(sum(most) * per_step)
+    saving = by_host(low, high, step_ns, unsure=False)
     better = next_easy(length)
     product = " x ".join(map(str, factors(length)))
     known = f"{length} = {product}" if product != str(length) else f"{length}, a prime"
