@@ -103,7 +103,8 @@ class GraphWatch(Watch):
             self._drop_handle()
             if loss.requires_grad:
                 # It may be on around the backward pass alone: only inside is that seen.
-                self._handle = loss.register_hook(self._in_pass)
+                hooked: Any = loss
+                self._handle = hooked.register_hook(self._in_pass)
 
     def _in_pass(self, _: torch.Tensor) -> None:
         self._in_backward |= torch.is_anomaly_enabled()

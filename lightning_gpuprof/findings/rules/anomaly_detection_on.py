@@ -143,8 +143,8 @@ def _cost(
     if not count:
         return 0.0, search_ns, None
     if not mode.forward:
-        most_ns = round((1 + ERROR) * search_ns)
-        return count, search_ns, Range(low=round((1 - ERROR) * search_ns), high=most_ns)
+        low, high = (round((1 + error) * search_ns) for error in (-ERROR, ERROR))
+        return count, search_ns, Range(low=low, high=high)
     known = sorted(
         (one.forward.self_ns / one.node.calls, one.node.calls)
         for one in made
