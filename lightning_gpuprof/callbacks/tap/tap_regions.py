@@ -34,7 +34,7 @@ _Error = BaseException | None
 _Trace = TracebackType | None
 
 
-class Traced(ContextDecorator):
+class Traced:
     """A region that shows in a trace that records just now, by this name."""
 
     def __init__(self, region: Context, name: str) -> None:
