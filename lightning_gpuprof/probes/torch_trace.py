@@ -33,6 +33,11 @@ def busy_profiler() -> str | None:
     return None
 
 
+def traced(name: str) -> Any:
+    """Return a span for a trace that records just now; None at other times, which costs nothing."""
+    return record_function(name) if _autograd_profiler._is_profiler_enabled else None
+
+
 class TorchTrace:
     """Records operators, kernels and copies from `start` to `stop`; used once.
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.notes import last_noted
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import ANOMALY_NOTE, Note
 
 DEBUGGING_NOTE = "debugging"
 """Note of this name: tools that were on in one of the first batches."""
@@ -60,6 +60,34 @@ class ThreadTrial(Struct, frozen=True):
     as_set_ns: int
     per_core_ns: int
     place: CallPlace | None = None
+
+
+class AnomalyMode(Struct, frozen=True):
+    """In which passes torch.autograd's anomaly detection was on.
+
+    Args:
+        forward: Nodes of the graph hold the stack that made them.
+        backward: It was on while the backward pass ran.
+        place: The line of the program that switched it on, where one looks like it.
+    """
+
+    forward: bool
+    backward: bool
+    place: CallPlace | None = None
+
+
+def anomaly_mode(notes: Iterable[Note]) -> AnomalyMode | None:
+    """Return what was noted of anomaly detection; None where it was not seen to be on.
+
+    Older files only say that it was on.
+
+    >>> anomaly_mode([Note(step=0, name=ANOMALY_NOTE, value=True)]).backward
+    True
+    """
+    noted = [note for note in notes if note.name == ANOMALY_NOTE]
+    if last_noted(noted, ANOMALY_NOTE, bool):
+        return AnomalyMode(forward=True, backward=True)
+    return last_noted(noted, ANOMALY_NOTE, AnomalyMode)
 
 
 def thread_trial(notes: Iterable[Note]) -> ThreadTrial | None:

@@ -32,6 +32,9 @@ BATCH_WORK = (
 """What is done with each batch; the other phases wait, or come now and then."""
 SELF_LOG = "self.log"
 """Part of `logging`: the module's calls of `self.log` in training."""
+TRANSFER_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
+"""Parts of `host_to_device`, which spans in traces are named after: the program's own work on each
+batch."""
 EXPERIMENT = "experiment."
 """How parts of `logging` and `validation` begin that are the program's own calls of a logger's
 `experiment`, such as `experiment.add_image`."""

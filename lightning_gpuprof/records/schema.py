@@ -27,7 +27,7 @@ NOT_MEASURED = -1
 COMPILE_NOTE = "compile_ns"
 """Note of this name: what torch.compile took to compile in a step."""
 ANOMALY_NOTE = "anomaly_mode"
-"""Note of this name: torch.autograd's anomaly detection is on."""
+"""Note of this name: torch.autograd's anomaly detection is on, and in which passes."""
 RETAINED_NOTE = "retained_graph"
 """Note of this name: a look after a backward pass found its graph still there."""
 KEPT_NOTE = "kept_graphs"

@@ -17,7 +17,8 @@ STALLED = 2
 class Operator:
     """An operator's calls per step; host times are scaled to steps without the profiler.
 
-    Calls that made a batch in the training process are left out, and the times in proportion.
+    Calls that made a batch in the training process, or changed it in hooks around handing it to the
+    device, are left out, and the times in proportion.
     """
 
     name: str

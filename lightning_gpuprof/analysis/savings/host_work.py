@@ -49,6 +49,9 @@ UPDATES = 4
 MOSTLY = 0.5
 COPY = "aten::copy_"
 READS = ("aten::item", "aten::_local_scalar_dense")
+SEARCHED = "aten::_is_any_true"
+"""Anomaly detection's search of a gradient for NaN ends with it, and reads its result, a value for
+each; nothing else in a backward pass calls it."""
 RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
 """A recurrent layer's whole sequence is one call of these: the loop inside is torch's own."""
 TENSORS_PER_LAYER = 2
@@ -294,6 +297,10 @@ def anomaly_on(run: RunResults) -> bool | None:
     """Tell whether autograd's anomaly detection was on; None where the records do not say."""
     notes = [note.value for note in run.notes if note.name == ANOMALY_NOTE]
     known = run.start.trainer.get("detect_anomaly")
+    facts = trace_facts(run)
+    search = facts.operators.get(SEARCHED) if facts else None
+    if search is not None and search.backward_calls:
+        return True
     return None if known is None and not notes else bool(known or any(notes))
 
 

@@ -13,6 +13,7 @@ from lightning_gpuprof.analysis.trace.optimizer_updates import STEP, in_updates
 from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
 from lightning_gpuprof.analysis.trace.trace_steps import is_step
 from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.records.phases import TRANSFER_HOOKS
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 
@@ -30,7 +31,8 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
             without device events.
         device_self_ns: Device time of what was launched with no operator in between.
         device_count: Number of device events with no operator in between.
-        loading_count: Calls of `count` made while the DataLoader made a batch in this process.
+        loading_count: Calls of `count` made while the DataLoader made a batch in this process, or
+            hooks around handing it to the device ran.
         repeated_count: Of a node of the autograd graph, calls in passes after its first.
         repeated_ns: Their part of `total_ns`.
         backward_count: Calls of `count` made inside nodes of the autograd graph, but for an
@@ -56,14 +58,14 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
     update_self_ns: int = 0
 
 
-_REGIONS = ("enumerate(DataLoader)", ENGINE, STEP)
+_REGIONS = ("enumerate(DataLoader)", ENGINE, STEP, *TRANSFER_HOOKS)
 """How torch names the regions around making a batch, a node of the graph and an optimizer's step:
-the last may hold the others, as Lightning's closure runs in it."""
-_LOADING, _NODE, _STEP = range(len(_REGIONS))
+the last may hold the others, as Lightning's closure runs in it. The hooks' are this package's."""
+_LOADING, _NODE, _STEP = range(3)
 
 
 class Regions(NamedTuple):
-    """Of each host event, whether it lies in a batch being made, a node, or an update."""
+    """Of each host event, whether it lies in a batch being made or changed, a node, an update."""
 
     in_batch: Mask
     in_node: Mask
@@ -74,7 +76,8 @@ def host_regions(trace: LinkedTrace) -> Regions:
     """Tell in which of these regions host events lie."""
     region = _innermost_region(trace.timeline, trace.nesting)
     in_update = in_updates(trace.timeline, trace.nesting, region == _STEP)
-    return Regions(region == _LOADING, region == _NODE, in_update)
+    in_batch: Mask = (region == _LOADING) | (region > _STEP)
+    return Regions(in_batch, region == _NODE, in_update)
 
 
 def operator_table(trace: LinkedTrace, regions: Regions) -> tuple[OperatorStats, ...]:

@@ -27,11 +27,12 @@ from lightning_gpuprof.callbacks.tap.tap_regions import (
     Profile,
     Regions,
     Saving,
+    Traced,
     ValidationFetch,
 )
 from lightning_gpuprof.probes.clock.phase_clock import Inside, Region
 from lightning_gpuprof.probes.clock.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import TRANSFER_HOOKS, Phase
 
 _IDLE = Idle()
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
@@ -166,7 +167,9 @@ class ActionRegions:
         )
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
-        watched = self.watched(region)
+        watched, hook = self.watched(region), parse_action(action_name).name
+        if hook in TRANSFER_HOOKS and region is not _IDLE:
+            watched = Traced(watched, hook)
         if not self.hands_on:
             return watched
         return HandingOn(watched, self._inner, action_name, self._now)

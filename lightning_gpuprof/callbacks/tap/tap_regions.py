@@ -17,6 +17,7 @@ from lightning_gpuprof.probes.clock.phase_clock import (
 )
 from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
+from lightning_gpuprof.probes.torch_trace import traced
 from lightning_gpuprof.records.phases import (
     EXPERIMENT,
     FIRST_BATCH,
@@ -31,6 +32,27 @@ Profile = Callable[[str], Context]
 _Kind = type[BaseException] | None
 _Error = BaseException | None
 _Trace = TracebackType | None
+
+
+class Traced:
+    """A region that shows in a trace that records just now, by this name."""
+
+    def __init__(self, region: Context, name: str) -> None:
+        self.region = region
+        self._name = name
+        self._span: Context | None = None
+
+    def __enter__(self) -> None:
+        self.region.__enter__()
+        self._span = traced(self._name)
+        if self._span is not None:
+            self._span.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(None, None, None)
+        self.region.__exit__(*raised)
 
 
 class AtBorder(Region):

@@ -4,6 +4,7 @@ import weakref
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 from typing_extensions import override
 
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
@@ -11,18 +12,23 @@ from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.looks.graph import GraphMark, graph_is_kept
+from lightning_gpuprof.probes.looks.debugging import own_line_like
+from lightning_gpuprof.probes.looks.graph import GraphMark, graph_is_kept, holds_stacks
+from lightning_gpuprof.records.debugging import AnomalyMode
 from lightning_gpuprof.records.schema import ANOMALY_NOTE, KEPT_NOTE, RETAINED_NOTE
 
 LATER = 3
 """Batch ends, with its own, after which a step's graph is looked for: the outputs of the last batch
 may be kept, and a loss in a variable lives until the next one."""
+_ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
+"""What a line looks like that switches anomaly detection on."""
 
 
 class GraphWatch(Watch):
     """Looks at the backward passes of one batch in many, and notes what slows every one of them.
 
-    `torch.autograd` in anomaly mode runs a check after each backward function. A graph kept by
+    `torch.autograd` in anomaly mode writes down the stack of each operator that makes a node, and
+    runs a check after each backward function; it may be on in one pass alone. A graph kept by
     `retain_graph=True` holds its activations until the loss goes. A graph that outlives its step
     (a list of losses) is memory that grows. Each is noted once in the
     run's records, with the first step seen. Forward and backward run as always; the Trainer
@@ -53,6 +59,8 @@ class GraphWatch(Watch):
         self._node: Any = None
         self._mark: weakref.ref[GraphMark] | None = None
         self._ends, self._looked_later = 0, False
+        self._in_forward = self._in_backward = False
+        self._handle: RemovableHandle | None = None
         self._noted: set[str] = set()
 
     @override
@@ -79,6 +87,7 @@ class GraphWatch(Watch):
     @guarded
     def _looked(self, *_: Any) -> None:
         self._node = None
+        self._drop_handle()
         self._looking.drop()
 
     @guarded
@@ -88,12 +97,25 @@ class GraphWatch(Watch):
             self._mark, self._ends = GraphMark.put(self._node), 0
             if self._host is not None:
                 self._waiting.add(self._host)
-        if torch.is_anomaly_enabled():
-            self._note(ANOMALY_NOTE, "torch.autograd's anomaly detection is on")
+        if ANOMALY_NOTE not in self._noted:
+            self._in_forward = self._node is not None and holds_stacks(self._node)
+            self._in_backward = torch.is_anomaly_enabled()
+            self._drop_handle()
+            if loss.requires_grad:
+                # It may be on around the backward pass alone: only inside is that seen.
+                hooked: Any = loss
+                self._handle = hooked.register_hook(self._in_pass)
+
+    def _in_pass(self, _: torch.Tensor) -> None:
+        self._in_backward |= torch.is_anomaly_enabled()
 
     @guarded
     def _after(self, trainer: Trainer, pl_module: LightningModule) -> None:
         node, self._node = self._node, None
+        self._drop_handle()
+        if (self._in_forward or self._in_backward) and ANOMALY_NOTE not in self._noted:
+            mode = AnomalyMode(self._in_forward, self._in_backward, own_line_like(_ANOMALY))
+            self._note(ANOMALY_NOTE, "torch.autograd's anomaly detection is on", value=mode)
         if node is not None and RETAINED_NOTE not in self._noted and graph_is_kept(node):
             self._note(RETAINED_NOTE, "backward kept its graph (retain_graph=True)")
 
@@ -108,11 +130,16 @@ class GraphWatch(Watch):
             self._note(KEPT_NOTE, "no graph outlived its step", value=False)
         self._forget_mark()
 
-    def _note(self, name: str, message: str, *, value: bool = True) -> None:
+    def _note(self, name: str, message: str, *, value: Any = True) -> None:
         if name not in self._noted and self._output is not None:
             if value:
                 self._noted.add(name)
             self._output.note(name, value, message)
+
+    def _drop_handle(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
 
     def _forget_mark(self) -> None:
         self._mark, self._looked_later = None, True
@@ -121,6 +148,7 @@ class GraphWatch(Watch):
     @override
     def _release(self) -> None:
         self._node = None
+        self._drop_handle()
         self._looking.drop()
         if self._mark is not None:
             self._forget_mark()

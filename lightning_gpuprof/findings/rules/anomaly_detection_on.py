@@ -1,15 +1,17 @@
 """Autograd's anomaly detection is on.
 
 ## What it measures
-Whether the Trainer's `detect_anomaly` (or `torch.autograd.set_detect_anomaly`) is on, and, from a
-trace, how many nodes the autograd graph has per step.
+Whether the Trainer's `detect_anomaly` (or `torch.autograd.set_detect_anomaly`) is on, in the
+forward pass, in the backward pass or in both, and, from a trace, how many nodes the autograd graph
+has per step and what the searches for NaN take.
 
 ## Why it matters
 For every operator of the forward pass it formats the whole Python stack, and in the backward pass
 it searches every gradient for NaN, which makes the host wait for a GPU each time.
 
 ## What to do
-Turn it off, and on again only to find a NaN that was seen.
+Turn it off, and on again only to find a NaN that was seen. On around `loss.backward()` alone it
+does not even name the line of a NaN: stacks are written down in the forward pass.
 
 ## Thresholds
 The cost is read off the trace: the stack is formatted inside the operator that makes a node, so
@@ -18,9 +20,10 @@ nodes), and the searches for NaN are operators of their own (`aten::isnan`); `ER
 Stacks differ in depth, and the cheapest operators' are no measure of the deepest: `HIGH`, unless
 samples found the forward pass formatting stacks (`MIN_SAMPLES` of it), deep ones too: their share
 and the searches are then within the bounds. Where the trace has no such operators, a node costs
-`NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Without a trace the saving is between nothing and
-half of the step. Severity: the common scale (`findings/grade.py`), and at least a warning: nobody
-trains with it on purpose.
+`NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Where it is on in one pass alone, only the stacks
+or only the searches count. Without a trace the saving is between nothing and half of the step.
+Severity: the common scale (`findings/grade.py`), and at least a warning: nobody trains
+with it on purpose.
 """
 
 from itertools import accumulate
@@ -29,7 +32,7 @@ from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.graph_nodes import graph_nodes
-from lightning_gpuprof.analysis.savings.host_work import COMPUTE, anomaly_on
+from lightning_gpuprof.analysis.savings.host_work import COMPUTE, SEARCHED, anomaly_on
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,
@@ -40,16 +43,18 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.records.debugging import AnomalyMode, anomaly_mode
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 ID = "anomaly-detection-on"
-EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a NaN's place is not named")
+EFFORT = Effort(Horizon.QUICK, "one argument or line", "a NaN's place is not named")
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
 USUAL = 0.5
 ERROR, HIGH = 0.2, 1.5
 MIN_SAMPLES = 30
-SEARCHES = ("aten::isnan", "aten::_is_any_true")
+SEARCHES = ("aten::isnan", SEARCHED)
+_PASSES = {(True, False): " in the forward pass", (False, True): " in the backward pass"}
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -59,14 +64,22 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "the run's records do not say whether it is on")
     if not on:
         return None
-    compute = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
+    by_trainer = bool(run.start.trainer.get("detect_anomaly"))
+    noted = None if by_trainer else anomaly_mode(run.notes)
+    # What nobody noted the trace has shown: searches.
+    mode = noted or AnomalyMode(forward=by_trainer, backward=True)
+    is_on = {Phase.FORWARD: mode.forward, Phase.BACKWARD: mode.backward}
+    phases = [phase for phase in COMPUTE if is_on[phase]]
+    compute = [stats for phase in phases if (stats := run.per_step(phase)) is not None]
     most = sum(stats.mean_ns for stats in compute)
     facts = trace_facts(run)
-    seen = _formatting(run)
-    nodes, searches, cost = _cost(facts, sampled=seen is not None) if facts else (0.0, 0.0, None)
+    seen = _formatting(run) if mode.forward else None
+    nodes, searches, cost = 0.0, 0.0, None
+    if facts:
+        nodes, searches, cost = _cost(facts, mode, sampled=seen is not None)
     saving = Range(low=0, high=min(most, run.step_ns // 2))
     evidence: dict[str, int | float] = {"step_ns": run.step_ns}
-    if nodes and cost is not None:
+    if cost is not None:
         evidence["graph_nodes_count"] = round(nodes)
         saving = Range(low=min(round((1 - ERROR) * most), cost.low), high=min(most, cost.high))
     if seen is not None:
@@ -77,15 +90,28 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=Severity.WARNING if severity is Severity.INFO else severity,
-        title="Anomaly detection is on"
-        + (f" and costs up to {duration(saving.high)} of each step" if nodes else ""),
+        title=f"Anomaly detection is on{_PASSES.get((mode.forward, mode.backward), '')}"
+        + (f" and costs up to {duration(saving.high)} of each step" if cost else ""),
         advice="Turn anomaly detection off, and on only to find a NaN that you have seen.",
         evidence=evidence,
         saving_ns=saving,
-        confidence=0.9 if nodes else 0.7,
-        where=tuple(Where(phase=phase.value) for phase in COMPUTE),
-        change="Trainer(..., detect_anomaly=False)",
+        confidence=0.9 if cost else 0.7,
+        where=_line(mode) + tuple(Where(phase=phase.value) for phase in phases),
+        change=_change(mode, by_trainer=by_trainer),
     )
+
+
+def _line(mode: AnomalyMode) -> tuple[Where, ...]:
+    place = mode.place
+    return (Where(file=place.file, line=place.line, source=place.source),) if place else ()
+
+
+def _change(mode: AnomalyMode, *, by_trainer: bool) -> str:
+    # The Trainer's own argument turns off what was on before a fit, and nothing that is turned on
+    # within it.
+    if by_trainer or mode.place is None:
+        return "Trainer(..., detect_anomaly=False)"
+    return "torch.autograd.set_detect_anomaly(False)  # or nothing of it at that line"
 
 
 def _formatting(run: RunResults) -> Range | None:
@@ -100,22 +126,31 @@ def _formatting(run: RunResults) -> Range | None:
     return Range(low=round(low * forward.mean_ns), high=round(high * forward.mean_ns))
 
 
-def _cost(facts: TraceFacts, *, sampled: bool) -> tuple[float, float, Range]:
+def _cost(
+    facts: TraceFacts, mode: AnomalyMode, *, sampled: bool
+) -> tuple[float, float, Range | None]:
     """Return the nodes made per step, what searches for NaN take, and what both cost.
 
     Args:
         facts: Of the trace.
+        mode: Whether there are stacks, or searches, alone.
         sampled: Samples say what deep stacks take.
     """
     made = graph_nodes(facts)
     count = sum(one.node.calls for one in made)
-    search_ns = sum(op.total_ns for name, op in facts.operators.items() if name in SEARCHES)
+    searching = [op for name, op in facts.operators.items() if name in SEARCHES]
+    search_ns = sum(op.total_ns for op in searching) if mode.backward else 0.0
+    if not count:
+        return 0.0, search_ns, None
+    if not mode.forward:
+        low, high = (round((1 + error) * search_ns) for error in (-ERROR, ERROR))
+        return count, search_ns, Range(low=low, high=high)
     known = sorted(
         (one.forward.self_ns / one.node.calls, one.node.calls)
         for one in made
         if one.forward is not None and one.node.calls
     )
-    if not known or not search_ns:
+    if not known or (mode.backward and not search_ns):
         cost = Range(low=round(NODE_LOW_NS * count), high=round(NODE_HIGH_NS * count))
         return count, search_ns, cost
     ends = list(accumulate(calls for _, calls in known))

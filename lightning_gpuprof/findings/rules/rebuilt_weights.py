@@ -36,15 +36,20 @@ EFFORT = Effort(
 )
 MIN_FRAC = 0.01
 BACK_HIGH = 2.0
+CACHED = "with torch.nn.utils.parametrize.cached():  # around the forward pass"
 
 
 @looked(ID)
 def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> Finding | None:
     """Return a finding where weights are computed more than once."""
+    one = told(seen, step_ns)
+    return None if one is None else _finding(run, step_ns, one)
+
+
+def told(seen: FunctionNotes, step_ns: int) -> RebuiltWeights | None:
+    """Return the weights that are worth telling of; None where there are none."""
     one = seen.rebuilt
-    if one is None or one.again_ns < MIN_FRAC * step_ns:
-        return None
-    return _finding(run, step_ns, one)
+    return one if one is not None and one.again_ns >= MIN_FRAC * step_ns else None
 
 
 def _finding(run: RunResults, step_ns: int, one: RebuiltWeights) -> Finding:
@@ -63,5 +68,5 @@ def _finding(run: RunResults, step_ns: int, one: RebuiltWeights) -> Finding:
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
         where=in_forward(one.places),
-        change="with torch.nn.utils.parametrize.cached():  # around the forward pass",
+        change=CACHED,
     )

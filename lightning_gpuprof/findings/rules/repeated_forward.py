@@ -11,7 +11,8 @@ forward pass once more, and its backward pass as well where both gradients are u
 
 ## What to do
 Call it once, and hand its output to all that need it (`output.detach()` to a metric, or to what
-must not train it).
+must not train it). Of a parametrization, which runs whenever its weight is read, torch keeps the
+output (`parametrize.cached()`): where `rebuilt-weights` tells of its line, this rule does not.
 
 ## Thresholds
 The backward pass of a repeated call is taken to have the share of the backward pass that the call
@@ -27,6 +28,8 @@ from lightning_gpuprof.analysis.savings.once import once
 from lightning_gpuprof.findings.grade import by_host, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
 from lightning_gpuprof.findings.places import in_forward
+from lightning_gpuprof.findings.rules import rebuilt_weights
+from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.module_calls import (
     CallPlace,
     RepeatedModule,
@@ -38,6 +41,8 @@ from lightning_gpuprof.units import duration, percent
 ID = "repeated-forward"
 EFFORT = Effort(Horizon.QUICK, "one call, and its output handed on", "none where outputs are equal")
 MOST_PLACES = 3
+PARAMETRIZATION = "parametrizations."
+"""In the path of torch's modules that compute a weight (`layer.parametrizations.weight.0`)."""
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
@@ -46,9 +51,19 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     if run.step_ns is None or forward is None or not forward.mean_ns:
         return Abstained(ID, "no step's forward pass was measured")
     step_ns, forward_ns = run.step_ns, forward.mean_ns
+    rebuilt = _rebuilt(run, step_ns)
     return tuple(
-        _finding(run, step_ns, forward_ns, module) for module in repeated_forward(run.notes)
+        _finding(run, step_ns, forward_ns, module)
+        for module in repeated_forward(run.notes)
+        if not (PARAMETRIZATION in module.name and any(at in rebuilt for at in module.places))
     )
+
+
+def _rebuilt(run: RunResults, step_ns: int) -> tuple[CallPlace, ...]:
+    """Return the lines that rebuilt-weights tells of."""
+    seen = function_notes(run.notes)
+    found = None if seen is None else rebuilt_weights.told(seen, step_ns)
+    return () if found is None else found.places
 
 
 def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedModule) -> Finding:
@@ -62,6 +77,7 @@ def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedMod
     saving = by_host(low, high, step_ns, unsure=run.on_gpu)
     name = f"self.{module.name}" if module.name else "self(...)"
     call = name if not module.name else f"{name}(x)"
+    change = f"output = {call}  # once; then output, not {call}, wherever it is needed"
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -83,7 +99,7 @@ def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedMod
             *in_forward(module.places[:MOST_PLACES]),
             Where(phase=Phase.FORWARD.value, name=module.name or "self"),
         ),
-        change=f"output = {call}  # once; then output, not {call}, wherever it is needed",
+        change=rebuilt_weights.CACHED if PARAMETRIZATION in module.name else change,
     )
 
 

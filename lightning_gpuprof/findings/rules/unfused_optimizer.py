@@ -2,8 +2,8 @@
 
 ## What it measures
 `optimizer_ns`: mean time per steady step in the optimizer's step, on the host clock, of an
-optimizer that has a fused form and does not use it; and the number of parameter tensors. Of an
-optimizer that is not torch's, from a trace: the operators of its update.
+optimizer that has a fused form and does not use it, or on a CPU a form for lists; and the number of
+parameter tensors. Of an optimizer that is not torch's, from a trace: the operators of its update.
 
 ## Why it matters
 Unfused, an update is some ten operators for each parameter tensor, each dispatched from Python, and
@@ -11,6 +11,7 @@ each reads and writes its operands again. Fused, it is one pass over all of them
 
 ## What to do
 Pass `fused=True` (Adam, AdamW, SGD, Adagrad). On a GPU, torch's default (`foreach`) is in between.
+On a CPU it is no default: where there is no fused form and tensors are small, pass `foreach=True`.
 In place of a loop over parameters that came with a paper's code take torch's own, or write the
 update for lists of tensors (`torch._foreach_*`).
 
@@ -28,6 +29,9 @@ Of another's optimizer `LEAST_CALLS` operators for each tensor are a loop: fewer
 fused. One named after torch's (`MyAdamW`) saves as that does unfused; else each operator that is
 called for a list saves `LIST_LOW_NS` to `LIST_HIGH_NS` on a CPU (docs/adr/0031), and for certain
 where an update takes no more than small tensors' do: of large ones a list was slower than a loop.
+Torch's own that have a form for lists and no fused one (`LISTED`) save `LISTED_LOW` to
+`LISTED_HIGH` of the update with it, measured on tensors of up to `LISTED_NUMBERS` on average
+(docs/adr/0031); larger ones are not told. ASGD was slower so, and Rprop no faster.
 """
 
 import re
@@ -54,6 +58,9 @@ FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
 UNFUSED_NS = 25_000
 BULK_LOW, BULK_HIGH = 0.2, 0.6
 FOREACH_FRAC = 0.10
+LISTED = ("NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop")
+LISTED_LOW, LISTED_HIGH = 0.1, 0.5
+LISTED_NUMBERS = 2_304
 LEAST_CALLS = 3
 LIST_LOW_NS, LIST_HIGH_NS = 1_000, 2_000
 _TWIN = re.compile(r"(?:^|_|(?<=[a-z]))(AdamW|Adam|SGD|Adagrad)(?![A-Za-z])")
@@ -76,6 +83,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return _by_hand(run, step_ns, step, str(written["class"]), tensors)
     sparse = bool(run.start.model.get("sparse_gradients"))
     unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
+    if not unfused and not run.on_gpu:
+        listed = [o for o in optimizers if o.get("class") in LISTED and not o.get("foreach")]
+        return _in_lists(run, step_ns, step, listed, tensors)
     if not unfused or tensors < MIN_TENSORS:
         return None
     loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
@@ -89,21 +99,62 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{name} takes {duration(step.mean_ns)} of each step "
-        f"({percent(step.mean_ns / step_ns)}) "
-        f"to update {tensors} tensors " + ("one by one" if loops else "in groups"),
+        title=_title(name, step, step_ns, tensors) + ("one by one" if loops else "in groups"),
         advice=f"Let {name} update all parameters in one pass (fused=True).",
-        evidence={
-            "optimizer_ns": step.mean_ns,
-            "optimizer_frac": step.mean_ns / step_ns,
-            "parameter_tensors_count": tensors,
-            "step_ns": step_ns,
-        },
+        evidence=_evidence(step, step_ns, tensors),
         saving_ns=saving,
         confidence=0.8 if loops else 0.4,
         where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
         change=f"torch.optim.{name}(..., fused=True)"
         + (f"  # each of the {len(unfused)}" if len(optimizers) > 1 else ""),
+    )
+
+
+def _title(name: str, step: PerStep, step_ns: int, tensors: int) -> str:
+    return (
+        f"{name} takes {duration(step.mean_ns)} of each step ({percent(step.mean_ns / step_ns)}) "
+        f"to update {tensors} tensors "
+    )
+
+
+def _evidence(step: PerStep, step_ns: int, tensors: int) -> dict[str, int | float]:
+    return {
+        "optimizer_ns": step.mean_ns,
+        "optimizer_frac": step.mean_ns / step_ns,
+        "parameter_tensors_count": tensors,
+        "step_ns": step_ns,
+    }
+
+
+def _in_lists(
+    run: RunResults, step_ns: int, step: PerStep, listed: list[dict[str, Any]], tensors: int
+) -> Finding | None:
+    """Return a finding of an optimizer of torch's that has a form for lists, and no fused one."""
+    numbers = run.start.model.get("parameters")
+    if not listed or tensors < MIN_TENSORS or not numbers or numbers > LISTED_NUMBERS * tensors:
+        return None
+    around_low_ns, around_high_ns = (
+        around * (step.active_frac or 1.0) for around in (AROUND_LOW_NS, AROUND_HIGH_NS)
+    )
+    saving = Range(
+        low=round(LISTED_LOW * max(0, step.mean_ns - around_high_ns)),
+        high=round(LISTED_HIGH * max(0, step.mean_ns - around_low_ns)),
+    )
+    if not saving.high:
+        return None
+    name = str(listed[0]["class"])
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=_title(name, step, step_ns, tensors) + "one by one",
+        advice=f"{name} has no fused form: let it update lists of all tensors, which on a CPU it "
+        "does only if told to (foreach=True).",
+        evidence=_evidence(step, step_ns, tensors),
+        saving_ns=saving,
+        confidence=0.8,
+        where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
+        change=f"torch.optim.{name}(..., foreach=True)"
+        + (f"  # each of the {len(listed)}" if len(listed) > 1 else ""),
     )
 
 
@@ -139,13 +190,7 @@ def _by_hand(
         advice=(f"Take torch's own {twin[1]}, fused, if it computes the same. " if twin else "")
         + "What torch has not: write the update for lists of all tensors (torch._foreach_mul_ and "
         "the like), not for one after the other.",
-        evidence={
-            "optimizer_ns": step.mean_ns,
-            "optimizer_frac": step.mean_ns / step_ns,
-            "parameter_tensors_count": tensors,
-            "update_calls_count": round(calls),
-            "step_ns": step_ns,
-        },
+        evidence={**_evidence(step, step_ns, tensors), "update_calls_count": round(calls)},
         saving_ns=saving,
         confidence=0.7 if twin else 0.5,
         where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),

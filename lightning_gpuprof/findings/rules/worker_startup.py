@@ -25,7 +25,8 @@ With persistent workers an epoch still begins with the making of a first batch, 
 around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). A
 validation's first batch is known to be made within what `num_workers` of its batches take, if it
 has twice as many; else only the making of the iterator is sure to go, and of an iterable dataset,
-whose first batch is made with it, nothing. Where workers are kept already, this rule is silent.
+whose first batch is made with it, nothing. Where workers are kept already, and their
+loader too, this rule is silent.
 Rows of a `TensorDataset` may need no workers at all (`data-wait`), and then the same goes with
 them; of a validation it is what its loader is waited for but for the making of its rows
 (`SAMPLE_NS` each), told where it is more than kept workers surely save. Severity: the common scale
@@ -47,6 +48,8 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep t
 
 WITHOUT = "DataLoader(..., num_workers=0)"
 ROWS = "samples are rows of tensors in memory: make batches of them without workers."
+KEEP = "Keep the workers from one epoch to the next."
+RELOAD = "Trainer(..., reload_dataloaders_every_n_epochs=0)  # keeps the loader, and its workers"
 ANEW = (
     " train_dataloader makes a new loader, with new workers, for each epoch: return the same one "
     "from it (Trainer(reload_dataloaders_every_n_epochs=0)), with persistent_workers=True, and "
@@ -134,23 +137,26 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
     if workers == 0:
         return None
     again = starts.count - 1
+    persistent = bool(loader and loader.persistent_workers)
     # Workers that are kept do not start again: the rest of the wait is the first batch's making.
-    if not again or (loader and loader.persistent_workers):
+    if not again or (persistent and not starts.remade_ns):
         return None
     waited_ns, slowed_ns = starts.again_ns // again, starts.slowed_ns // again
     if not waited_ns:
         return None
     per_epoch_ns = waited_ns + slowed_ns
     first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
+    if persistent and waited_ns == first_batch_ns:
+        return None  # train_dataloader may return the same loader each time
     _, most_ns = around(per_epoch_ns * again // steps.ran)
     saving = Range(low=(per_epoch_ns - first_batch_ns) * again // steps.ran, high=most_ns)
     cost_ns = (starts.again_ns + starts.slowed_ns) // steps.ran
     change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
-    advice = "Keep the workers from one epoch to the next."
+    advice = KEEP
     if _needless(run):
         advice, change = f"The {ROWS}", WITHOUT
     elif starts.remade_ns:
-        advice, change = advice + ANEW, None
+        advice, change = KEEP + ANEW, RELOAD if persistent else None
     evidence: dict[str, int | float] = {
         "startup_ns": cost_ns,
         "startup_per_epoch_ns": per_epoch_ns,

@@ -2,12 +2,14 @@
 
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 MAX_NODES = 50
 MAX_MARKED = 200
 _KEY = "lightning_gpuprof"
 _RAW = "_raw_saved_"
+_STACK = "traceback_"
 
 
 def graph_is_kept(node: Any) -> bool | None:
@@ -23,19 +25,24 @@ def graph_is_kept(node: Any) -> bool | None:
     Returns:
         None where none of the first `MAX_NODES` nodes saves a tensor.
     """
-    queue, seen = deque([node]), {node}
-    while queue and len(seen) <= MAX_NODES:
-        node = queue.popleft()
-        for name in dir(node):
+    for one in _first_nodes(node):
+        for name in dir(one):
             if name.startswith(_RAW):
-                shown = _shows(node, name.replace(_RAW, "_saved_", 1))
+                shown = _shows(one, name.replace(_RAW, "_saved_", 1))
                 if shown is not None:
                     return shown
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                queue.append(following)
     return None
+
+
+def holds_stacks(node: Any) -> bool:
+    """Tell whether nodes of a graph hold the stack that made them, as anomaly detection notes it.
+
+    Lightning divides the loss outside of the module's code, so more than one node is asked.
+
+    Args:
+        node: The loss's `grad_fn`.
+    """
+    return any(_STACK in one.metadata for one in _first_nodes(node))
 
 
 class GraphMark:
@@ -59,6 +66,18 @@ class GraphMark:
                 seen.add(following)
                 queue.append(following)
         return weakref.ref(mark)
+
+
+def _first_nodes(node: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph from the loss downwards, about `MAX_NODES` at most."""
+    queue, seen = deque([node]), {node}
+    while queue and len(seen) <= MAX_NODES:
+        node = queue.popleft()
+        yield node
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(following)
 
 
 def _shows(node: Any, name: str) -> bool | None:

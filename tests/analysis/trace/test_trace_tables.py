@@ -73,6 +73,20 @@ def test_calls_that_make_a_batch_are_counted_apart(write_trace, op):
     assert found == {"aten::stack": (1, 1), "aten::cat": (2, 1)}
 
 
+def test_calls_in_hooks_around_the_batchs_transfer_are_counted_as_its_making(write_trace, op):
+    path = write_trace(
+        [
+            op("on_after_batch_transfer", 0, 50, cat="user_annotation"),
+            op("aten::item", 5, 30),
+            op("aten::item", 60, 20),
+        ]
+    )
+
+    (row,) = analysed(path).operators
+
+    assert (row.count, row.loading_count) == (2, 1)
+
+
 def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_step(write_trace, op):
     node = "autograd::engine::evaluate_function: AddmmBackward0"
     path = write_trace(

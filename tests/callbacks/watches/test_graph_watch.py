@@ -1,9 +1,15 @@
+import re
+from functools import partial
+
 import pytest
 import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 
+from lightning_gpuprof.callbacks.watches import graph_watch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.debugging import anomaly_mode
+from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Note
 
 
@@ -45,8 +51,13 @@ def test_a_graph_kept_by_hand_in_one_step_is_noted_where_that_step_is_looked_at(
     assert ("retained_graph", True) not in notes(ByHand(), every=5)
 
 
+def mode_of(noted):
+    return anomaly_mode(Note(step=0, name=name, value=value) for name, value in noted)
+
+
 def test_anomaly_mode_is_noted_from_the_trainer_and_from_torch(notes):
-    assert ("anomaly_mode", True) in notes(BoringModel(), detect_anomaly=True)
+    mode = mode_of(notes(BoringModel(), detect_anomaly=True))
+    assert (mode.forward, mode.backward) == (True, True)
 
     class Own(BoringModel):
         def training_step(self, batch, batch_idx):
@@ -54,9 +65,64 @@ def test_anomaly_mode_is_noted_from_the_trainer_and_from_torch(notes):
             return super().training_step(batch, batch_idx)
 
     try:
-        assert ("anomaly_mode", True) in notes(Own())
+        mode = mode_of(notes(Own()))
+        assert (mode.forward, mode.backward) == (True, True)
     finally:
         torch.autograd.set_detect_anomaly(False)
+
+
+class InBackward(BoringModel):
+    def backward(self, loss, *args, **kwargs):
+        with torch.autograd.set_detect_anomaly(True):
+            loss.backward()
+
+
+class InForward(BoringModel):
+    def training_step(self, batch, batch_idx):
+        with torch.autograd.set_detect_anomaly(True):
+            return super().training_step(batch, batch_idx)
+
+
+class InBoth(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        with torch.autograd.set_detect_anomaly(True):
+            self.manual_backward(self.step(batch))
+
+
+@pytest.mark.parametrize(
+    ("model", "passes"),
+    [(InBackward, (False, True)), (InForward, (True, False)), (InBoth, (True, True))],
+)
+def test_anomaly_mode_of_one_pass_is_noted_with_its_line(notes, monkeypatch, model, passes):
+    line = "with torch.autograd.set_detect_anomaly(True):"
+    monkeypatch.setattr(graph_watch, "own_line_like", partial(place_if_like, line))
+    mode = mode_of(notes(model()))
+    assert (mode.forward, mode.backward) == passes
+    assert mode.place.source == line
+
+
+def place_if_like(line, pattern):
+    return CallPlace("train.py", 7, "", line) if re.search(pattern, line) else None
+
+
+@pytest.mark.parametrize(
+    ("line", "switches"),
+    [
+        ("trainer = L.Trainer(max_epochs=3, detect_anomaly=True)", True),
+        ("with autograd.detect_anomaly(check_nan=False):", True),
+        ("torch.set_anomaly_enabled(True)", True),
+        ("torch.autograd.set_detect_anomaly(False)", False),
+        ("from torch.autograd import set_detect_anomaly", False),
+        ("Trainer(detect_anomaly=False)", False),
+    ],
+)
+def test_lines_that_switch_anomaly_mode_on_are_known(notes, monkeypatch, line, switches):
+    monkeypatch.setattr(graph_watch, "own_line_like", partial(place_if_like, line))
+    assert (mode_of(notes(InBackward())).place is not None) == switches
 
 
 class KeepsLosses(BoringModel):

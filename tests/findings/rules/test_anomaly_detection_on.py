@@ -1,6 +1,8 @@
 from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.debugging import AnomalyMode
+from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Note
 
 
@@ -48,3 +50,42 @@ def test_is_told_by_a_note_too_and_silent_when_off(judge):
     assert on.severity is not Severity.INFO
     assert judge("anomaly-detection-on", WORK, trainer={"detect_anomaly": False}) is None
     assert isinstance(judge("anomaly-detection-on", WORK), Abstained)
+
+
+PLACE = CallPlace("train.py", 7, "", "with torch.autograd.set_detect_anomaly(True):")
+
+
+def noted(**mode):
+    value = AnomalyMode(**mode, place=PLACE)
+    return [Note(step=0, name="anomaly_mode", value=value)]
+
+
+def test_on_in_one_pass_it_costs_the_stacks_or_the_searches_alone(judge):
+    node = "autograd::engine::evaluate_function: TanhBackward0"
+    searches = op("aten::isnan", 24, 2_400 * US)
+    operators = [op(node, 20, MS), op("aten::tanh", 20, 2 * MS), searches]
+    run = {"trace": {"operators": operators}, "trainer": {"detect_anomaly": False}}
+    records = noted(forward=False, backward=True)
+    backward = judge("anomaly-detection-on", WORK, records=records, **run)
+    assert span(backward) == (round(0.8 * 1_200 * US), round(1.2 * 1_200 * US))
+    assert "in the backward pass" in backward.title
+    assert backward.where[0].line == 7
+    assert [one.phase for one in backward.where[1:]] == ["backward"]
+    assert backward.change.startswith("torch.autograd.set_detect_anomaly(False)")
+
+    records = noted(forward=True, backward=False)
+    forward = judge("anomaly-detection-on", WORK, records=records, **run)
+    # 10 nodes of 100 us.
+    assert span(forward) == (800 * US, 1_500 * US)
+    assert "in the forward pass" in forward.title
+
+
+def test_its_searches_are_no_reads_of_the_program_though_nobody_noted_them(judge):
+    search = op("aten::_is_any_true", 200, MS) | {"backward_count": 200}
+    read = op("aten::item", 200, MS) | {"backward_count": 200}
+    for rule in ("host-sync", "host-bound"):
+        outcome = judge(rule, WORK, trace={"operators": [search, read]})
+        assert "anomaly detection is on" in outcome.reason
+    assert "backward" in judge("anomaly-detection-on", WORK, trace={"operators": [search]}).title
+    found = judge("host-sync", WORK, trace={"operators": [read]})
+    assert found.evidence["reads_per_step_count"] == 100

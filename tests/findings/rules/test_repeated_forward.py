@@ -1,6 +1,11 @@
 from rule_cases import MS, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.function_calls import (
+    FUNCTIONS_NOTE,
+    FunctionNotes,
+    RebuiltWeights,
+)
 from lightning_gpuprof.records.module_calls import REPEATED_NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.records.schema import Device, Note
 
@@ -64,3 +69,18 @@ def test_a_run_in_which_nothing_was_repeated_has_nothing_to_report(judge):
 
 def test_without_a_forward_pass_it_abstains(judge):
     assert isinstance(judge("repeated-forward", {}, steps=0), Abstained)
+
+
+def test_a_parametrization_is_left_to_rebuilt_weights_where_that_tells_of_its_line(judge):
+    name = "layer.parametrizations.weight.0"
+
+    def said(*, again_ns=MS, places=PLACES[:1], name=name):
+        rebuilt = RebuiltWeights(2, again_ns, places)
+        looked = Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(rebuilt=rebuilt))
+        return judge("repeated-forward", PHASES, records=[looked, *repeated(name=name)])
+
+    assert not said()
+    for told in (said(again_ns=1), said(places=()), said(name="encoder")):
+        assert len(told) == 1
+    assert "parametrize.cached()" in said(places=())[0].change
+    assert "parametrize.cached()" not in said(name="encoder")[0].change

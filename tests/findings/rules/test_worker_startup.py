@@ -56,6 +56,22 @@ def test_a_loader_that_is_made_anew_keeps_no_workers(judge):
     assert "reload_dataloaders_every_n_epochs=0" in finding.advice
 
 
+def test_persistent_workers_do_not_outlive_their_loader(judge):
+    loader = Loader(num_workers=1, persistent_workers=True)
+    run = {"flags": EPOCH_FLAGS, "loader": loader, "records": [REMADE]}
+    (finding,) = judge("worker-startup", EPOCHS, **run)
+    (kept,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+    assert span(finding) == span(kept)
+    assert finding.change.startswith("Trainer(..., reload_dataloaders_every_n_epochs=0)")
+
+
+def test_a_first_batch_is_no_sign_that_persistent_workers_have_started(judge):
+    loader = Loader(num_workers=1, persistent_workers=True)
+    run = {"flags": EPOCH_FLAGS, "loader": loader, "records": [REMADE]}
+    short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
+    assert judge("worker-startup", short, **run) is None
+
+
 def test_workers_that_are_kept_do_not_start_again(judge):
     loader = Loader(num_workers=1, persistent_workers=True)
     assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
