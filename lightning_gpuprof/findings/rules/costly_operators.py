@@ -29,7 +29,7 @@ one step in many that decomposes. FFTs: `WARNING_FRAC`, as the other length is k
 the program does not pad by itself, and may need just that length; else a fifth below what a tight
 loop saved. Left to rules that know more of the same lines: `rebuilt-weights`,
 `recomputed-constant`, `repeated-operators`, `work-on-data`. Severity: the common scale
-(`findings/grade.py`).
+(`findings/grade.py`); in a model at most a warning, for the operation may be what it is about.
 """
 
 import re
@@ -42,7 +42,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER, WARNING_FRAC, by_host, grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Severity, Where
 from lightning_gpuprof.findings.places import MOST
 from lightning_gpuprof.records.function_calls import (
     ConstantWork,
@@ -211,9 +211,10 @@ def _in_model(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Find
     whole_ns = _sampled_ns(run, Phase.FORWARD, lambda one: NORMAL in one.source)
     most_ns = max(cost.forward_ns, whole_ns) + cost.backward_ns
     saving = by_host(0, around(most_ns)[1], step_ns, unsure=True)
+    severity = grade(saving, step_ns)
     return Finding(
         id=ID,
-        severity=grade(saving, step_ns),
+        severity=Severity.WARNING if severity is Severity.CRITICAL else severity,
         title=f"{family.what} takes {duration(cost.model_ns)} of each step "
         f"({percent(cost.model_ns / step_ns)}), with the backward pass through it",
         advice=NORMAL_ADVICE if normal else family.advice,
