@@ -66,6 +66,12 @@ def test_is_silent_below_a_tenth_of_the_step(said):
     assert said(op("aten::mm", 4, 90 * MS)) == ()
 
 
+def test_what_a_model_may_be_about_is_a_warning_at_most(said):
+    (finding,) = said(op("aten::_linalg_eigh", 4, 90 * MS))
+    assert finding.evidence["operators_ns"] == 45 * MS
+    assert finding.severity is Severity.WARNING
+
+
 def test_what_runs_inside_a_node_is_counted_with_the_node_alone(said):
     inside = op("aten::linalg_solve_triangular", 8, 14 * MS)
     inside |= {"backward_count": 6, "backward_ns": 12 * MS}
