@@ -21,9 +21,9 @@ Stacks differ in depth, and the cheapest operators' are no measure of the deepes
 samples found the forward pass formatting stacks (`MIN_SAMPLES` of it), deep ones too: their share
 and the searches are then within the bounds. Where the trace has no such operators, a node costs
 `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Where it is on in one pass alone, only the stacks
-or only the searches count. Without a trace the saving is between nothing and half of the step.
-Severity: the common scale (`findings/grade.py`), and at least a warning: nobody trains
-with it on purpose.
+or only the searches count, these at most as recorded (`unscaled_frac`). Without a trace the saving
+is between nothing and half of the step. Severity: the common scale (`findings/grade.py`), and at
+least a warning: nobody trains with it on purpose.
 """
 
 from itertools import accumulate
@@ -32,7 +32,12 @@ from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.graph_nodes import graph_nodes
-from lightning_gpuprof.analysis.savings.host_work import COMPUTE, SEARCHED, anomaly_on
+from lightning_gpuprof.analysis.savings.host_work import (
+    COMPUTE,
+    SEARCHED,
+    anomaly_on,
+    unscaled_frac,
+)
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,
@@ -76,7 +81,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     seen = _formatting(run) if mode.forward else None
     nodes, searches, cost = 0.0, 0.0, None
     if facts:
-        nodes, searches, cost = _cost(facts, mode, sampled=seen is not None)
+        nodes, searches, cost = _cost(
+            facts, mode, sampled=seen is not None, unscaled=unscaled_frac(run, facts)
+        )
     saving = Range(low=0, high=min(most, run.step_ns // 2))
     evidence: dict[str, int | float] = {"step_ns": run.step_ns}
     if cost is not None:
@@ -127,13 +134,14 @@ def _formatting(run: RunResults) -> Range | None:
 
 
 def _cost(
-    facts: TraceFacts, mode: AnomalyMode, *, sampled: bool
+    facts: TraceFacts, mode: AnomalyMode, *, sampled: bool, unscaled: float
 ) -> tuple[float, float, Range | None]:
     """Return the nodes made per step, what searches for NaN take, and what both cost.
 
     Args:
         facts: Of the trace.
         mode: Whether there are stacks, or searches, alone.
+        unscaled: By how much times in the trace are too short at most (`host_work.py`).
         sampled: Samples say what deep stacks take.
     """
     made = graph_nodes(facts)
@@ -143,8 +151,8 @@ def _cost(
     if not count:
         return 0.0, search_ns, None
     if not mode.forward:
-        low, high = (round((1 + error) * search_ns) for error in (-ERROR, ERROR))
-        return count, search_ns, Range(low=low, high=high)
+        most_ns = (1 + ERROR) * search_ns * unscaled
+        return count, search_ns, Range(low=round((1 - ERROR) * search_ns), high=round(most_ns))
     known = sorted(
         (one.forward.self_ns / one.node.calls, one.node.calls)
         for one in made
