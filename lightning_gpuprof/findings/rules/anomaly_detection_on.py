@@ -84,6 +84,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         nodes, searches, cost = _cost(
             facts, mode, sampled=seen is not None, unscaled=unscaled_frac(run, facts)
         )
+    if nodes and not mode.forward and not searches:
+        return None  # it was on in a look, and no longer in the steps that were recorded
     saving = Range(low=0, high=min(most, run.step_ns // 2))
     evidence: dict[str, int | float] = {"step_ns": run.step_ns}
     if cost is not None:
@@ -151,6 +153,8 @@ def _cost(
     if not count:
         return 0.0, search_ns, None
     if not mode.forward:
+        if not search_ns:
+            return count, 0.0, None
         most_ns = (1 + ERROR) * search_ns * unscaled
         return count, search_ns, Range(low=round((1 - ERROR) * search_ns), high=round(most_ns))
     known = sorted(

@@ -206,9 +206,11 @@ def _in_model(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Find
     lines = _lines(run, Phase.FORWARD, family.written)
     if cost.model_ns < MIN_FRAC * step_ns or _known(run, step_ns, lines, family, cost):
         return None
-    normal = any(NORMAL in one.source for one in lines)
+    normal = family is MATRICES and any(NORMAL in one.source for one in lines)
     # The check of a covariance, and what makes it, go with its factor.
-    whole_ns = _sampled_ns(run, Phase.FORWARD, lambda one: NORMAL in one.source)
+    whole_ns = 0
+    if normal and not run.on_gpu:
+        whole_ns = _sampled_ns(run, Phase.FORWARD, lambda one: NORMAL in one.source)
     most_ns = max(cost.forward_ns, whole_ns) + cost.backward_ns
     saving = by_host(0, around(most_ns)[1], step_ns, unsure=True)
     severity = grade(saving, step_ns)
@@ -389,6 +391,13 @@ def next_easy(length: int) -> int:
     >>> next_easy(6001)
     6048
     """
-    while factors(length)[-1] > SMALL[-1]:
+    while _without_small(length) != 1:
         length += 1
+    return length
+
+
+def _without_small(length: int) -> int:
+    for factor in SMALL:
+        while length % factor == 0:
+            length //= factor
     return length

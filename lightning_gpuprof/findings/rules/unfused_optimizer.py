@@ -85,7 +85,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
     if not unfused and not run.on_gpu:
         listed = [o for o in optimizers if o.get("class") in LISTED and not o.get("foreach")]
-        return _in_lists(run, step_ns, step, listed, tensors)
+        # The time and the tensors are those of all optimizers.
+        alone = len(listed) == len(optimizers)
+        return _in_lists(run, step_ns, step, listed, tensors) if alone else None
     if not unfused or tensors < MIN_TENSORS:
         return None
     loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)

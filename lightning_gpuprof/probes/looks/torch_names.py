@@ -14,6 +14,7 @@ FILLS = frozenset(
 )
 """What is filled is often filled in later, and takes no time to speak of."""
 _RANDOM = ("rand", "bernoulli", "binomial", "multinomial", "normal", "poisson", "sample")
+_NOT_RANDOM = frozenset({"normalize", "poisson_nll_loss"})
 _CHANCE = frozenset(
     """uniform_ exponential_ geometric_ cauchy_ log_normal_ _standard_gamma
     _sample_dirichlet""".split()
@@ -25,7 +26,11 @@ def is_random(name: str) -> bool:
 
     >>> [is_random(name) for name in ("native_dropout", "_standard_gamma", "_standard_gamma_grad")]
     [True, True, False]
+    >>> is_random("normal_"), is_random("normalize")
+    (True, False)
     """
+    if name in _NOT_RANDOM:
+        return False
     return name.startswith(_RANDOM) or name in _CHANCE or "_rand" in name or "dropout" in name
 
 

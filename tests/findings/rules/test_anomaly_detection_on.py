@@ -80,6 +80,13 @@ def test_on_in_one_pass_it_costs_the_stacks_or_the_searches_alone(judge):
     assert "in the forward pass" in forward.title
 
 
+def test_what_was_on_in_a_look_alone_is_not_told(judge):
+    node = op("autograd::engine::evaluate_function: TanhBackward0", 20, MS)
+    records = noted(forward=False, backward=True)
+    run = {"trace": {"operators": [node]}, "trainer": {"detect_anomaly": False}}
+    assert judge("anomaly-detection-on", WORK, records=records, **run) is None
+
+
 def test_its_searches_are_no_reads_of_the_program_though_nobody_noted_them(judge):
     search = op("aten::_is_any_true", 200, MS) | {"backward_count": 200}
     read = op("aten::item", 200, MS) | {"backward_count": 200}

@@ -99,6 +99,16 @@ def test_a_distribution_with_a_matrix_for_each_row_has_a_change_of_its_own(said)
     assert span(finding) == (0, 54 * MS)
 
 
+def test_a_sort_beside_it_does_not_take_its_time(said):
+    seen = lines(
+        line("return MultivariateNormal(means, covariances)", 60),
+        line("losses = losses.sort().values", 40, number=9),
+    )
+    (finding,) = said(SORT, records=[seen])
+    assert span(finding) == (0, 12 * MS)
+    assert "topk" in finding.advice
+
+
 def by_optimizer(name="aten::_linalg_eigh", taken=16 * MS):
     return op(name, 80, taken) | {"update_count": 80, "update_self_ns": taken}
 

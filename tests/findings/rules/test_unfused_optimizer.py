@@ -132,9 +132,10 @@ def test_abstains_without_the_facts(judge):
     assert isinstance(judge("unfused-optimizer", UPDATES), Abstained)
 
 
-def listed(judge, name="NAdam", numbers=60_000, device=None, **facts):
+def listed(judge, name="NAdam", numbers=60_000, device=None, beside=None, **facts):
     optimizer = {"class": name, "package": "torch", **facts}
-    facts = {"dtypes": {"float32": 100}, "parameters": numbers, "optimizers": [optimizer] * 2}
+    both = [optimizer, beside or optimizer]
+    facts = {"dtypes": {"float32": 100}, "parameters": numbers, "optimizers": both}
     return judge("unfused-optimizer", UPDATES, model=facts, device=device or Device(type="cpu"))
 
 
@@ -153,8 +154,9 @@ def test_what_has_no_fused_form_updates_lists_of_small_tensors_on_a_cpu(judge):
         {"name": "ASGD"},
         {"numbers": 2_304 * 100 + 1},
         {"device": Device(type="cuda")},
+        {"beside": {"class": "Adam", "package": "torch", "fused": True}},
     ],
-    ids=["has it", "slower so", "large tensors", "its default on a GPU"],
+    ids=["has it", "slower so", "large tensors", "its default on a GPU", "half of the time"],
 )
 def test_where_lists_are_no_faster_or_used_already_nothing_is_said(judge, other):
     assert listed(judge, **other) is None
