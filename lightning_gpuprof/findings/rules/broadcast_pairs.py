@@ -74,12 +74,8 @@ def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
         low, high = PRODUCTS
     if one.kind == "absolute":
         low *= ABSOLUTE
-    saving = by_host(round(low * one.taken_ns), round(high * one.taken_ns), step_ns, unsure=False)
-    took = f"{duration(one.taken_ns)} of the forward pass "
-    took += f"({percent(one.taken_ns / step_ns)} of the step)"
-    if run.on_gpu:
-        saving = Range(low=0, high=0)
-        took = f"launched in {duration(one.taken_ns)}; the device's time was not measured"
+    low_ns, high_ns = round(low * one.taken_ns), round(high * one.taken_ns)
+    saving, took = saved_of(run, step_ns, one.taken_ns, low_ns, high_ns)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
@@ -100,3 +96,17 @@ def _finding(run: RunResults, step_ns: int, one: Broadcast) -> Finding:
         where=in_forward(one.places),
         change=change,
     )
+
+
+def saved_of(
+    run: RunResults, step_ns: int, taken_ns: int, low_ns: int, high_ns: int
+) -> tuple[Range, str]:
+    """Return what is saved of functions that were timed by the host, and how to say what they took.
+
+    Nothing on a GPU: there the time is that of launching them.
+    """
+    if run.on_gpu:
+        took = f"launched in {duration(taken_ns)}; the device's time was not measured"
+        return Range(low=0, high=0), took
+    took = f"{duration(taken_ns)} of the forward pass ({percent(taken_ns / step_ns)} of the step)"
+    return by_host(low_ns, high_ns, step_ns, unsure=False), took

@@ -27,13 +27,12 @@ common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.grade import by_host, grade
+from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.looked import looked
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.findings.rules.broadcast_pairs import ALONE
+from lightning_gpuprof.findings.rules.broadcast_pairs import ALONE, saved_of
 from lightning_gpuprof.records.function_calls import Compared, FunctionNotes
-from lightning_gpuprof.units import duration, percent
 
 ID = "brute-force-lookup"
 EFFORT = Effort(
@@ -69,12 +68,7 @@ def _finding(run: RunResults, step_ns: int, one: Compared) -> Finding:
     what = "how many are smaller or larger" if one.orders else _WHAT[one.kind]
     sort_ns = SORT_NS * (values + one.calls * one.among)
     low = max(0, round(ALONE[0] * one.taken_ns) - sort_ns)
-    saving = by_host(low, round(ALONE[1] * one.taken_ns), step_ns, unsure=False)
-    took = f"{duration(one.taken_ns)} of the forward pass "
-    took += f"({percent(one.taken_ns / step_ns)} of the step)"
-    if run.on_gpu:
-        saving = Range(low=0, high=0)
-        took = f"launched in {duration(one.taken_ns)}; the device's time was not measured"
+    saving, took = saved_of(run, step_ns, one.taken_ns, low, round(ALONE[1] * one.taken_ns))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
