@@ -7,6 +7,7 @@
     python benchmarks/unseen/run.py table    # the results as a page
 
     python benchmarks/unseen/run.py look --set third --half A    # a later set, in two halves
+    python3 benchmarks/unseen/run.py both --set ninth --results DIR/RESULTS --keep DIR    # on a GPU
 
 Whoever wrote the programs had not read the rules, and wrote down in each docstring what is wrong
 and which finding would help before it ran under the profiler. What the report said of a program
@@ -16,35 +17,38 @@ seconds end them in time). The second set was written when the rules had been me
 first at hand, the third when with the second, and so on; the causes from the third on are those of
 users' threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B
 is looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those
-of the fault suite in other guises. The docstrings from the fifth on say in words what a right
+of the fault suite in other guises, the ninth's those of one NVIDIA GPU (its programs run on a CPU
+too, with sizes that make no case there). `both` is for a machine that is lent: looks and pairs in
+forks of one process, needing no installation; what is small of each recording goes to `--keep`, to
+be read again elsewhere. The docstrings from the fifth on say in words what a right
 answer names, and by these a first look's finding is judged (`judged.py`), for their authors knew no
 ids.
 """
 
 import argparse
 import ast
+import importlib.util
 import json
 import os
 import random
 import subprocess
 import sys
+import tarfile
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import forks  # noqa: E402
 import page  # noqa: E402
 from _harness import keep_memory, machine, one_thread  # noqa: E402
 from judged import BY_WORDS  # noqa: E402
 
-import lightning_gpuprof  # noqa: E402
-
+ROOT = HERE.parents[1]
 RESULTS = HERE.parent / "results"
 SETS = {  # each set's folder, and its results
     "first": (HERE / "first", "unseen-2026-11-21.json"),
@@ -55,7 +59,11 @@ SETS = {  # each set's folder, and its results
     "sixth": (HERE / "sixth", "unseen-sixth-2026-11-22.json"),
     "seventh": (HERE / "seventh", "unseen-seventh-2026-11-22.json"),
     "eighth": (HERE / "eighth", "unseen-eighth-2026-11-22.json"),
+    "ninth": (HERE / "ninth", "unseen-ninth-2026-11-22.json"),
 }
+IN_FLIGHT, LOOK_S = 3, 90
+"""Of forks: one trains, one reports, one waits. Seconds that a look may take, waiting included."""
+SMALL_BYTES, SMALL_TRACE_BYTES = 2**20, 300_000
 
 
 @dataclass(frozen=True)
@@ -105,9 +113,7 @@ def drawn(found: list[Case], half: str) -> list[str]:
 
 def look(case: Case, runs: Path) -> dict[str, Any]:
     """Train once with the profiler and return what its report says first."""
-    number = len(list((runs / case.name).glob("look*")))
-    root = runs / case.name / f"look{number}"
-    root.mkdir(parents=True)
+    root = new_root(runs / case.name)
     start = time.perf_counter()
     command = [sys.executable, str(case.path), "--profile", "--root", str(root)]
     with (root / "console.txt").open("w") as console:
@@ -120,7 +126,13 @@ def look(case: Case, runs: Path) -> dict[str, Any]:
             env={**os.environ, "PYTHONPATH": str(HERE)},  # for the module `case`
         )
     seconds = round(time.perf_counter() - start, 1)
-    return {"recorded": f"look{number}", "seconds": seconds, **reread(case, root)}
+    return {"recorded": root.name, "seconds": seconds, **reread(case, root)}
+
+
+def new_root(folder: Path) -> Path:
+    root = folder / f"look{len(list(folder.glob('look*')))}"
+    root.mkdir(parents=True)
+    return root
 
 
 def reread(case: Case, root: Path) -> dict[str, Any]:
@@ -151,8 +163,11 @@ def line_rank(case: Case, root: Path) -> int | None:
 
 def _rules_commit() -> str:
     """Return the last commit that changed the package that is imported."""
+    import lightning_gpuprof
+
     folder = Path(lightning_gpuprof.__file__).parent
-    return _said(["git", "-C", str(folder), "log", "-1", "--format=%h", "--", "."]).strip()
+    git = ["git", "-c", "safe.directory=*", "-C", str(folder)]  # a copy may be somebody else's
+    return _said([*git, "log", "-1", "--format=%h", "--", "."]).strip()
 
 
 def _said(command: list[str]) -> str:
@@ -178,51 +193,88 @@ def _ms(ns: float) -> float:
     return round(ns / 1e6, 3)
 
 
-def pair(case: Case, pairs: int, scratch: Path) -> dict[str, Any]:
-    """Train slow and fixed in turns, each in a fork of its own, and return mean step times."""
-    figures: dict[str, list[float]] = {"slow": [], "fixed": []}
-    for number in range(pairs):
+def pair(case: Case, numbers: range, scratch: Path) -> dict[str, Any]:
+    """Train slow and fixed in turns, each in a fork of its own, and return mean step times.
+
+    Every second pair begins with the fixed one. The losses at the end are those that must agree.
+    """
+    figures: dict[str, list[float | None]] = {}
+    for number in numbers:
         for kind in ("slow", "fixed") if number % 2 == 0 else ("fixed", "slow"):
             root = scratch / case.name / f"{kind}{time.time_ns()}"
-            figures[kind].append(_forked(case.name, kind == "fixed", root))
-    return {f"{kind}_ms": [round(value, 3) for value in values] for kind, values in figures.items()}
+            found = forks.timed(case.name, kind == "fixed", root)
+            figures.setdefault(f"{kind}_ms", []).append(round(found.step_ms, 3))
+            figures.setdefault(f"{kind}_loss", []).append(found.loss)
+    return figures
 
 
-def _forked(name: str, fixed: bool, root: Path) -> float:
-    context = get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_train, args=(theirs, name, fixed, root))
-    child.start()
-    theirs.close()
-    try:
-        value: float = ours.recv()
-    except EOFError:
-        raise RuntimeError(f"{name} (fixed={fixed}) failed, see above") from None
-    finally:
-        child.join()
-    return value
+def both(args: argparse.Namespace, state: dict[str, Any]) -> None:
+    """Look at each program, then time the pairs, every program's first before any one's second.
+
+    What fails says so in the results, and does not stop the rest.
+    """
+    end = time.monotonic() + args.budget
+    found = cases(SETS[args.set][0], args.cases, args.half)
+    entries = {case.name: noted(state, case) for case in found}
+    turn, begun = forks.FORK.Semaphore(1), []
+    waiting = [case for case in found if "first_look" not in entries[case.name]]
+    while begun or (waiting and time.monotonic() < end):
+        while waiting and len(begun) < IN_FLIGHT and time.monotonic() < end:
+            case = waiting.pop(0)
+            root = new_root(args.runs / case.name)
+            begun.append((case, root, forks.begin_look(case.name, root, turn)))
+        case, root, child = begun.pop(0)
+        child.join(max(1.0, min(LOOK_S, end + LOOK_S - time.monotonic())))
+        if child.is_alive():
+            child.kill()
+            child.join()
+        try:
+            seen = {"recorded": root.name, "exit_code": child.exitcode, **reread(case, root)}
+            entries[case.name]["first_look"] = seen
+        except (subprocess.CalledProcessError, ValueError, KeyError) as error:
+            console = (root / "console.txt").read_text(errors="replace")
+            failed = f"{error}; exit {child.exitcode}; {console[-1500:]}"
+            entries[case.name]["look_failed"] = failed
+        _write(args.results, state)
+        keep_small(args.keep, case.name, root)
+        print(f"{case.name}: looked at, {end - time.monotonic():.0f} s are left", flush=True)
+    longest = 0.0
+    for number in range(args.pairs):
+        for case in found:
+            timed = entries[case.name].setdefault("pairs", {}) if case.cause else {}
+            if not case.cause or len(timed.get("fixed_ms", ())) > number:
+                continue
+            start = time.monotonic()
+            if start + longest > end:
+                continue
+            try:
+                for kind, values in pair(case, range(number, number + 1), args.runs).items():
+                    timed.setdefault(kind, []).extend(values)
+            except RuntimeError as error:
+                entries[case.name]["pairs_failed"] = str(error)
+            longest = max(longest, time.monotonic() - start)
+            _write(args.results, state)
+            print(f"{case.name}: {timed}, {end - time.monotonic():.0f} s are left", flush=True)
 
 
-def _train(out: Any, name: str, fixed: bool, root: Path) -> None:
-    import importlib
-    import logging
+def keep_small(folder: Path | None, name: str, root: Path) -> None:
+    """Pack what is small of a recording: `--runs` is a good place to unpack it in."""
+    if folder is None:
+        return
+    with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
+        for path in sorted(root.rglob("*")):
+            most = SMALL_TRACE_BYTES if ".pt.trace.json" in path.name else SMALL_BYTES
+            if path.is_file() and path.stat().st_size <= most:
+                archive.add(path, f"{name}/{path.relative_to(root.parent)}")
 
-    import lightning as L
-    import torch
-    from case import Run, StepClock
 
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    L.seed_everything(1, verbose=False)
-    module, clock = importlib.import_module(name), StepClock()
-    # What a step costs does not depend on the length of the run, but where a script says so.
-    steps = module.STEPS if getattr(module, "GROWS", False) else module.STEPS // 2
-    try:
-        module.main(Run(steps, fixed, root, [clock]))
-    except BaseException:
-        traceback.print_exc()
-        raise
-    out.send(clock.mean_ns / 1e6)
+def noted(state: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Return the results' entry of a case, with what its author wrote down."""
+    entry: dict[str, Any] = state["cases"].setdefault(case.name, {})
+    entry.update(cause=case.cause, accept=list(case.accept), lines=list(case.lines))
+    if case.words:
+        entry["words"] = case.words
+    return entry
 
 
 def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
@@ -230,9 +282,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
     end = time.monotonic() + args.budget
     longest = 0.0
     for case in cases(SETS[args.set][0], args.cases, args.half):
-        entry = state["cases"].setdefault(case.name, {})
-        entry.update(cause=case.cause, accept=list(case.accept), lines=list(case.lines))
-        entry |= {"words": case.words} if case.words else {}
+        entry = noted(state, case)
         if args.command == "pairs" and (case.cause is None or "pairs" in entry) and not args.again:
             continue
         if args.command == "look" and "first_look" in entry and not args.again:
@@ -247,7 +297,7 @@ def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["look", "pairs", "reread", "lines", "table"])
+    parser.add_argument("command", choices=["look", "pairs", "both", "reread", "lines", "table"])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--again", action="store_true", help="measure what has a result already")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds")
@@ -256,6 +306,7 @@ def main() -> None:
     parser.add_argument("--set", choices=list(SETS), default="first", help="of programs")
     parser.add_argument("--half", choices=["A", "B"], help="one half of a later set")
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--keep", type=Path, help="folder for what is small of each recording")
     args = parser.parse_args()
     if args.half and args.set == "first":
         parser.error("--half: the first set has no halves. Add --set, or leave --half out.")
@@ -269,15 +320,19 @@ def main() -> None:
     state: dict[str, Any] = {"cases": {}}
     if args.results.exists():
         state = json.loads(args.results.read_text(encoding="utf-8"))
-    if args.command == "pairs":
-        import torchmetrics  # noqa: F401  (once, for all forks; brings torch and Lightning)
-    if args.command != "table":
+    if not importlib.util.find_spec("lightning_gpuprof"):
+        on_a_bare_machine(args.runs)
+    if args.command in ("pairs", "both"):
+        forks.preload()
+    if args.command == "both":
+        both(args, state)
+    elif args.command != "table":
         for case in todo(args, state):
             entry = state["cases"][case.name]
             print(case.name, flush=True)
             recorded = entry.get("after", entry.get("first_look", {})).get("recorded", "look0")
             if args.command == "pairs":
-                entry["pairs"] = pair(case, args.pairs, args.runs)
+                entry["pairs"] = pair(case, range(args.pairs), args.runs)
             elif args.command == "lines" and case.cause:
                 entry["line_rank"] = line_rank(case, args.runs / case.name / recorded)
             elif args.command == "reread":
@@ -285,8 +340,16 @@ def main() -> None:
                 entry["after"] = {"recorded": recorded, **again}
             elif args.command == "look":
                 entry["after" if "first_look" in entry else "first_look"] = look(case, args.runs)
-            _write(args.results, {"machine": machine(), **state})
+            _write(args.results, state)
     args.results.with_suffix(".md").write_text(page.page(state["cases"]), encoding="utf-8")
+
+
+def on_a_bare_machine(runs: Path) -> None:
+    """Have the package of this checkout imported, and what it needs and is missing."""
+    from gpu import fetch_missing, put_on_path
+
+    put_on_path(ROOT)
+    fetch_missing(runs / "site")
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
