@@ -15,9 +15,9 @@ import torch
 from case import Run, arguments, sized
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-STEPS = 90
+STEPS, EPOCH = 90, 200
 BATCH, LONG, WIDTH, HEADS, DEPTH = sized((24, 512, 768, 12, 8), (2, 32, 32, 2, 2))
 RESIDUES, MASK = 25, 24
 
@@ -72,8 +72,13 @@ class Chains(L.LightningModule):
 def main(run: Run) -> None:
     chains = torch.randint(MASK, (20 * BATCH, LONG))
     masked = chains.masked_fill(torch.rand(chains.shape) < 0.15, MASK)
-    batches = DataLoader(TensorDataset(masked, chains), BATCH, shuffle=True, drop_last=True)
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    data = TensorDataset(masked, chains)
+    batches = DataLoader(
+        data, BATCH, sampler=RandomSampler(data, num_samples=EPOCH * BATCH), drop_last=True
+    )
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Chains(run.fixed), batches)
 
 

@@ -17,7 +17,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 80
+STEPS, EPOCH = 80, 200
 BATCH, SIDE, WIDTH = sized((24, 256, 96), (3, 64, 8))
 KINDS, MOST, SHAPES = 3, 6, ((0.2, 0.2), (0.3, 0.15), (0.15, 0.3))
 
@@ -114,13 +114,15 @@ def main(run: Run) -> None:
     data = TensorDataset(photos, boxes, kinds)
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Belt(run.fixed), batches)
 
 

@@ -15,7 +15,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 70
+STEPS, EPOCH = 70, 200
 BATCH, SIDE, WIDTH = sized((8, 256, 64), (2, 32, 8))
 
 
@@ -71,13 +71,15 @@ def main(run: Run) -> None:
     data = TensorDataset(photos, (photos > 128).to(torch.uint8))
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Cells(run.fixed), batches)
 
 

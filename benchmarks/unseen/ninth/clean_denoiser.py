@@ -11,7 +11,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 90
+STEPS, EPOCH = 90, 200
 BATCH, SIDE, WIDTH, TIMES = sized((24, 128, 96, 1000), (2, 16, 16, 50))
 
 
@@ -77,13 +77,15 @@ def main(run: Run) -> None:
     data = TensorDataset(torch.randint(256, (20 * BATCH, 3, SIDE, SIDE), dtype=torch.uint8))
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Butterflies(), batches)
 
 

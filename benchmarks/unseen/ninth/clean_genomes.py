@@ -70,7 +70,9 @@ def batches(number: int, workers: int) -> DataLoader:
 
 
 def main(run: Run) -> None:
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Genomes(), batches(60, 2), batches(2, 0))
 
 

@@ -9,7 +9,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 110
+STEPS, EPOCH = 110, 200
 BATCH, LONG, WIDTH, LAYERS = sized((256, 1000, 512, 2), (4, 80, 16, 1))
 LEADS, RHYTHMS = 12, 9
 
@@ -38,13 +38,15 @@ def main(run: Run) -> None:
     data = TensorDataset(leads, torch.randint(RHYTHMS, (8 * BATCH,)))
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Hearts(), batches)
 
 

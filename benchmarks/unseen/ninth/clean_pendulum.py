@@ -61,7 +61,9 @@ class Pendulum(L.LightningModule):
 
 def main(run: Run) -> None:
     torch.set_float32_matmul_precision("high")
-    L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Pendulum(), Batches(100))
+    L.Trainer(enable_checkpointing=False, callbacks=run.callbacks, **run.trainer).fit(
+        Pendulum(), Batches(200)
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 100
+STEPS, EPOCH = 100, 200
 BATCH, SIDE, WIDTH = sized((16, 256, 128), (2, 64, 16))
 KINDS = 12
 
@@ -80,13 +80,15 @@ def main(run: Run) -> None:
     data = TensorDataset(photos, kinds)
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Streets(run.fixed), batches)
 
 

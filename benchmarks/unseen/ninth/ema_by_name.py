@@ -19,7 +19,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 100
+STEPS, EPOCH = 100, 200
 BATCH, SIDE, WIDTH, DEPTH = sized((64, 64, 96, 24), (4, 16, 8, 3))
 KINDS, DECAY = 200, 0.999
 
@@ -87,13 +87,15 @@ def main(run: Run) -> None:
     data = TensorDataset(photos, torch.randint(KINDS, (8 * BATCH,)))
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Moths(run.fixed), batches)
 
 

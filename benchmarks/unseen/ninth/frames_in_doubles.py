@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from case import Run, arguments, sized
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-STEPS = 90
+STEPS, EPOCH = 90, 200
 BATCH, SIDE, WIDTH = sized((16, 256, 96), (2, 32, 8))
 BANDS, CHUNKS = 8, 5
 
@@ -67,8 +67,11 @@ class Clouds(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    batches = DataLoader(Frames(run.fixed), batch_size=None, shuffle=True)
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    frames = Frames(run.fixed)
+    batches = DataLoader(frames, batch_size=None, sampler=RandomSampler(frames, num_samples=EPOCH))
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Clouds(), batches)
 
 

@@ -70,6 +70,7 @@ def main(run: Run) -> None:
     batches = DataLoader(Recordings(), batch_size=None, num_workers=2, pin_memory=True)
     trainer = L.Trainer(
         precision="bf16-mixed",
+        enable_checkpointing=False,
         benchmark=not run.fixed,  # cause
         callbacks=run.callbacks,
         **run.trainer,

@@ -14,7 +14,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 100
+STEPS, EPOCH = 100, 200
 BATCH, BANDS, WIDTH = sized((8192, 128, 2048), (64, 32, 64))
 CONTENTS = 4
 
@@ -45,13 +45,13 @@ def main(run: Run) -> None:
     data = TensorDataset(spectra, spectra[:, :CONTENTS] ** 2)
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(callbacks=run.callbacks, **run.trainer)  # cause
+    trainer = L.Trainer(enable_checkpointing=False, callbacks=run.callbacks, **run.trainer)  # cause
     trainer.fit(Grain(), batches)
 
 

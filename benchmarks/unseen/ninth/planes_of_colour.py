@@ -15,7 +15,7 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS = 70
+STEPS, EPOCH = 70, 200
 BATCH, SIDE, WIDTH, DEPTHS = sized((96, 160, 64, (3, 4, 6, 3)), (16, 64, 8, (1, 1, 1, 1)))
 KINDS = 100
 
@@ -79,13 +79,15 @@ def main(run: Run) -> None:
     data = TensorDataset(photos, torch.randint(KINDS, (6 * BATCH,)))
     batches = DataLoader(
         data,
-        sampler=BatchSampler(RandomSampler(data), BATCH, drop_last=True),
+        sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),
         batch_size=None,
         num_workers=2,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Leaves(run.fixed), batches)
 
 

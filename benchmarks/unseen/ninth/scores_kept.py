@@ -17,9 +17,9 @@ import lightning as L
 import torch
 from case import Run, arguments, sized
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-STEPS = 90
+STEPS, EPOCH = 90, 200
 BATCH, SIDE, WIDTH, HEADS, DEPTH = sized((8, 128, 512, 8, 6), (2, 16, 32, 2, 2))
 PATCH = 4
 
@@ -79,8 +79,12 @@ class Galaxies(L.LightningModule):
 def main(run: Run) -> None:
     clean = torch.rand(16 * BATCH, (SIDE // PATCH) ** 2, PATCH**2)
     data = TensorDataset(clean, clean + 0.3 * torch.randn_like(clean))
-    batches = DataLoader(data, BATCH, shuffle=True, drop_last=True)
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    batches = DataLoader(
+        data, BATCH, sampler=RandomSampler(data, num_samples=EPOCH * BATCH), drop_last=True
+    )
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Galaxies(run.fixed), batches)
 
 

@@ -14,9 +14,9 @@ import lightning as L
 import torch
 from case import Run, arguments, sized
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-STEPS = 80
+STEPS, EPOCH = 80, 200
 BATCH, CLIPS, WIDTH, WORKERS = sized((32, 256, 64, 4), (4, 16, 8, 2))
 RATE, WINDOW, HOP, BANDS, KINDS = 16000, 1024, 256, 80, 40
 LONG = 3 * RATE
@@ -88,16 +88,19 @@ class Birds(L.LightningModule):
 
 
 def main(run: Run) -> None:
+    clips = Clips(run.fixed)
     batches = DataLoader(
-        Clips(run.fixed),
+        clips,
         BATCH,
-        shuffle=True,
+        sampler=RandomSampler(clips, num_samples=EPOCH * BATCH),
         drop_last=True,
         num_workers=WORKERS,
         pin_memory=True,
         persistent_workers=True,
     )
-    trainer = L.Trainer(precision="bf16-mixed", callbacks=run.callbacks, **run.trainer)
+    trainer = L.Trainer(
+        precision="bf16-mixed", enable_checkpointing=False, callbacks=run.callbacks, **run.trainer
+    )
     trainer.fit(Birds(run.fixed), batches)
 
 
