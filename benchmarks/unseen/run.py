@@ -167,7 +167,9 @@ def _rules_commit() -> str:
 
     folder = Path(lightning_gpuprof.__file__).parent
     git = ["git", "-c", "safe.directory=*", "-C", str(folder)]  # a copy may be somebody else's
-    return _said([*git, "log", "-1", "--format=%h", "--", "."]).strip()
+    log = [*git, "log", "-1", "--format=%h", "--", "."]
+    done = subprocess.run(log, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"  # copied without its history
 
 
 def _said(command: list[str]) -> str:
@@ -196,7 +198,8 @@ def _ms(ns: float) -> float:
 def pair(case: Case, numbers: range, scratch: Path) -> dict[str, Any]:
     """Train slow and fixed in turns, each in a fork of its own, and return mean step times.
 
-    Every second pair begins with the fixed one. The losses at the end are those that must agree.
+    Every second pair begins with the fixed one. The losses at the end tell whether both learnt the
+    same, but for a constant that a fix leaves out.
     """
     figures: dict[str, list[float | None]] = {}
     for number in numbers:
@@ -213,7 +216,10 @@ def both(args: argparse.Namespace, state: dict[str, Any]) -> None:
 
     What fails says so in the results, and does not stop the rest.
     """
+    from gpu import said  # torch in this process must not ask the device
+
     end = time.monotonic() + args.budget
+    state["gpu"] = said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     found = cases(SETS[args.set][0], args.cases, args.half)
     entries = {case.name: noted(state, case) for case in found}
     turn, begun = forks.FORK.Semaphore(1), []
@@ -261,6 +267,7 @@ def keep_small(folder: Path | None, name: str, root: Path) -> None:
     """Pack what is small of a recording: `--runs` is a good place to unpack it in."""
     if folder is None:
         return
+    folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
         for path in sorted(root.rglob("*")):
             most = SMALL_TRACE_BYTES if ".pt.trace.json" in path.name else SMALL_BYTES

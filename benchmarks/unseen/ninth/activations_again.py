@@ -17,8 +17,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-STEPS, EPOCH = 90, 200
-BATCH, LONG, WIDTH, HEADS, DEPTH = sized((24, 512, 768, 12, 8), (2, 32, 32, 2, 2))
+STEPS, EPOCH = 70, 200
+BATCH, LONG, WIDTH, HEADS, DEPTH = sized((40, 512, 768, 12, 8), (2, 32, 32, 2, 2))
 RESIDUES, MASK = 25, 24
 
 
@@ -70,7 +70,7 @@ class Chains(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    chains = torch.randint(MASK, (20 * BATCH, LONG))
+    chains = torch.randint(MASK, (10 * BATCH, LONG))
     masked = chains.masked_fill(torch.rand(chains.shape) < 0.15, MASK)
     data = TensorDataset(masked, chains)
     batches = DataLoader(

@@ -35,9 +35,13 @@ def overlap(one, other):
     """Return the IoU of every box of `one`, [.., n, 4], with all of `other`, [.., m, 4]."""
     low = torch.maximum(one[..., :, None, :2], other[..., None, :, :2])
     high = torch.minimum(one[..., :, None, 2:], other[..., None, :, 2:])
-    shared = (high - low).clamp(min=0).prod(dim=-1)
-    areas = [(boxes[..., 2:] - boxes[..., :2]).prod(dim=-1) for boxes in (one, other)]
+    shared = area((high - low).clamp(min=0))
+    areas = [area(boxes[..., 2:] - boxes[..., :2]) for boxes in (one, other)]
     return shared / (areas[0][..., :, None] + areas[1][..., None, :] - shared)
+
+
+def area(sides):
+    return sides[..., 0] * sides[..., 1]
 
 
 def one_by_one(anchors, scores, offsets, boxes, kinds):

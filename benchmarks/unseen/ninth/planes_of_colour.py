@@ -15,8 +15,8 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-STEPS, EPOCH = 70, 200
-BATCH, SIDE, WIDTH, DEPTHS = sized((96, 160, 64, (3, 4, 6, 3)), (16, 64, 8, (1, 1, 1, 1)))
+STEPS, EPOCH = 64, 200
+BATCH, SIDE, WIDTH, DEPTHS = sized((128, 160, 64, (3, 4, 6, 3)), (16, 64, 8, (1, 1, 1, 1)))
 KINDS = 100
 
 
@@ -75,8 +75,8 @@ class Leaves(L.LightningModule):
 
 
 def main(run: Run) -> None:
-    photos = torch.randint(256, (6 * BATCH, 3, SIDE, SIDE), dtype=torch.uint8)
-    data = TensorDataset(photos, torch.randint(KINDS, (6 * BATCH,)))
+    photos = torch.randint(256, (4 * BATCH, 3, SIDE, SIDE), dtype=torch.uint8)
+    data = TensorDataset(photos, torch.randint(KINDS, (4 * BATCH,)))
     batches = DataLoader(
         data,
         sampler=BatchSampler(RandomSampler(data, num_samples=EPOCH * BATCH), BATCH, drop_last=True),

@@ -19,8 +19,8 @@ from case import Run, arguments, sized
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-STEPS, EPOCH = 90, 200
-BATCH, SIDE, WIDTH, HEADS, DEPTH = sized((8, 128, 512, 8, 6), (2, 16, 32, 2, 2))
+STEPS, EPOCH = 80, 200
+BATCH, SIDE, WIDTH, HEADS, DEPTH = sized((16, 128, 512, 8, 6), (2, 16, 32, 2, 2))
 PATCH = 4
 
 

@@ -35,7 +35,8 @@ def bands() -> torch.Tensor:
 def log_mel(waves, window, weights):
     waves = waves.float() / 32768
     parts = torch.stft(waves, WINDOW, HOP, window=window, return_complex=True)  # cause
-    return (weights @ parts.abs().square() + 1e-6).log()  # cause
+    power = torch.view_as_real(parts).square().sum(dim=-1)  # cause
+    return (weights @ power + 1e-6).log()  # cause
 
 
 class Clips(Dataset):
