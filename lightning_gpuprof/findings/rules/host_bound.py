@@ -46,15 +46,9 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.places import busiest
+from lightning_gpuprof.findings.loop_cures import loop_in_forward
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
-from lightning_gpuprof.records.function_calls import (
-    BusyFunction,
-    CellLoop,
-    FunctionNotes,
-    function_notes,
-)
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
@@ -62,23 +56,6 @@ ADVICE = (
     "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
     "the optimizer, compile{with_graphs}, or raise the batch size."
 )
-LOOP_ADVICE = (
-    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step. Do all its "
-    "turns at once: stack what it goes through, and call each function once for all of it "
-    "(broadcasting, cumsum, unfold, bmm, one call of a layer for the whole batch). Where a turn "
-    "needs what the one before gave, torch.compile the function with the loop."
-)
-CHAIN_ADVICE = (
-    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step, and each "
-    "turn needs what the one before gave: what can be fewer are the calls in a turn."
-)
-CELL_ADVICE = (
-    "The loop around {file}:{line} calls an nn.{kind}Cell {turns} times in each step, and all its "
-    "inputs are there beforehand: nn.{kind} takes the whole sequence in one call. Its weights are "
-    "the cell's (weight_ih_l0 for weight_ih, and so on); cells one on another are its num_layers."
-)
-CELL_CHANGE = """self.rnn = nn.{kind}(inputs, hidden, batch_first=True)  # in place of nn.{kind}Cell
-outputs, last = self.rnn(x)  # in place of the loop; x: samples, moments, inputs"""
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -95,28 +72,9 @@ HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_laten
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
-    seen = function_notes(run.notes)
-    first = None if seen is None else next(iter(busiest(seen)), None)
-    cell = None if seen is None or first is None else _cell_in(seen, first)
-    found = _evaluate(run, chain=first is not None and first.goes_on and cell is None)
-    if not isinstance(found, Finding) or first is None or first.loop is None:
-        return found
-    if cell is not None:
-        where = dict(file=cell.place.file, line=cell.place.line, kind=cell.kind, turns=cell.turns)
-        change = CELL_CHANGE.format(kind=cell.kind)
-        return replace(found, advice=CELL_ADVICE.format(**where), change=change)
-    calls = first.calls if first.loop_calls is None else first.loop_calls
-    at = dict(calls=calls, file=first.loop.file, line=first.loop.line)
-    if first.goes_on:
-        return replace(found, advice=f"{found.advice} {CHAIN_ADVICE.format(**at)}")
-    return replace(found, advice=LOOP_ADVICE.format(**at), change=None)
-
-
-def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:
-    """Return the recurrent cell that the loop of the function with most calls is around."""
-    functions = {(one.file, one.function) for one in (busy.place, busy.loop) if one is not None}
-    around = (one for one in seen.cells if one.loop is not None and one.loop == busy.loop)
-    return next((one for one in around if (one.place.file, one.place.function) in functions), None)
+    loop = loop_in_forward(run)
+    found = _evaluate(run, chain=loop is not None and loop.chain)
+    return loop.told(found) if isinstance(found, Finding) and loop is not None else found
 
 
 def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
