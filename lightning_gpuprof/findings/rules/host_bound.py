@@ -35,7 +35,9 @@ layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`),
 most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`:
 of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
 `TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of that idle time is the
-profiler's. Severity: the common scale (`findings/grade.py`).
+profiler's. A device that waits for a host which queues work for less than `MOSTLY` of a step waits
+for something else, such as a copy from pageable memory: without a loop nothing is said. Severity:
+the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -43,12 +45,13 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
+from lightning_gpuprof.analysis.savings.host_work import COMPUTE, HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.loop_cures import loop_in_forward
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
@@ -67,6 +70,7 @@ LOW_FRAC = 0.75
 MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
+QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 
 
@@ -87,7 +91,8 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
         if frac < MIN_STATE_FRAC:
             return None
-        return _on_gpu(run.step_ns, frac, work, chain=chain)
+        found = _on_gpu(run.step_ns, frac, work, chain=chain)
+        return found if found.saving_ns.high or _queues(run, run.step_ns) else None
     if run.on_gpu:
         facts = trace_facts(run)
         if facts is None or not facts.on_device:
@@ -114,6 +119,12 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         chain=chain,
         on_gpu=False,
     )
+
+
+def _queues(run: RunResults, step_ns: int) -> bool:
+    """Tell whether the host queues work for a good part of a step."""
+    queueing = [per.mean_ns for phase in QUEUEING if (per := run.per_step(phase)) is not None]
+    return sum(queueing) >= MOSTLY * step_ns
 
 
 def _on_gpu(step_ns: int, frac: float, work: HostWork | None, *, chain: bool) -> Finding:

@@ -4,8 +4,8 @@
 From the sync detector: lines of code that make the host wait, how often per step, and for how long.
 From a trace: the time in synchronizing calls (on a GPU), and the reads of single values
 (`aten::item`) per step; on a GPU also the turns of loops that read value after value, each from one
-read's end to the next one's (`trace/read_loops.py`). A copy to the device from pageable memory waits too, and reads nothing: see
-slow-host-to-device-copy.
+read's end to the next one's (`trace/read_loops.py`). A copy to the device from pageable memory
+waits too, and reads nothing: see slow-host-to-device-copy.
 
 ## Why it matters
 While the host waits, it queues nothing: when the device is done it stands idle until the next
