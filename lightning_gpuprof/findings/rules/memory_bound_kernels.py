@@ -16,10 +16,11 @@ optimizers; use a smaller type (bfloat16), which halves the bytes.
 ## Thresholds
 `MIN_FRAC`: 40% of kernel time, the complement of the 60% that matrix products should have (see
 docs/adr/0030). `LOW_KEPT`, `HIGH_KEPT`: fusing a chain of two kernels leaves 2 of 4 passes over
-memory, a chain of many at least a quarter. `MIN_ROOF_FRAC`: a kernel that moves its bytes ten times
-slower than the memory could is bound by neither: it has too little work to fill the device. Steps
-that wait for the host or for data are no shorter for shorter kernels (`savings/hidden.py`); what
-fewer launches save there is small-kernels'. Severity: the common scale (`findings/grade.py`).
+memory, a chain of many at least a quarter. `MIN_ROOF_FRAC`: a kernel below 10 µs that moves
+its bytes ten times slower than the memory could is bound by neither: it has too little work to fill
+the device. Steps that wait for the host or for data are no shorter for shorter kernels
+(`savings/hidden.py`); what fewer launches save there is small-kernels'. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from typing import Any
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
+from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.units import duration, percent
@@ -80,9 +82,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 
 def fills_memory(row: Mapping[str, Any]) -> bool:
-    """Tell whether a kernel of the roofline moves its bytes at a rate worth the memory's name."""
+    """Tell whether kernels of a row of the roofline have bytes enough to be bound by them."""
     rate, peak = row.get("bytes_per_s"), row.get("peak_bytes_per_s")
-    return rate is None or peak is None or bool(rate >= MIN_ROOF_FRAC * peak)
+    kernels = row.get("kernel_count") or row.get("count")
+    if not rate or not peak or not kernels:
+        return True
+    return bool(rate >= MIN_ROOF_FRAC * peak or row.get("total_ns", 0) >= THIN_NS * kernels)
 
 
 def _bound_ns(facts: TraceFacts) -> float:

@@ -209,12 +209,15 @@ def test_no_step_gets_shorter_than_what_the_host_takes_while_it_fills_the_queue(
 
 
 def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_memory(judge):
-    row = {"bound": "memory", "total_ns": 9 * MS, "peak_bytes_per_s": 3e12}
+    row = {"bound": "memory", "total_ns": 9 * MS, "count": 1_000, "peak_bytes_per_s": 3e12}
     trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
     busy = trace | {"roofline": [row | {"bytes_per_s": 1e12}]}
     assert judge("memory-bound-kernels", WORK, trace=busy, device=H100) is not None
     tiny = trace | {"roofline": [row | {"bytes_per_s": 1e8}]}
     assert judge("memory-bound-kernels", WORK, trace=tiny, device=H100) is None
+    # One that takes long all the same reads its memory badly.
+    slow = trace | {"roofline": [row | {"bytes_per_s": 1e8, "count": 10}]}
+    assert judge("memory-bound-kernels", WORK, trace=slow, device=H100) is not None
 
 
 def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
