@@ -1,6 +1,7 @@
 """Device memory once a window, and the batch size that would fill it well."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -111,7 +112,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._compiled_windows = 0
         self._validation_peak: int | None = None
         self._graphs: bool | None = None
-        self._batch = self._retries_before = 0
+        self._batch = self._retries_before = self._ooms_before = 0
         self._last: BatchSizeAdvice | None = None
 
     @override
@@ -123,7 +124,8 @@ class BatchSizeAdvisor(RecordingCallback):
         if self._probe is not None:
             self._counting.add(self._host)
             before = self._probe.read()  # the sanity check's peaks are not training's
-            self._retries_before = before.alloc_retries if before is not None else 0
+            if before is not None:
+                self._retries_before, self._ooms_before = before.alloc_retries, before.ooms
             if self.warmup == 0:
                 self._new_window()
         elif self._output is not None:
@@ -210,6 +212,9 @@ class BatchSizeAdvisor(RecordingCallback):
         self._looking.drop()
         reading = window.close()
         if reading is not None:
+            # The allocator counts over the whole process: what was before is not of this training.
+            counted = reading.alloc_retries - self._retries_before, reading.ooms - self._ooms_before
+            reading = replace(reading, alloc_retries=counted[0], ooms=counted[1])
             self._write(window, reading, trainer)
             output.flush()
         self._new_window()
@@ -242,7 +247,7 @@ class BatchSizeAdvisor(RecordingCallback):
             known_bytes=window.constant_bytes(reading, self._kinds),
         )
         seen = Circumstances(
-            alloc_retries=reading.alloc_retries - self._retries_before,
+            alloc_retries=reading.alloc_retries,
             # Once is enough: graphs are captured in the first steps.
             cuda_graphs=self._has_graphs(),
             compiled_windows=self._compiled_windows,

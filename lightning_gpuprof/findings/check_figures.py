@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
 from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
 from lightning_gpuprof.findings.loader_cures import MOST, core_plan
+from lightning_gpuprof.findings.rules.memory_bound_kernels import fills_memory
 from lightning_gpuprof.records.phases import Phase
 
 SHORT_WAIT_FRAC = 0.05
@@ -100,8 +101,9 @@ def sync_share(seen: Seen) -> float | None:
 
 
 def launch_gaps(seen: Seen) -> float | None:
-    """Return the idle time between kernels."""
-    return seen.facts.idle_ns("launch_latency", "kernel_gap") if seen.facts else None
+    """Return the idle time between kernels, of a step without the profiler."""
+    idle_ns = seen.facts.idle_ns("launch_latency", "kernel_gap") if seen.facts else None
+    return None if seen.facts is None or idle_ns is None else seen.facts.host_scale * idle_ns
 
 
 def memory_bound(seen: Seen) -> float | None:
@@ -109,7 +111,8 @@ def memory_bound(seen: Seen) -> float | None:
     rows = [row for row in seen.facts.rows("roofline") if row.get("bound")] if seen.facts else []
     top = rows[:TOP_KERNELS]
     whole = sum(row.get("total_ns") or 0 for row in top)
-    bound = sum(row.get("total_ns") or 0 for row in top if row.get("bound") == "memory")
+    held = [row for row in top if row.get("bound") == "memory" and fills_memory(row)]
+    bound = sum(row.get("total_ns") or 0 for row in held)
     return bound / whole if whole else None
 
 

@@ -132,10 +132,12 @@ def test_only_retries_of_this_training_withhold_a_suggestion(fit):
     def suggested(*retries):
         card = FakeCard(8, retries=retries)
         advisor = BatchSizeAdvisor(window=12, warmup=0, probe=lambda device: card, console=False)
-        return fit(advisor).all(Advice)[-1].suggested_batch_size
+        session = fit(advisor)
+        retried = session.all(Memory)[-1].alloc_retries
+        return retried, session.all(Advice)[-1].suggested_batch_size is not None
 
-    assert suggested(3) is not None  # all three came before, as in a search for the batch size
-    assert suggested(3, 4) is None
+    assert suggested(3) == (0, True)  # all three came before, as in a search for the batch size
+    assert suggested(3, 4) == (1, False)
 
 
 def test_validation_closes_the_window_and_begins_new_peaks(fit):

@@ -221,8 +221,8 @@ def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | No
         )
     if seen.cuda_graphs:
         return (
-            "CUDA graphs keep memory of their own for each batch shape, which does not grow with "
-            "the batch in a straight line"
+            "CUDA graphs of this process, captured in this training or before it, keep memory of "
+            "their own for each batch shape, which does not grow with the batch in a straight line"
         )
     if fragmented >= MAX_FRAGMENTED:
         return (

@@ -13,7 +13,6 @@ from enum import Enum
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Distribution, distribution, mean, median
-from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -21,7 +20,6 @@ from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     SYNC_STEPS_NOTE,
     Note,
-    StepFlag,
     SyncSite,
 )
 
@@ -32,6 +30,11 @@ NEAR_NS = 50_000
 """Run-ahead within this share of the step, or this time, of the launch latency is "near" it."""
 MAX_LATENCY_NS = 200_000
 """No launch takes longer: where run-ahead never falls below, the device was always behind."""
+
+STEPS_AHEAD = 4
+"""A host that gets so many steps ahead waits for nothing meanwhile."""
+FILLING_FRAC, FILLING_STEPS = 0.5, 5
+"""Below half of the most it is ahead no queue is full; of fewer steps a median says little."""
 
 
 class StepState(str, Enum):
@@ -82,8 +85,14 @@ class DeviceTime:
     """The launch latency that run-ahead was compared with."""
     state_frac: dict[StepState, float]
     """Share of the marked steps in each state."""
-    of_host_frac: float = 1.0
-    """The mean step on its clock, of the same steps' mean on the host's, without epochs' first."""
+    falls_behind_ns: int = 0
+    """By how much run-ahead grows per step: a step takes so much longer than on the host's clock.
+
+    In steps in which the host waits, for a place in the device's queue or for anything else, it
+    does not grow."""
+    host_alone_ns: int | None = None
+    """What the host takes for a step while it fills the device's queue: no step gets shorter than
+    that from faster kernels. None where it never was steps ahead, or soon had filled it."""
 
     @property
     def state(self) -> StepState:
@@ -139,16 +148,39 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         parts=_parts(session, marked),
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
-        of_host_frac=_of_host_frac(session, marked),
+        falls_behind_ns=_falls_behind_ns(session, marked),
+        host_alone_ns=_host_alone_ns(session, marked, over.mean_ns),
     )
 
 
-def _of_host_frac(session: Session, marked: Mask) -> float:
-    # An epoch's first step is always marked, others where one in many is marked are not.
-    later = marked & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
-    alike = later if later.any() else marked
-    host_ns = int(session.columns["dur_ns"][alike].sum())
-    return int(session.columns["device_dur"][alike].sum()) / max(1, host_ns)
+def _falls_behind_ns(session: Session, marked: Mask) -> int:
+    """Return what run-ahead grows by per step, from the first to the last mark of each epoch.
+
+    Between epochs the device may catch up, in no step's time. Marked steps take the host longer,
+    and early ones are marked more often: their own lengths would tell less.
+    """
+    ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
+    if ahead is None:
+        return 0
+    rows = np.flatnonzero(marked & (ahead != NOT_MEASURED))
+    steps, ahead = session.columns["step"][rows], ahead[rows]
+    epochs = session.columns.get("epoch")
+    epoch = np.zeros(len(rows), dtype=np.int64) if epochs is None else epochs[rows]
+    _, first, count = np.unique(epoch, return_index=True, return_counts=True)
+    last = first + count - 1
+    grown, over = (int((column[last] - column[first]).sum()) for column in (ahead, steps))
+    return round(grown / max(1, over))
+
+
+def _host_alone_ns(session: Session, marked: Mask, device_ns: int) -> int | None:
+    ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
+    if ahead is None:
+        return None
+    most = int(ahead[marked].max())
+    filling = marked & (ahead != NOT_MEASURED) & (ahead < FILLING_FRAC * most)
+    if most < STEPS_AHEAD * device_ns or filling.sum() < FILLING_STEPS:
+        return None
+    return median(session.columns["dur_ns"][filling])
 
 
 def _nothing_waits(session: Session) -> bool:

@@ -129,15 +129,14 @@ class RunResults:
         """The mean steady step, marked or not: what per-step savings are a share of.
 
         On the device's clock where it holds the host back and takes longer: of a short run the host
-        may have queued most before the device has done a good part. By how much is known of the
-        marked steps.
+        may have queued most before the device has done a good part. By how much, run-ahead tells.
         """
         if self.steps is None:
             return None
         device, host_ns = self.device_time, self.steps.dur.mean_ns
         if device is None or not device.is_behind:
             return host_ns
-        return round(host_ns * max(1.0, device.of_host_frac))
+        return host_ns + max(0, device.falls_behind_ns)
 
     @property
     def cores(self) -> int | None:

@@ -79,11 +79,14 @@ class TraceFacts:
         return None if value is None else value / self.steps
 
     def idle_ns(self, *causes: str) -> float | None:
-        """Return the first device's idle time of these causes per step; None without a device."""
+        """Return the first device's idle time of these causes per step; None without a device.
+
+        Of steps that stood still in between it counts as in the others (`_going_on`).
+        """
         if not self.on_device:
             return None
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
-        return sum(row.get("total_ns") or 0 for row in rows) / self.steps
+        return self._usual_frac * sum(row.get("total_ns") or 0 for row in rows) / self.steps
 
     def sync_ns(self) -> float | None:
         """Return the time in synchronizing calls per step, without those outside of all steps.
@@ -119,6 +122,18 @@ class TraceFacts:
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""
         return isinstance(self.document.get("gpu"), Mapping)
+
+    @property
+    def _usual_frac(self) -> float:
+        """The idle time of a step that goes on, of the mean step's."""
+        gpus = [(mark.get("dur_ns"), mark.get("gpu") or {}) for mark in self.rows("steps")]
+        idle = [(dur_ns, gpu["idle_ns"]) for dur_ns, gpu in gpus if dur_ns and "idle_ns" in gpu]
+        whole = sum(idle_ns for _, idle_ns in idle)
+        if not whole:
+            return 1.0
+        usual = set(_going_on([dur_ns for dur_ns, _ in idle]))
+        kept = [idle_ns for dur_ns, idle_ns in idle if dur_ns in usual]
+        return min(1.0, (sum(kept) / len(kept)) / (whole / len(idle)))
 
     def _operator(self, row: Mapping[str, Any]) -> Operator:
         device = row.get("device_total_ns")

@@ -66,3 +66,14 @@ def held_by_device(run: RunResults) -> float:
         return 1.0
     states = run.device_time.state_frac
     return 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]
+
+
+def faster_kernels(run: RunResults, step_ns: int, low_ns: float, high_ns: float) -> tuple[int, int]:
+    """Return by how much kernels that take so much less make a step shorter.
+
+    Only in steps that the device holds up, and by no more than leaves what the host takes alone.
+    """
+    held = held_by_device(run)
+    alone_ns = run.device_time.host_alone_ns if run.device_time is not None else None
+    most_ns = max(0, step_ns - (alone_ns or 0))
+    return round(min(most_ns, held * low_ns)), round(min(most_ns, held * high_ns))

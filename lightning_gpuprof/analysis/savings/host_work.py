@@ -173,11 +173,11 @@ def host_work(run: RunResults) -> HostWork | None:
     used = [op for op in facts.operators.values() if not _of_optimizer(op, tensors)]
     thin = [op for op in used if op.self_ns < THIN_NS * op.calls]
     read = facts.operators.get(READS[0])
-    reads = _own_reads(run, read, tensors) if read else 0.0
     worst = max(filter(computes, thin), key=_own_calls, default=None)
     heavy = [op for op in used if op not in thin]
     looped = [op for op in heavy if _own_calls(op) >= LOOPED]
     updates = any(op.update_calls for op in facts.operators.values())
+    reads = _own_reads(run, read, tensors, updates=updates) if read else 0.0
     calls = sum(_own_calls(op) for op in used if computes(op))
     usual = None if tensors is None else _usual(run, updates=updates) * tensors
     seen = stretches(run, facts)
@@ -219,9 +219,9 @@ def _not_computed_ns(run: RunResults) -> int:
     return grown + round(share * forward.median_ns)
 
 
-def _own_reads(run: RunResults, read: Operator, tensors: int | None) -> float:
+def _own_reads(run: RunResults, read: Operator, tensors: int | None, *, updates: bool) -> float:
     """Return the reads per step outside of the optimizer: fused ones too read their step counts."""
-    if read.update_calls:
+    if updates:
         return max(0.0, read.calls - read.update_calls)
     # No region around the optimizer's step.
     reads = tensors if tensors is not None and optimizer_reads(run) else 0

@@ -18,6 +18,7 @@ from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, host_regions, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
+from lightning_gpuprof.analysis.trace.read_loops import ReadLoops, read_loops
 from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
@@ -46,8 +47,9 @@ class DeviceReport(Struct, frozen=True):
 class TraceAnalysis(Struct, frozen=True):
     """Everything that is found out about a trace.
 
-    `devices` is empty on a CPU-only trace, `short_calls` None on any other; `modules` and `lines`
-    are empty where no stacks were read; `roofline` is None where no shapes were recorded.
+    `devices` is empty on a CPU-only trace and `read_loops` None, `short_calls` on any other;
+    `modules` and `lines` are empty where no stacks were read; `roofline` is None where no shapes
+    were recorded.
     """
 
     window: Window | None
@@ -58,6 +60,7 @@ class TraceAnalysis(Struct, frozen=True):
     copies: tuple[CopyStats, ...]
     syncs: SyncReport
     short_calls: ShortCalls | None
+    read_loops: ReadLoops | None
     transforms: tuple[Transforms, ...]
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
@@ -101,6 +104,7 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         copies=copy_table(own),
         syncs=sync_calls(trace, places),
         short_calls=short_calls(trace, regions),
+        read_loops=read_loops(trace, regions),
         transforms=transforms(trace, regions),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,

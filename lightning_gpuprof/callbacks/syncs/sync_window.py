@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from lightning_gpuprof.callbacks.syncs.sync_places import Place, log_call_place, place_of
+from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.schema import SyncSite
 
 Line = tuple[str, int, str]
@@ -70,7 +71,7 @@ class SyncWindow:
         file, number, function = line
         place = hits[0].place._replace(file=file, line=number)
         return SyncSite(
-            file=file,
+            file=shown_path(file),
             line=number,
             function=function,
             source=place.source,

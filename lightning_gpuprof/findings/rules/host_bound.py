@@ -35,7 +35,9 @@ layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`),
 most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`:
 of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
 `TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of that idle time is the
-profiler's. Severity: the common scale (`findings/grade.py`).
+profiler's. A device that waits for a host which queues work for less than `MOSTLY` of a step waits
+for something else, such as a copy from pageable memory: without a loop nothing is said. Severity:
+the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -43,18 +45,13 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
+from lightning_gpuprof.analysis.savings.host_work import COMPUTE, HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.loop_cures import loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.places import busiest
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
-from lightning_gpuprof.records.function_calls import (
-    BusyFunction,
-    CellLoop,
-    FunctionNotes,
-    function_notes,
-)
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "host-bound"
@@ -62,23 +59,6 @@ ADVICE = (
     "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
     "the optimizer, compile{with_graphs}, or raise the batch size."
 )
-LOOP_ADVICE = (
-    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step. Do all its "
-    "turns at once: stack what it goes through, and call each function once for all of it "
-    "(broadcasting, cumsum, unfold, bmm, one call of a layer for the whole batch). Where a turn "
-    "needs what the one before gave, torch.compile the function with the loop."
-)
-CHAIN_ADVICE = (
-    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step, and each "
-    "turn needs what the one before gave: what can be fewer are the calls in a turn."
-)
-CELL_ADVICE = (
-    "The loop around {file}:{line} calls an nn.{kind}Cell {turns} times in each step, and all its "
-    "inputs are there beforehand: nn.{kind} takes the whole sequence in one call. Its weights are "
-    "the cell's (weight_ih_l0 for weight_ih, and so on); cells one on another are its num_layers."
-)
-CELL_CHANGE = """self.rnn = nn.{kind}(inputs, hidden, batch_first=True)  # in place of nn.{kind}Cell
-outputs, last = self.rnn(x)  # in place of the loop; x: samples, moments, inputs"""
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -90,33 +70,15 @@ LOW_FRAC = 0.75
 MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
+QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
-    seen = function_notes(run.notes)
-    first = None if seen is None else next(iter(busiest(seen)), None)
-    cell = None if seen is None or first is None else _cell_in(seen, first)
-    found = _evaluate(run, chain=first is not None and first.goes_on and cell is None)
-    if not isinstance(found, Finding) or first is None or first.loop is None:
-        return found
-    if cell is not None:
-        where = dict(file=cell.place.file, line=cell.place.line, kind=cell.kind, turns=cell.turns)
-        change = CELL_CHANGE.format(kind=cell.kind)
-        return replace(found, advice=CELL_ADVICE.format(**where), change=change)
-    calls = first.calls if first.loop_calls is None else first.loop_calls
-    at = dict(calls=calls, file=first.loop.file, line=first.loop.line)
-    if first.goes_on:
-        return replace(found, advice=f"{found.advice} {CHAIN_ADVICE.format(**at)}")
-    return replace(found, advice=LOOP_ADVICE.format(**at), change=None)
-
-
-def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:
-    """Return the recurrent cell that the loop of the function with most calls is around."""
-    functions = {(one.file, one.function) for one in (busy.place, busy.loop) if one is not None}
-    around = (one for one in seen.cells if one.loop is not None and one.loop == busy.loop)
-    return next((one for one in around if (one.place.file, one.place.function) in functions), None)
+    loop = loop_in_forward(run)
+    found = _evaluate(run, chain=loop is not None and loop.chain)
+    return loop.told(found) if isinstance(found, Finding) and loop is not None else found
 
 
 def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
@@ -129,7 +91,8 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
         if frac < MIN_STATE_FRAC:
             return None
-        return _on_gpu(run.step_ns, frac, work, chain=chain)
+        found = _on_gpu(run.step_ns, frac, work, chain=chain)
+        return found if found.saving_ns.high or _queues(run, run.step_ns) else None
     if run.on_gpu:
         facts = trace_facts(run)
         if facts is None or not facts.on_device:
@@ -156,6 +119,12 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         chain=chain,
         on_gpu=False,
     )
+
+
+def _queues(run: RunResults, step_ns: int) -> bool:
+    """Tell whether the host queues work for a good part of a step."""
+    queueing = [per.mean_ns for phase in QUEUEING if (per := run.per_step(phase)) is not None]
+    return sum(queueing) >= MOSTLY * step_ns
 
 
 def _on_gpu(step_ns: int, frac: float, work: HostWork | None, *, chain: bool) -> Finding:

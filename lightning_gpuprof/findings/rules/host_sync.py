@@ -3,8 +3,9 @@
 ## What it measures
 From the sync detector: lines of code that make the host wait, how often per step, and for how long.
 From a trace: the time in synchronizing calls (on a GPU), and the reads of single values
-(`aten::item`) per step. A copy to the device from pageable memory waits too, and reads nothing: see
-slow-host-to-device-copy.
+(`aten::item`) per step; on a GPU also the turns of loops that read value after value, each from one
+read's end to the next one's (`trace/read_loops.py`). A copy to the device from pageable memory
+waits too, and reads nothing: see slow-host-to-device-copy.
 
 ## Why it matters
 While the host waits, it queues nothing: when the device is done it stands idle until the next
@@ -22,12 +23,20 @@ nothing.
 `SYNC_FRAC`: the 5% of a step in synchronizing calls above which the profiles that this rule is made
 for were called sync-bound. `LOOP_READS`: a loop reads at least tens of values a step. `READ_SHARE`:
 a loop around reads has at most ten operators per read, and takes what is timed of its calls, as in
-host-bound (`savings/call_time.py`). Severity: the common scale (`findings/grade.py`).
+host-bound (`savings/call_time.py`). On a GPU such a loop costs its turns, launches and waits alike:
+one operation over the whole tensor needs none of them. At most they take what they took of a
+profiled step, scaled to a steady one; at least they take `EVENT_NS` less for each event in them,
+which is what recording it took at most, and of that `LOW_FRAC` goes. Waits of other reads are added
+by the replay (`REPLAY_ERROR`). Where a trace has waits, its time of them counts: watched steps are
+slower. Severity: the common scale (`findings/grade.py`).
 """
+
+from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.call_time import EVENT_NS
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
@@ -91,7 +100,10 @@ def _on_gpu(
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
     in_calls = max(0, (facts.sync_ns() or 0) - facts.upload_wait_ns()) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
-    cost_ns = max(blocked, round(in_calls))
+    # What is rare may be in none of the traced steps: then the watched ones tell.
+    cost_ns = min(step_ns, round(in_calls) or blocked)
+    if facts is not None and (facts.per_step("read_loops", "read_count") or 0) >= LOOP_READS:
+        return _loop_on_gpu(step_ns, facts, cost_ns, sites)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
@@ -123,6 +135,49 @@ def _on_gpu(
     return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
 
 
+def _loop_on_gpu(
+    step_ns: int, facts: TraceFacts, blocked_ns: int, sites: list[SyncSite]
+) -> Finding:
+    reads, took_ns, events, waited_ns = (
+        facts.per_step("read_loops", key) or 0.0
+        for key in ("read_count", "total_ns", "event_count", "waited_ns")
+    )
+    others = max(0.0, (facts.saved_ns("sync") or 0.0) - waited_ns)
+    # What the device computes has to run all the same.
+    longest = max(0.0, step_ns - (facts.per_step("gpu", "busy_ns") or 0.0))
+    most = min(longest, facts.host_scale * took_ns)
+    least = min(most, max(waited_ns * facts.host_scale, took_ns - EVENT_NS * events))
+    saving = Range(
+        low=round(LOW_FRAC * least),
+        high=round(min(longest, most + (1 + REPLAY_ERROR) * others)),
+    )
+    evidence: dict[str, int | float] = {
+        "reads_per_step_count": round(reads),
+        "reading_ns": round(most),
+        "blocked_ns": blocked_ns,
+        "step_ns": step_ns,
+    }
+    title = (
+        f"{round(reads)} values are read one by one in each step (.item()): with the launches "
+        f"before them the host takes {duration(most)} for it ({percent(most / step_ns)}), and "
+        "queues nothing else"
+    )
+    return _whole(_finding(title, evidence, saving, step_ns, sites, 0.7))
+
+
+def _whole(finding: Finding) -> Finding:
+    """Return the finding of a loop of reads with what to write in its place."""
+    first = next((at for at in finding.where if at.file), None)
+    at = f"{first.file}:{first.line}, `{first.source}`" if first is not None else "the loop"
+    return replace(
+        finding,
+        advice=f"In place of {at}: one operation over the whole tensor, whose result is a tensor, "
+        "read once, or once in many steps. It needs one launch where the loop has many, and waits "
+        "for none of them.",
+        change="total = values.sum()  # not sum(value.item() for value in values)",
+    )
+
+
 def _unlaunched_ns(facts: TraceFacts) -> float | None:
     """Return the device's idle time per step in which nothing was queued.
 
@@ -148,7 +203,7 @@ def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
         f"{work.reads} values are read one by one in each step (.item()), which with the small "
         f"operators around them takes {duration(cost_ns)} ({percent(cost_ns / step_ns)})"
     )
-    return _finding(title, evidence, saving, step_ns, sites, 0.7)
+    return _whole(_finding(title, evidence, saving, step_ns, sites, 0.7))
 
 
 def _would_sync(step_ns: int, sites: list[SyncSite]) -> Finding:

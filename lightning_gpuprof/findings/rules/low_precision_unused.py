@@ -16,13 +16,14 @@ Allow TF32 (`torch.set_float32_matmul_precision("high")`), or train in mixed pre
 `SLOWEST`: half again as fast is what memory-bound products gain at least. The high bound is the
 ratio of the device's published peaks (`hardware/peaks.toml`), at most `FASTEST`: no product reaches
 its peak. `MIN_CAPABILITY`: the first NVIDIA GPUs with TF32 and bfloat16 units. Steps that wait for
-the host or for data are no shorter for it: they are left out (`savings/hidden.py`). Severity: the
-common scale (`findings/grade.py`).
+the host or for data are no shorter for it: they are left out, and no step gets shorter than what
+the host takes for one while it fills the device's queue (`savings/hidden.py`). Severity: the common
+scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.analysis.savings.hidden import held_by_device
+from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
@@ -51,12 +52,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     rows = [row for row in facts.rows("categories") if row.get("category") in MATRIX_CATEGORIES]
     gemm_ns = sum(row.get("total_ns") or 0 for row in rows) / facts.steps
     speedup = _speedup(run)
-    saving = Range(
-        low=round(gemm_ns * (1 - 1 / SLOWEST)),
-        high=min(run.step_ns, round(gemm_ns * (1 - 1 / speedup))),
-    )
-    held = held_by_device(run)
-    saving = Range(low=round(held * saving.low), high=round(held * saving.high))
+    least, most = gemm_ns * (1 - 1 / SLOWEST), gemm_ns * (1 - 1 / speedup)
+    saving = Range(*faster_kernels(run, run.step_ns, least, most))
     if not saving.high:
         return None
     return Finding(

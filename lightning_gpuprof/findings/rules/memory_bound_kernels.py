@@ -16,14 +16,20 @@ optimizers; use a smaller type (bfloat16), which halves the bytes.
 ## Thresholds
 `MIN_FRAC`: 40% of kernel time, the complement of the 60% that matrix products should have (see
 docs/adr/0030). `LOW_KEPT`, `HIGH_KEPT`: fusing a chain of two kernels leaves 2 of 4 passes over
-memory, a chain of many at least a quarter. In steps that wait for the host or for data a shorter
-kernel is not sure to save anything (`savings/hidden.py`); fewer launches may. Severity: the common
-scale (`findings/grade.py`).
+memory, a chain of many at least a quarter. `MIN_ROOF_FRAC`: a kernel below 10 µs that moves
+its bytes ten times slower than the memory could is bound by neither: it has too little work to fill
+the device. Steps that wait for the host or for data are no shorter for shorter kernels
+(`savings/hidden.py`); what fewer launches save there is small-kernels'. Severity: the common scale
+(`findings/grade.py`).
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.hidden import held_by_device
+from lightning_gpuprof.analysis.savings.hidden import faster_kernels
+from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.units import duration, percent
@@ -31,6 +37,7 @@ from lightning_gpuprof.units import duration, percent
 ID = "memory-bound-kernels"
 EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new shapes recompile")
 MIN_FRAC = 0.40
+MIN_ROOF_FRAC = 0.10
 LOW_KEPT, HIGH_KEPT = 0.25, 0.75
 STREAMING = ("elementwise", "normalisation", "reduction")
 MOST = 3
@@ -46,10 +53,10 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not whole or bound < MIN_FRAC * whole:
         return None
     per_step = bound / facts.steps
-    saving = Range(
-        low=round(held_by_device(run) * per_step * (1 - HIGH_KEPT)),
-        high=min(run.step_ns, round(per_step * (1 - LOW_KEPT))),
-    )
+    least, most = per_step * (1 - HIGH_KEPT), per_step * (1 - LOW_KEPT)
+    saving = Range(*faster_kernels(run, run.step_ns, least, most))
+    if not saving.high:
+        return None
     rows = [row for row in facts.rows("kernels") if row.get("category") in STREAMING]
     gemm = facts.number("gemm_frac")
     evidence: dict[str, int | float] = {
@@ -74,9 +81,18 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
+def fills_memory(row: Mapping[str, Any]) -> bool:
+    """Tell whether kernels of a row of the roofline have bytes enough to be bound by them."""
+    rate, peak = row.get("bytes_per_s"), row.get("peak_bytes_per_s")
+    kernels = row.get("kernel_count") or row.get("count")
+    if not rate or not peak or not kernels:
+        return True
+    return bool(rate >= MIN_ROOF_FRAC * peak or row.get("total_ns", 0) >= THIN_NS * kernels)
+
+
 def _bound_ns(facts: TraceFacts) -> float:
     measured = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
     if measured:
-        return float(sum(row.get("total_ns") or 0 for row in measured))
+        return float(sum(row.get("total_ns") or 0 for row in measured if fills_memory(row)))
     rows = facts.rows("categories")
     return float(sum(row.get("total_ns") or 0 for row in rows if row.get("category") in STREAMING))

@@ -18,12 +18,15 @@ the dataset, once per sample.
 `LEFT_FRAC`: what may stay of a hook's work after it was moved, as for callbacks. `SMALL_COPIES`: a
 batch is a handful of tensors. On a GPU only the time the device stood idle counts
 (`savings/hidden.py`). A pinned copy takes its time too, and the device waits for it: where a trace
-tells the bytes that came from pageable memory, they stay, at `SLOW_BUS` in the low bound (PCIe 3.0
-with 16 lanes) and at `FAST_BUS` in the high one (PCIe 5.0), and so does what pinned copies take; to
-the high bound belongs what the device idles because the host, held up by the copy, launches late
-(`LATE`), for as long as it was held up at most. Where most bytes come from pinned memory, what the
-calls take stays, but for those of many small tensors: fewer bytes save what the device copies, at
-most. Severity: the common scale (`findings/grade.py`).
+tells the bytes that came from pageable memory, they stay, in the high bound at the rate of the
+device's own PCIe generation with 16 lanes, in the low one at three quarters of the one before, but
+no less than of 3.0 (`BUSES`: a card may be in an older slot, and no copy reaches the whole rate),
+and so does what pinned copies take; to the high bound belongs what the device idles because the
+host, held up by the copy, launches late (`LATE`), for as long as it was held up at most. Where most
+bytes come from pinned memory, what the calls take stays, but for those of many small tensors: fewer
+bytes save what the device copies, at most. Where no trace tells the bytes, handing a batch over
+takes `STAYS_NS`, however small and pinned it is: 76 to 140 µs were measured beside an H100, of a
+few KB and of 16 MiB. Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -46,8 +49,11 @@ EFFORT = Effort(
 )
 LEFT_FRAC = 0.1
 SMALL_COPIES = 8
-SLOW_BUS, FAST_BUS = 12, 64
-"""Bytes per ns, which is GB/s."""
+BUSES = {7: (12, 16), 8: (12, 32), 9: (24, 64), 10: (24, 64), 12: (24, 64)}
+"""Bytes per ns, which is GB/s, by an NVIDIA device's major compute capability: 7 (Volta, Turing) is
+PCIe 3.0, 8 (Ampere, Ada) 4.0, 9 and later (Hopper, Blackwell) 5.0."""
+UNKNOWN_BUS = (12, 64)
+STAYS_NS = 75_000
 LATE = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 PIN = "DataLoader(..., pin_memory=True)"
 
@@ -73,8 +79,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     copies = _copies(run)
     evidence |= copies
     advice, change = _advice(run, [hook.name for hook in hooks], copies)
-    if run.on_gpu and copies and not hooks:
-        saving = _of_copies(run, saving, cost_ns)
+    if run.on_gpu and not hooks:
+        known = _of_copies(run, saving, cost_ns) if copies else None
+        saving = known or Range(
+            low=max(0, saving.low - STAYS_NS), high=max(0, saving.high - STAYS_NS)
+        )
     if not saving.high:
         return None
     return Finding(
@@ -115,12 +124,21 @@ def _of_copies(run: RunResults, saving: Range, cost_ns: int) -> Range:
     if pageable and 2 * pageable >= sum(size):
         late_ns = min((facts.idle_ns(*LATE) or 0.0) * facts.host_scale, cost_ns)
         pinned_ns = sum(took_ns) - sum(compress(took_ns, is_pageable))
-        high = saving.high - pageable / FAST_BUS - pinned_ns + late_ns
-        low = max(0, round(saving.low - pageable / SLOW_BUS - pinned_ns))
+        slow, fast = _bus(run)
+        high = saving.high - pageable / fast - pinned_ns + late_ns
+        low = max(0, round(saving.low - pageable / slow - pinned_ns))
         return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
     if sum(count) > SMALL_COPIES:
         return Range(low=0, high=round(saving.high * (1 - 1 / sum(count))))
     return Range(low=0, high=round(min(saving.high, sum(took_ns))))
+
+
+def _bus(run: RunResults) -> tuple[int, int]:
+    device = run.start.device
+    if device is None or device.type != "cuda":
+        return UNKNOWN_BUS
+    major = (device.capability or "").partition(".")[0]
+    return BUSES.get(int(major), UNKNOWN_BUS) if major.isdecimal() else UNKNOWN_BUS
 
 
 def _copies(run: RunResults) -> dict[str, int | float]:

@@ -3,7 +3,8 @@
 ## What it measures
 From a trace: kernels per step, those below 10 µs (`thin`), and the device's idle time between
 kernels that were launched too late or one by one (`launch_latency`, `kernel_gap`, `host_operator`,
-`host_python`, `host_launch_call`).
+`host_region`, `host_python`, `host_launch_call`), scaled to steps without the profiler. The kernel
+before each read of a loop that reads value after value is left out: that loop is host-sync's.
 
 ## Why it matters
 A kernel costs the host 2 to 10 µs to launch whatever it does. Where most kernels are shorter, the
@@ -11,30 +12,47 @@ device waits for the next one most of the time.
 
 ## What to do
 Launch fewer: fuse (`torch.compile`), replay the step as one CUDA graph
-(`mode="reduce-overhead"`), use fused optimizers and larger batches.
+(`mode="reduce-overhead"`), use fused optimizers and larger batches. Where a loop of the program
+makes most calls, do its turns at once.
 
 ## Thresholds
-`THIN_COUNT_FRAC`: most kernels. Idle time while the host was at an operator or in Python may have
-another cause, so the low bound counts launch latency and gaps between kernels (`GAPS`) alone, and
-nothing where the host holds most steps back (host-bound): there the latency of a launch passes
-beside the host's next work.
+`THIN_COUNT_FRAC`: most kernels. What compiling or capturing changes is in forward and backward, and
+the kernels still have to run: at most what these two phases take, less the time that kernels run,
+can go; what the Trainer, the loader and the optimizer do stays. At least gaps between kernels and
+launch latency go (`GAPS`), as idle time while the host was at an operator or in Python may have
+another cause. Where most steps wait for the host that latency passes beside its next work: there at
+least the time inside the launching calls of thin kernels goes, but for those of the optimizer.
+A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of that phase:
+`LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a share of
+time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
 Severity: the common scale (`findings/grade.py`).
 """
 
-from lightning_gpuprof.analysis.run.device_time import StepState
+from collections.abc import Mapping
+from typing import Any
+
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
+from lightning_gpuprof.analysis.savings.host_work import COMPUTE, computes
 from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.loop_cures import LoopInForward, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "small-kernels"
 EFFORT = Effort(
-    Horizon.MEDIUM, "compile the model, or capture it as a graph", "shapes must stay the same"
+    Horizon.MEDIUM,
+    "compile the model, capture it as a graph, or do a loop's turns at once",
+    "shapes must stay the same",
 )
 THIN_COUNT_FRAC = 0.5
 GAPS = ("launch_latency", "kernel_gap")
-LATE = ("host_operator", "host_python", "host_launch_call")
+LATE = ("host_operator", "host_region", "host_python", "host_launch_call")
+MOSTLY = 0.5
+LOOP_LOW = 0.75
+OPTIMIZER = "optimizer"
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -42,37 +60,93 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.on_device:
         return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
-    thin_frac = facts.number("thin_kernels", "count_frac")
-    gaps, late = facts.idle_ns(*GAPS) or 0.0, facts.idle_ns(*LATE) or 0.0
-    if thin_frac is None or thin_frac < THIN_COUNT_FRAC or not gaps + late:
+    reads = facts.per_step("read_loops", "read_count") or 0.0
+    thin_frac = _thin_frac(facts, reads)
+    if thin_frac is None or thin_frac < THIN_COUNT_FRAC:
         return None
-    marks = run.device_time
-    beside = marks is not None and marks.state is StepState.HOST_BOUND
-    saving = Range(low=0 if beside else round(gaps), high=round(gaps + late))
-    return _finding(run, facts, run.step_ns, thin_frac, saving)
+    gaps, late = (facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, LATE))
+    late = max(0.0, late - facts.host_scale * (facts.per_step("read_loops", "total_ns") or 0.0))
+    if not gaps + late:
+        return None
+    longest = _longest_ns(run, facts, run.step_ns)
+    idle_ns = round(min(run.step_ns - (facts.per_step("gpu", "busy_ns") or 0.0), gaps + late))
+    # Where the host holds the steps back, a launch's latency passes beside its next work.
+    waits = run.device_time is not None and not run.device_time.is_behind
+    least = _launching_ns(facts, reads) if waits else gaps
+    high = min(longest, idle_ns)
+    saving = Range(low=round(min(least, high)), high=round(high))
+    loop = loop_in_forward(run) if waits and not reads else None
+    if loop is not None and not loop.chain and loop.calls_frac >= MOSTLY:
+        saving = _of_loop(run, facts, loop, longest)
+    if not saving.high:
+        return None
+    found = _finding(facts, run.step_ns, thin_frac, idle_ns, saving)
+    return found if loop is None else loop.told(found)
+
+
+def _thin_frac(facts: TraceFacts, reads: float) -> float | None:
+    """Return the share of thin kernels, without the one that each read of a loop waits for."""
+    frac = facts.number("thin_kernels", "count_frac")
+    thin, kernels = (
+        facts.per_step(table, count)
+        for table, count in (("thin_kernels", "count"), ("launches", "kernel_count"))
+    )
+    if frac is None or not reads or thin is None or kernels is None:
+        return frac
+    return max(0.0, thin - reads) / max(1.0, kernels - reads)
+
+
+def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
+    """Return what forward and backward can get shorter by: their kernels still have to run."""
+    changed = [per.mean_ns for phase in COMPUTE if (per := run.per_step(phase)) is not None]
+    behind = run.device_time is not None and run.device_time.is_behind
+    # Where the device is behind, the host's clock says when work was queued, not when it was done.
+    whole = step_ns if behind or not changed else min(step_ns, sum(changed))
+    return max(0.0, whole - (facts.per_step("gpu", "compute_ns") or 0.0))
+
+
+def _launching_ns(facts: TraceFacts, reads: float) -> float:
+    """Return the time inside the launching calls of thin kernels, of a steady step."""
+    each = facts.number("launches", "overhead", "median_ns") or 0.0
+    updates = sum(
+        row.get("count") or 0 for row in _thin_rows(facts) if row.get("category") == OPTIMIZER
+    )
+    thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps - reads
+    return facts.host_scale * each * max(0.0, thin)
+
+
+def _thin_rows(facts: TraceFacts) -> list[Mapping[str, Any]]:
+    return [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < 10_000]
+
+
+def _of_loop(run: RunResults, facts: TraceFacts, loop: LoopInForward, longest: float) -> Range:
+    forward, backward = (run.per_step(phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    whole = loop.calls_frac * (forward.mean_ns if forward else 0)
+    nodes = sum(op.backward_calls for op in facts.operators.values() if computes(op))
+    behind = nodes >= MOSTLY * loop.calls
+    more = loop.calls_frac * backward.mean_ns if backward is not None and behind else 0.0
+    high = round(min(longest, whole + more))
+    return Range(low=min(high, round(LOOP_LOW * (1 - AROUND_FRAC) * whole)), high=high)
 
 
 def _finding(
-    run: RunResults, facts: TraceFacts, step_ns: int, thin_frac: float, saving: Range
+    facts: TraceFacts, step_ns: int, thin_frac: float, idle_ns: int, saving: Range
 ) -> Finding:
-    thin = facts.per_step("thin_kernels", "count") or 0.0
     kernels = facts.number("launches", "kernels_per_step")
-    saving = Range(low=min(saving.low, step_ns), high=min(saving.high, step_ns))
     evidence: dict[str, int | float] = {
-        "thin_kernels_per_step_count": round(thin),
+        "thin_kernels_per_step_count": round(facts.per_step("thin_kernels", "count") or 0.0),
         "thin_kernels_frac": thin_frac,
-        "gaps_ns": saving.high,
+        "gaps_ns": idle_ns,
         "step_ns": step_ns,
     }
     if kernels is not None:
         evidence["kernels_per_step_count"] = round(kernels)
-    shortest = [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < 10_000]
-    most = max(shortest, key=lambda row: row.get("count") or 0, default=None)
+    most = max(_thin_rows(facts), key=lambda row: row.get("count") or 0, default=None)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{percent(thin_frac)} of the kernels are below 10 µs, and the device idles "
-        f"{duration(saving.high)} of each step between launches",
+        f"{duration(idle_ns)} of each step between launches",
         advice="Launch less: capture the step as a CUDA graph or compile it, so that small kernels "
         "are fused or replayed together.",
         evidence=evidence,

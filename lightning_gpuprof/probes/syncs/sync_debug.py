@@ -60,6 +60,7 @@ class CudaSyncWatch:
         self._filter: Any = None
         self._call: str | None = None
         self._seen: list[Seen] = []
+        self._told_ns = 0
 
     def start(self) -> bool:
         """Begin to watch this thread; not where the user has made each sync an error."""
@@ -139,18 +140,21 @@ class CudaSyncWatch:
     def _time(
         self, operation: str, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        self._call = operation
+        self._call, self._told_ns = operation, 0
         begun = self._clock()
         try:
             return _as_called(original, args, kwargs)
         finally:
-            took, self._call = self._clock() - begun, None
+            # Telling where a call comes from, in the middle of it, is no part of its wait.
+            took, self._call = self._clock() - begun - self._told_ns, None
             seen, self._seen = self._seen, []
             if seen:  # several waits in one call: its time is counted once
                 seen[0].blocked_ns = took
 
     def _see(self, operation: str) -> None:
+        begun = self._clock()
         seen = self._report(operation)
+        self._told_ns += self._clock() - begun
         if seen is not None and self._call is not None:
             self._seen.append(seen)
 

@@ -135,6 +135,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "sync_ns": found.syncs.total_ns,
         "upload_wait_ns": found.syncs.upload_ns,
         "short_calls": None if found.short_calls is None else to_builtins(found.short_calls),
+        "read_loops": None if found.read_loops is None else to_builtins(found.read_loops),
         "transforms": [to_builtins(row) for row in found.transforms],
         "modules": [_placed(row) for row in found.modules],
         "lines": [_placed(row) for row in found.lines],

@@ -184,7 +184,7 @@ def test_growth_faster_than_a_line_is_said():
     ("peaks", "room", "seen", "reason"),
     [
         ([peak(32)], ROOM, Circumstances(alloc_retries=2), "ran out of memory"),
-        ([peak(32)], ROOM, Circumstances(cuda_graphs=True), "CUDA graphs keep memory"),
+        ([peak(32)], ROOM, Circumstances(cuda_graphs=True), "CUDA graphs of this process"),
         ([peak(32, reserved=2.5)], ROOM, None, "reserves 2.5 times what is allocated"),
         ([peak(16), peak(32, per_sample=10)], ROOM, None, "does not grow"),
         (

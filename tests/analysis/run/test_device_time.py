@@ -51,28 +51,51 @@ def test_run_ahead_tells_what_a_step_waits_for(analyze, data_wait, ahead, state)
     assert run.device_time.state_frac[state] == 1.0
 
 
-@pytest.mark.parametrize(("ahead", "step_ns"), [(400 * MS, 40 * MS), (10 * US, 10 * MS)])
-def test_a_step_is_as_long_as_the_devices_where_the_host_is_steps_ahead(analyze, ahead, step_ns):
-    columns = marks(0, 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
+@pytest.mark.parametrize(("grows", "step_ns"), [(30 * MS, 40 * MS), (0, 10 * MS)])
+def test_a_step_is_as_long_as_the_devices_where_the_host_gets_ahead(analyze, grows, step_ns):
+    ahead = 400 * MS + grows * np.arange(100)
+    columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
     run = analyze(HOST, columns=columns, device=GPU)
     assert run.steps.dur.mean_ns == 10 * MS
     assert run.step_ns == step_ns
+
+
+def test_marked_steps_that_take_the_host_longer_are_no_measure_of_the_devices(analyze):
+    # The host fills the device's queue in 50 steps, all marked, and waits from then on, where one
+    # step in ten is marked, and takes the host as much longer as the next one takes it less.
+    steps = np.append(np.arange(50), np.arange(50, 250, 10))
+    host = np.where(steps < 50, 1 * MS, 8 * MS)
+    ahead = np.minimum(3 * MS * (steps + 1), 150 * MS)
+    columns = marks(np.zeros(70), 4 * MS, 0, ahead=(ahead, ahead, ahead)) | {"step": steps}
+    others = OutsideSpan(
+        where=UNMARKED_STEPS, start_ns=0, dur_ns=640 * MS, phase_ns={}, steps=180, flagged={}
+    )
+    run = analyze({"forward": host}, steps=70, columns=columns, records=[others], device=GPU)
+    assert run.steps.dur.mean_ns == (50 + 20 * 8 + 640) * MS // 250
+    assert run.step_ns == pytest.approx(4 * MS, rel=0.01)
+
+
+def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze):
+    ahead = np.tile(30 * MS * np.arange(50), 2)
+    columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
+    columns["epoch"] = np.repeat([0, 1], 50)
+    assert analyze(HOST, columns=columns, device=GPU).step_ns == 40 * MS
 
 
 def test_an_epochs_first_step_is_no_measure_of_steps_without_marks(analyze):
     # Of 200 steps ten are marked, and the epoch's first: it takes the device two seconds.
     device = np.full(11, 30 * MS)
     device[0] = 2_000 * MS
-    columns = marks(0, device, 0, ahead=(5 * MS, 5 * MS, 5 * MS))
+    ahead = 5 * MS * np.arange(1, 12)
+    columns = marks(0, device, 0, ahead=(ahead, ahead, ahead))
     flags = np.where(np.arange(11) == 0, int(StepFlag.EPOCH_START), 0)
     phases = {"forward": np.where(flags, 2_000 * MS, 25 * MS)}
     others = OutsideSpan(
         where=UNMARKED_STEPS, start_ns=0, dur_ns=189 * 25 * MS, phase_ns={}, steps=189, flagged={}
     )
     run = analyze(phases, steps=11, columns=columns, flags=flags, records=[others], device=GPU)
-    assert run.device_time.of_host_frac == pytest.approx(30 / 25)
     # The mean of all steps, each as much longer as the device took.
-    assert run.step_ns == pytest.approx(1.2 * (2_000 + 199 * 25) / 200 * MS)
+    assert run.step_ns == pytest.approx(((2_000 + 199 * 25) / 200 + 5) * MS)
 
 
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):

@@ -4,7 +4,13 @@ import pytest
 from rule_cases import MS, US, WORK, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.schema import Device, Memory, ProfilerCycle
+from lightning_gpuprof.records.function_calls import (
+    FUNCTIONS_NOTE,
+    BusyFunction,
+    FunctionNotes,
+)
+from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.schema import Device, Memory, Note, ProfilerCycle
 
 GB = 10**9
 H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
@@ -65,6 +71,82 @@ def test_where_the_host_holds_the_steps_back_a_launchs_latency_is_not_sure_to_go
     assert span(finding) == (low, 3 * MS)
 
 
+THIN = {
+    "gpu": GPU | {"compute_ns": 2 * MS, "busy_ns": 2 * MS},
+    "thin_kernels": {"count": 180, "total_ns": MS, "count_frac": 0.9},
+    "launches": {"kernel_count": 200, "overhead": {"median_ns": 5 * US}},
+    "idle": [
+        {"cause": "host_operator", "total_ns": 24 * MS, "count": 1},
+        {"cause": "host_region", "total_ns": 4 * MS, "count": 1},
+    ],
+}
+"""Two steps of 90 thin kernels each, before which the device idles for 14 ms of each."""
+HOST_BOUND = {"device_dur": 20 * MS, "device/forward": 20 * MS, "run_ahead/forward": US}
+
+
+def test_captured_kernels_still_run_and_what_the_trainer_does_stays(judge):
+    options = {"device": H100, "columns": HOST_BOUND, "trace": THIN}
+    finding = judge("small-kernels", {**WORK, "optimizer_step": 10 * MS}, **options)
+    # Of forward and backward 10 ms less 1 of kernels; the launching calls of 90 go at least.
+    assert span(finding) == (450 * US, 9 * MS)
+    assert "idles 14.0 ms" in finding.title
+    updates = [{"name": "adam", "category": "optimizer", "count": 80, "mean_ns": 3_000}]
+    options["trace"] = THIN | {"kernels": updates}
+    finding = judge("small-kernels", {**WORK, "optimizer_step": 10 * MS}, **options)
+    assert span(finding) == (250 * US, 9 * MS)
+
+
+def test_idle_time_is_that_of_steps_without_the_profiler(judge):
+    marks = [{"dur_ns": 20 * MS, "gpu": {"idle_ns": 14 * MS}}] * 2
+    options = {"device": H100, "columns": HOST_BOUND, "trace": THIN | {"steps": marks}}
+    assert "idles 7.00 ms" in judge("small-kernels", WORK, **options).title
+
+
+def test_a_traced_step_that_stood_still_does_not_count(judge):
+    def mark(dur_ns, idle_ns):
+        return {"dur_ns": dur_ns, "gpu": {"idle_ns": idle_ns}}
+
+    marks = [mark(10 * MS, 4 * MS), mark(10 * MS, 4 * MS), mark(90 * MS, 84 * MS)]
+    idle = [{"cause": "host_operator", "total_ns": 92 * MS, "count": 1}]
+    trace = THIN | {"steps": marks, "idle": idle}
+    finding = judge("small-kernels", WORK, device=H100, columns=HOST_BOUND, trace=trace)
+    assert finding.evidence["gaps_ns"] == 4 * MS
+
+
+def test_the_kernels_of_a_loop_of_reads_are_host_syncs(judge):
+    loop = {"read_count": 160, "total_ns": 16 * MS, "event_count": 900, "waited_ns": MS}
+    options = {"device": H100, "columns": HOST_BOUND}
+    # 20 of the other 40 kernels are thin, half of them.
+    finding = judge("small-kernels", WORK, trace=THIN | {"read_loops": loop}, **options)
+    assert finding.evidence["gaps_ns"] == 14 * MS - 8 * MS
+    assert span(finding) == (50 * US, 6 * MS)
+    loop |= {"read_count": 170}
+    assert judge("small-kernels", WORK, trace=THIN | {"read_loops": loop}, **options) is None
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "nodes", "low", "high"),
+    [
+        (False, 0, 3_240, 5_400),  # 0.75 * 0.8 of nine tenths of forward
+        (False, 600, 3_240, 9_000),  # and as much of backward, less the kernels
+        (True, 0, 450, 9_000),  # a graph, or compiled: no operator does its turns at once
+    ],
+)
+def test_a_loop_that_makes_most_calls_is_told_with_its_share_of_forward(
+    judge, goes_on, nodes, low, high
+):
+    place = CallPlace("t.py", 9, "step", "out[row].add(1.0)")
+    begin = CallPlace("t.py", 8, "step", "for row in rows:")
+    busy = (BusyFunction(0.9, 600, place, begin, 600, goes_on),)
+    note = Note(step=2, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
+    mul = {"name": "MulBackward0", "count": nodes, "total_ns": MS, "self_ns": MS}
+    operators = [mul | {"backward_count": nodes}] if nodes else []
+    options = {"device": H100, "columns": HOST_BOUND, "records": [note]}
+    finding = judge("small-kernels", WORK, trace=THIN | {"operators": operators}, **options)
+    assert span(finding) == (low * US, high * US)
+    assert "The loop at t.py:8 makes 600 calls" in finding.advice
+
+
 def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
     trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
     finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
@@ -94,7 +176,7 @@ def test_low_precision_is_proposed_with_the_ratio_of_the_devices_peaks(judge):
     )
 
 
-def test_shorter_kernels_save_nothing_for_sure_in_steps_that_wait_for_the_host(judge):
+def test_shorter_kernels_save_nothing_in_steps_that_wait_for_the_host(judge):
     ahead = [US] * 75 + [6 * MS] * 25
     columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
     trace = {"gpu": GPU, "categories": [category("gemm", 12 * MS)], "tensor_core_frac": 0.0}
@@ -103,10 +185,39 @@ def test_shorter_kernels_save_nothing_for_sure_in_steps_that_wait_for_the_host(j
     assert span(finding) == (MS // 2, 1_250_000)
     trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
     finding = judge("memory-bound-kernels", WORK, trace=trace, **options)
-    assert span(finding) == (187_500, 2_250_000)
+    assert span(finding) == (187_500, 562_500)
     options["columns"] = columns | {"run_ahead/forward": US}
     trace = {"gpu": GPU, "categories": [category("gemm", 12 * MS)], "tensor_core_frac": 0.0}
     assert judge("low-precision-unused", WORK, trace=trace, **options) is None
+
+
+def test_no_step_gets_shorter_than_what_the_host_takes_while_it_fills_the_queue(judge):
+    # 20 steps of 8 ms until the queue is full, and the device takes 10.
+    ahead = [min(2 * MS * step, 40 * MS) for step in range(100)]
+    host = [8 * MS] * 20 + [10 * MS] * 80
+    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
+    trace = {"gpu": GPU, "categories": [category("gemm", 18 * MS)], "tensor_core_frac": 0.0}
+    options = {"device": H100, "trainer": {"precision": "32-true"}, "trace": trace}
+    finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
+    step_ns = 80 * MS * 10 // 100 + 20 * MS * 8 // 100 + round(40 * MS / 99)
+    assert finding.evidence["step_ns"] == pytest.approx(step_ns)
+    assert finding.saving_ns.high == pytest.approx(step_ns - 8 * MS)
+    # Of a host that is never steps ahead it is not known: it may wait in each step.
+    columns["run_ahead/forward"] = [min(2 * MS * step, 30 * MS) for step in range(100)]
+    finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
+    assert finding.saving_ns.high > 5 * MS
+
+
+def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_memory(judge):
+    row = {"bound": "memory", "total_ns": 9 * MS, "count": 1_000, "peak_bytes_per_s": 3e12}
+    trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
+    busy = trace | {"roofline": [row | {"bytes_per_s": 1e12}]}
+    assert judge("memory-bound-kernels", WORK, trace=busy, device=H100) is not None
+    tiny = trace | {"roofline": [row | {"bytes_per_s": 1e8}]}
+    assert judge("memory-bound-kernels", WORK, trace=tiny, device=H100) is None
+    # One that takes long all the same reads its memory badly.
+    slow = trace | {"roofline": [row | {"bytes_per_s": 1e8, "count": 10}]}
+    assert judge("memory-bound-kernels", WORK, trace=slow, device=H100) is not None
 
 
 def test_layout_changes_are_counted_in_the_backward_pass_too(judge):

@@ -303,3 +303,12 @@ def test_a_recurrent_layer_called_in_a_loop_is_the_users_loop(analyze):
     model = {"dtypes": {"float32": 4}}
     finding = evaluate(analyze(PHASES, **recurrent(60, 10 * MS, model)))
     assert finding.evidence["repeated_ns"] > 5 * MS
+
+
+def test_a_host_that_queues_little_and_waits_for_a_copy_is_not_what_holds_the_device_back(analyze):
+    columns = {"device_dur": 12 * MS, "device/forward": 2 * MS, "run_ahead/forward": US}
+    phases = {"forward": 1 * MS, "backward": 1 * MS, "host_to_device": 10 * MS}
+    options = {"device": Device(type="cuda"), "columns": columns, "records": [CYCLE]}
+    assert evaluate(analyze(phases, traces=traced(0, 0), **options)) is None
+    phases = {"forward": 6 * MS, "backward": 5 * MS, "host_to_device": 1 * MS}
+    assert evaluate(analyze(phases, traces=traced(0, 0), **options)) is not None

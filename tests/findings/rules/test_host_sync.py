@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.findings.model import Abstained
@@ -74,6 +75,50 @@ def test_a_replay_of_the_trace_without_syncs_says_what_they_cost(judge):
     finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
     assert finding.evidence["blocked_ns"] == 3 * MS
     assert span(finding) == (1_400 * US, 2_600 * US)
+
+
+LOOP = {"read_count": 60, "total_ns": 3 * MS, "event_count": 600, "waited_ns": 400 * US}
+"""Of two steps: 30 reads in each, whose turns take 50 us."""
+
+
+def test_a_loop_of_reads_on_a_gpu_costs_its_turns(judge):
+    trace = {"gpu": {"busy_ns": 4 * MS}, "sync_ns": MS, "read_loops": LOOP}
+    finding = judge("host-sync", WORK, records=[SITE], trace=trace, device=Device(type="cuda"))
+    assert finding.evidence["reads_per_step_count"] == 30
+    # A millisecond and a half; less 2 us for each of 300 events, and of that 60 % at least.
+    assert span(finding) == (540 * US, 1_500 * US)
+    assert "model.py:7" in finding.advice
+    # What the device computes has to run all the same.
+    trace["gpu"]["busy_ns"] = 19 * MS
+    finding = judge("host-sync", WORK, records=[SITE], trace=trace, device=Device(type="cuda"))
+    assert span(finding) == (300 * US, 500 * US)
+
+
+def test_waits_of_other_reads_are_added_to_a_loops(judge):
+    what_if = {"savings": [{"part": "sync", "saved_ns": 2_400 * US}]}
+    trace = {"gpu": {}, "sync_ns": 3 * MS, "read_loops": LOOP, "what_if": what_if}
+    finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
+    # 1.2 ms a step without any wait, of which the loop's are 0.2: 1.3 times the rest.
+    assert span(finding) == (540 * US, 2_800 * US)
+
+
+def test_a_wait_of_watched_steps_is_no_longer_than_a_step(judge):
+    # Watched steps are slower: where a trace has waits it knows them better.
+    slow = replace(SITE, blocked_ns=200 * MS)
+    finding = judge("host-sync", WORK, records=[slow], device=Device(type="cuda"))
+    assert finding.evidence["blocked_ns"] == 10 * MS
+    trace = {"gpu": {}, "sync_ns": 6 * MS}
+    finding = judge("host-sync", WORK, records=[slow], trace=trace, device=Device(type="cuda"))
+    assert finding.evidence["blocked_ns"] == 3 * MS
+
+
+def test_where_updates_are_told_apart_no_read_is_taken_for_an_optimizers(judge):
+    # SGD reads nothing, whatever its tensors.
+    model = {"dtypes": {"float32": 90}, "optimizers": [{"class": "SGD"}]}
+    update = op("aten::_foreach_add_", 2, MS) | {"update_count": 2}
+    operators = [op("aten::item", 200, 2 * MS), op("aten::mul", 200, 2 * MS), update]
+    finding = judge("host-sync", WORK, trace={"operators": operators}, model=model)
+    assert finding.evidence["reads_per_step_count"] == 100
 
 
 def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(judge):

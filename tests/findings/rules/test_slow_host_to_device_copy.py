@@ -4,6 +4,8 @@ from rule_cases import MS, US, WORK, span
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import Device
 
+UNKNOWN = Device(type="cuda")
+
 
 def test_names_the_hook_that_takes_the_time(judge):
     finding = judge(
@@ -60,12 +62,12 @@ def test_is_silent_where_the_bus_takes_all_of_it(judge):
     assert judged(judge, copy) is None
 
 
-def judged(judge, *copies, idle=0, took=20 * MS):
+def judged(judge, *copies, idle=0, took=20 * MS, device=UNKNOWN):
     """Judge 20 ms of handing over per step, all of it idle, with these copies in two steps."""
     return judge(
         "slow-host-to-device-copy",
         {**WORK, "host_to_device": took},
-        device=Device(type="cuda"),
+        device=device,
         columns={
             "device_dur": 10 * MS + took,
             "device/host_to_device": took,
@@ -123,3 +125,31 @@ def test_many_small_tensors_in_one_save_their_calls(judge):
 
 def test_is_silent_where_nothing_is_handed_over(judge):
     assert judge("slow-host-to-device-copy", WORK) is None
+
+
+@pytest.mark.parametrize(
+    ("capability", "low", "high"), [("9.0", 8_200, 17_000), ("8.0", 200, 14_000)]
+)
+def test_a_devices_own_bus_bounds_what_its_pinned_copies_take(judge, capability, low, high):
+    # 192 MB take at most 8 and 16 ms, of 16.2 at least, and 3 and 6 at least, of 20 at most.
+    device = Device(type="cuda", name="a GPU", capability=capability)
+    copy = {"memory": "pageable", "count": 2, "bytes": 2 * 192_000_000, "total_ns": 40 * MS}
+    finding = judged(judge, copy, device=device)
+    assert span(finding) == (low * US, high * US)
+
+
+def test_a_small_batch_is_handed_over_no_faster_from_pinned_memory(judge):
+    def judge_of(transfer_ns):
+        return judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": transfer_ns},
+            device=Device(type="cuda"),
+            columns={
+                "device_dur": 12 * MS,
+                "device/host_to_device": transfer_ns,
+                "run_ahead/host_to_device": 1,
+            },
+        )
+
+    assert judge_of(70 * US) is None
+    assert span(judge_of(400 * US)) == (249 * US, 325 * US)

@@ -1,0 +1,90 @@
+"""What to write in place of a loop of the program that makes most calls of a forward pass."""
+
+from dataclasses import dataclass, replace
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.places import busiest
+from lightning_gpuprof.records.function_calls import (
+    BusyFunction,
+    CellLoop,
+    FunctionNotes,
+    function_notes,
+)
+
+LOOP_ADVICE = (
+    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step. Do all its "
+    "turns at once: stack what it goes through, and call each function once for all of it "
+    "(broadcasting, cumsum, unfold, bmm, one call of a layer for the whole batch). Where a turn "
+    "needs what the one before gave, torch.compile the function with the loop."
+)
+CHAIN_ADVICE = (
+    "The loop at {file}:{line} makes {calls} calls of torch's functions in each step, and each "
+    "turn needs what the one before gave: what can be fewer are the calls in a turn."
+)
+CELL_ADVICE = (
+    "The loop around {file}:{line} calls an nn.{kind}Cell {turns} times in each step, and all its "
+    "inputs are there beforehand: nn.{kind} takes the whole sequence in one call. Its weights are "
+    "the cell's (weight_ih_l0 for weight_ih, and so on); cells one on another are its num_layers."
+)
+CELL_CHANGE = """self.rnn = nn.{kind}(inputs, hidden, batch_first=True)  # in place of nn.{kind}Cell
+outputs, last = self.rnn(x)  # in place of the loop; x: samples, moments, inputs"""
+
+
+@dataclass(frozen=True)
+class LoopInForward:
+    """The function with most calls of a forward pass, whose calls may be in a loop.
+
+    Args:
+        busy: The function.
+        cell: The recurrent cell that its loop is around.
+    """
+
+    busy: BusyFunction
+    cell: CellLoop | None
+
+    @property
+    def chain(self) -> bool:
+        """Whether each turn needs what the one before gave, and nothing of torch's does them."""
+        return self.busy.goes_on and self.cell is None
+
+    @property
+    def calls(self) -> int:
+        """How many the loop makes per batch."""
+        return self.busy.calls if self.busy.loop_calls is None else self.busy.loop_calls
+
+    @property
+    def calls_frac(self) -> float:
+        """Its share of the calls of a forward pass; 0 without a loop."""
+        if self.busy.loop is None:
+            return 0.0
+        return min(1.0, self.busy.calls_frac * self.calls / max(1, self.busy.calls))
+
+    def told(self, found: Finding) -> Finding:
+        """Return a finding of its calls with what to write in its place."""
+        if self.busy.loop is None:
+            return found
+        if self.cell is not None:
+            where = dict(file=self.cell.place.file, line=self.cell.place.line)
+            advice = CELL_ADVICE.format(kind=self.cell.kind, turns=self.cell.turns, **where)
+            return replace(found, advice=advice, change=CELL_CHANGE.format(kind=self.cell.kind))
+        at = dict(calls=self.calls, file=self.busy.loop.file, line=self.busy.loop.line)
+        if self.chain:
+            return replace(found, advice=f"{found.advice} {CHAIN_ADVICE.format(**at)}")
+        return replace(found, advice=LOOP_ADVICE.format(**at), change=None)
+
+
+def loop_in_forward(run: RunResults) -> LoopInForward | None:
+    """Return it; None where no pass was looked at, or none of its functions makes many calls."""
+    seen = function_notes(run.notes)
+    first = None if seen is None else next(iter(busiest(seen)), None)
+    if seen is None or first is None:
+        return None
+    return LoopInForward(first, _cell_in(seen, first))
+
+
+def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:
+    """Return the recurrent cell that the loop of the function with most calls is around."""
+    functions = {(one.file, one.function) for one in (busy.place, busy.loop) if one is not None}
+    around = (one for one in seen.cells if one.loop is not None and one.loop == busy.loop)
+    return next((one for one in around if (one.place.file, one.place.function) in functions), None)
