@@ -40,6 +40,8 @@ from lightning_gpuprof.probes.memory.memory_kinds import kind_bytes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 
+SHOWN_EVERY_NS = 5_000_000_000
+"""Between two lines on the terminal that say the same: a window may be a twentieth of a second."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )
@@ -114,6 +116,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._graphs: bool | None = None
         self._batch = self._retries_before = self._ooms_before = 0
         self._last: BatchSizeAdvice | None = None
+        self._shown_bytes = self._next_shown_ns = 0
 
     @override
     @guarded
@@ -226,7 +229,7 @@ class BatchSizeAdvisor(RecordingCallback):
         if self._output is not None:
             record = window.record(reading, step=self._batch - 1, kinds=self._kinds)
             self._output.write(record)
-        self._say(vram_line(reading))
+        self._show(reading)
         held = reading.total_bytes - reading.free_bytes
         others = self._others | {max(0, held - reading.reserved_bytes)}
         self._others = {min(others), max(others)}
@@ -237,6 +240,16 @@ class BatchSizeAdvisor(RecordingCallback):
             if says_more(peak, self._peaks):
                 self._peaks.append(peak)
             self._advise(window, reading, trainer)
+
+    def _show(self, reading: MemoryReading) -> None:
+        """Show the window's line: of short windows now and then, and of each whose peak is new."""
+        if self._output is None:
+            return
+        now, peak = self._output.now(), reading.peak_reserved_bytes
+        if peak > self._shown_bytes or now >= self._next_shown_ns:
+            self._say(vram_line(reading))
+            self._next_shown_ns = now + SHOWN_EVERY_NS
+            self._shown_bytes = max(self._shown_bytes, peak)
 
     def _advise(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
         room = DeviceRoom(

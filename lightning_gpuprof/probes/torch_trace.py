@@ -2,6 +2,7 @@
 
 import gc
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ from torch.profiler import ProfilerActivity, record_function
 
 _STEP = "ProfilerStep"
 _LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
+_OF_CYCLES = "Warning: Profiler clears events at the end of each cycle"
+"""What torch 2.11 warns of in every recording, also of one that has no second cycle."""
 # Untyped, because what a recording takes and how it gives way are torch's private matters.
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
@@ -75,7 +78,8 @@ class TorchTrace:
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
-        with _quiet():
+        with _quiet(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_OF_CYCLES)
             self._profiler.prepare_trace()
         self._watch()
 

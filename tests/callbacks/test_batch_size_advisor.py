@@ -6,6 +6,7 @@ import torch
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.memory import memory_notes
 from lightning_gpuprof.callbacks.memory.advice_text import not_measured
@@ -124,8 +125,26 @@ def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(fit, said):
     assert "4 times the largest batch" in advice.reason
     lines = said()
     assert lines[0].startswith("[PROFILE] VRAM: allocated: 1000 MiB | reserved: 1.37 GiB | peak:")
-    assert lines[1].startswith("[PROFILE] batch size: 8 now, 32 suggested")
-    assert len(lines) == 4
+    assert lines[1] == (
+        "[PROFILE] batch size: 8 now, 32 suggested (held at 4 times the largest batch that was run)"
+    )
+    assert len(lines) == 2  # the windows took no seconds, and their peaks were the same
+
+
+@pytest.mark.parametrize(
+    ("pause_ns", "growth", "shown"), [(0, 0, 3), (10**12, 0, 1), (10**12, 1, 3)]
+)
+def test_memory_is_shown_now_and_then_and_where_its_peak_is_new(
+    fit, said, monkeypatch, pause_ns, growth, shown
+):
+    class Growing(FakeCard):
+        def read(self):
+            self.samples += growth
+            return super().read()
+
+    monkeypatch.setattr(batch_size_advisor, "SHOWN_EVERY_NS", pause_ns)
+    fit(BatchSizeAdvisor(window=4, warmup=0, probe=lambda device: Growing(8)))
+    assert sum("VRAM: allocated" in line for line in said()) == shown
 
 
 def test_only_retries_of_this_training_withhold_a_suggestion(fit):

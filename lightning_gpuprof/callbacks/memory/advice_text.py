@@ -39,16 +39,18 @@ def advice_line(advice: BatchSizeAdvice) -> str:
 
     >>> advice_line(BatchSizeAdvice(16, suggested=56, low=47, high=64))
     '[PROFILE] batch size: 16 now, 56 suggested (47 to 64 fill the target band)'
+    >>> advice_line(BatchSizeAdvice(16, suggested=64, low=64, high=64, notes=("held at 4",)))
+    '[PROFILE] batch size: 16 now, 64 suggested (held at 4)'
     >>> advice_line(BatchSizeAdvice(16, reason="it does not grow"))
     '[PROFILE] batch size: 16 now, no suggestion: it does not grow'
     """
     if advice.suggested is None:
         return f"[PROFILE] batch size: {advice.batch_size} now, no suggestion: {advice.reason}"
-    notes = "".join(f"; {note}" for note in advice.notes)
-    return (
-        f"[PROFILE] batch size: {advice.batch_size} now, {advice.suggested} suggested "
-        f"({advice.low} to {advice.high} fill the target band{notes})"
-    )
+    # One that is held below the band does not fill it.
+    band = [f"{advice.low} to {advice.high} fill the target band"] * (advice.low != advice.high)
+    why = "; ".join([*band, *advice.notes])
+    text = f"[PROFILE] batch size: {advice.batch_size} now, {advice.suggested} suggested"
+    return f"{text} ({why})" if why else text
 
 
 def advice_record(advice: BatchSizeAdvice, step: int, trainer: Trainer) -> Advice:

@@ -1,10 +1,12 @@
 """A comparison as text for a terminal."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.units import quantity
+from lightning_gpuprof.views.console.names import kernel_name
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
 
@@ -35,7 +37,8 @@ def _lines(found: RunComparison) -> Iterator[str]:
     yield from _table(f"STEP ({unit})", result.steps, 0.0)
     yield from _table(f"PHASES (mean {unit})", result.phases, MIN_SHARE * step, unit="_ns")
     yield from _traced("OPERATORS, own time", result.operators, found, MIN_SHARE * step)
-    yield from _traced("KERNELS", result.kernels, found, MIN_SHARE * step)
+    kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
+    yield from _traced("KERNELS", kernels, found, MIN_SHARE * step)
     yield from _table("MEMORY", result.memory, 0.0)
     yield from _findings("FINDINGS GONE", found.gone)
     yield from _findings("FINDINGS NEW", found.appeared)

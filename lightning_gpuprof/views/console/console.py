@@ -78,7 +78,8 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     else:
         yield _heading("STEP TIME")
         yield _indented(console_tables.step_lines(results))
-        yield _heading("WHERE A STEP GOES (mean per steady step, host clock)")
+        device = "; the device's idle time included" if results.device_time else ""
+        yield _heading(f"WHERE A STEP GOES (mean per steady step, host clock{device})")
         bar = "█" if unicode else "#"
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")

@@ -16,6 +16,7 @@ from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.console.names import kernel_name
 from lightning_gpuprof.views.documents.report_payload import top_operators
 
 BAR_WIDTH = 40
@@ -243,7 +244,8 @@ def place(where: Where) -> str:
         line = "" if where.line is None else f":{where.line}"
         source = f" `{where.source}`" if where.source else ""
         return f"{where.file}{line}{source}"
-    names = [name for name in (where.kernel, where.name) if name]
+    kernel = _shortened(kernel_name(where.kernel)) if where.kernel else None
+    names = [name for name in (kernel, where.name) if name]
     if where.rank is not None:
         names.append(f"rank {where.rank}")
     return " ".join(names)
@@ -282,14 +284,14 @@ def _batch_size(results: RunResults) -> str | None:
     if advice is not None and advice.suggested_batch_size is None:
         said.append(f"{advice.batch_size} now, no suggestion: {advice.reason}")
     elif advice is not None:
-        said.append(
-            f"{advice.batch_size} now, {advice.suggested_batch_size} advised "
-            f"({advice.low} to {advice.high})"
-        )
+        band = [f"{advice.low} to {advice.high}"] * (advice.low != advice.high)
+        why = "; ".join([*band, *filter(None, [advice.reason])])
+        advised = f"{advice.batch_size} now, {advice.suggested_batch_size} advised"
+        said.append(f"{advised} ({why})" if why else advised)
         accumulate = advice.details.get("accumulate_grad_batches")
         if accumulate is not None:
             said.append(f"accumulate_grad_batches={accumulate}")
-        said += [text for text in (advice.details.get("learning_rate"), advice.reason) if text]
+        said += filter(None, [advice.details.get("learning_rate")])
     if results.knee is not None:
         knee = results.knee
         said.append(

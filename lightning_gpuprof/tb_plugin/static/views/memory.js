@@ -171,7 +171,7 @@ function advice(context, payload) {
   const { advice: found, sizes, points } = payload;
   const { constant_bytes: constant, per_sample_bytes: slope } = found.details ?? {};
   const text = found.suggested_batch_size
-    ? `${count(found.suggested_batch_size)} instead of ${count(found.batch_size)}: ${count(found.low)} to ${count(found.high)} fill the target band.`
+    ? `${count(found.suggested_batch_size)} instead of ${count(found.batch_size)}${found.low === found.high ? "" : `: ${count(found.low)} to ${count(found.high)} fill the target band`}.`
     : `No suggestion: ${found.reason}.`;
   const known = constant !== undefined && constant !== null && slope;
   return card(
