@@ -49,7 +49,7 @@ bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writ
 	$(BIN)/python benchmarks/run.py
 
 PARTS ?=
-gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand; PARTS=first, then PARTS=then
+gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand, in 8 minutes; PARTS=examples
 	$(PYTHON) benchmarks/gpu.py $(PARTS)
 
 # For the machine with the GPU: make wheels GPU_PYTHON=3.11

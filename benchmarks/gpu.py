@@ -11,10 +11,9 @@ variable OUT names: what ends this program leaves what was measured. What is pro
 printed as PASS or FAIL, each with its figure. The exit status is the number of parts that did not
 pass.
 
-All parts together take longer than the eight minutes that one call may take. Those called `first`
-fit into a call, and those called `then` into a second one; without a name all are begun in this
-order. Where no driver answers, only a pretended device is there: its figures mean nothing, are
-marked as such, and go to OUT alone.
+All parts together fit into eight minutes, but for `examples`, which runs example_projects/: it
+has a call of its own. Where no driver answers, only a pretended device is there: its figures mean
+nothing, are marked as such, and go to OUT alone.
 """
 
 import importlib
@@ -53,6 +52,15 @@ most its own limit."""
 FETCH_S = 40
 """For all that is fetched: where the network swallows what is sent, nobody says so."""
 KEEP_EVERY_S = 10
+ASKED_FOR = ("examples",)
+"""Parts that run only where they are named: beside the others there is no time for them."""
+EXAMPLES = (
+    "--rounds", "1", "--seconds", "420",
+    "--only", "dreamer_rssm", "kg_rollout", "inference_ab", "roofline_tour", "latent_yaml",
+)  # fmt: skip
+"""All but the one of the part `example`."""
+DEMO_STEPS = "120"
+"""Of 300: a step of before.py takes a slow host 0.13 s."""
 FAILURES_CHARS, STACKS_LINES = 20_000, 300
 STACKS_S = 3
 ALONE = {
@@ -90,56 +98,58 @@ class Part:
 
 def parts(work: Path) -> dict[str, Part]:
     """By name, the most important first: what is taken for granted of a device, what is right, what
-    it costs. Each file of tests has a process of its own: an error that CUDA keeps, or a crash,
-    ends that one alone."""
+    it costs.
+
+    An error that CUDA keeps, or a crash, ends its process alone. The files of tests that train have
+    one together: to import Lightning may take longer than the tests of a file.
+    """
 
     def measures(name: str, limit_s: int, *options: str) -> Part:
         script, result = f"{ON_GPU}/gpu_{name}.py", str(work / f"{name}.json")
         seconds = str(limit_s - 20)
         return Part((script, "--json", result, "--seconds", seconds, *options), limit_s)
 
+    def tests(name: str, limit_s: int, *files: str) -> Part:
+        paths = [f"tests/gpu/test_{file}_on_gpu.py" for file in files or (name,)]
+        return Part((*tester(), *paths, f"--basetemp={runs(name)}"), limit_s)
+
+    def runs(name: str) -> str:
+        return str(work / "runs" / name)
+
     return {
-        "tests-assumptions": Part(tests_of("assumptions", work), 80),
-        "tests-timing": Part(tests_of("timing", work), 100),
-        "tests-sync_detector": Part(tests_of("sync_detector", work), 50),
-        "tests-promises": Part(tests_of("promises", work), 100),
-        "tests-capture": Part(tests_of("capture", work), 70),
-        "tests-memory": Part(tests_of("memory", work), 70),
+        "tests-assumptions": tests("assumptions", 80),
+        "tests-training": tests("training", 120, "timing", "sync_detector", "promises", "capture"),
+        "tests-memory": tests("memory", 70),
         "memory": measures("memory", 120),
         "faults": measures("faults", 80, "--runs", str(work / "runs" / "faults")),
         "marks": measures("marks", 100),
         "example": Part(
-            ("example_projects/char_lm/demo.py", "--runs", str(work / "runs" / "example")),
-            60,
+            ("example_projects/char_lm/demo.py", "--steps", DEMO_STEPS, "--runs", runs("example")),
+            80,
             ("tensorboard", "rich"),
         ),
-    }
+        "examples": Part(
+            ("benchmarks/examples.py", *EXAMPLES, "--json", str(work / "examples.json"),
+             "--runs", runs("examples")),
+            WHOLE_S,
+            ("tensorboard", "rich"),
+        ),
+    }  # fmt: skip
 
 
-def tests_of(name: str, work: Path) -> tuple[str, ...]:
-    """Return the arguments that run one file of tests, with pytest or without."""
-    file = f"tests/gpu/test_{name}_on_gpu.py"
+def tester() -> tuple[str, ...]:
+    """Return the arguments that run files of tests, with pytest or without."""
     if absent(["pytest"]):
-        return (f"{ON_GPU}/without_pytest.py", file, f"--basetemp={work / 'runs' / name}")
+        return (f"{ON_GPU}/without_pytest.py",)
     options = ("-v", "-rP", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
-    return ("-m", "pytest", file, *options, f"--basetemp={work / 'runs' / name}", "--durations=5")
-
-
-def groups() -> dict[str, list[str]]:
-    """Return by name the parts that one call has the time for."""
-    known = list(parts(Path()))
-    at = known.index("tests-memory")
-    return {"first": known[:at], "then": known[at:]}
+    return ("-m", "pytest", *options, "--durations=5")
 
 
 def main() -> int:
     known = list(parts(Path()))
-    wanted = [part for name in sys.argv[1:] for part in groups().get(name, [name])] or known
+    wanted = sys.argv[1:] or [part for part in known if part not in ASKED_FOR]
     if unknown := sorted(set(wanted) - set(known)):
-        print(
-            f"No part is called {', '.join(unknown)}. There are: {', '.join(known)}; and "
-            f"{', '.join(groups())}, which are several."
-        )
+        print(f"No part is called {', '.join(unknown)}. There are: {', '.join(known)}.")
         return 2
     if not has_gpu():
         return 1

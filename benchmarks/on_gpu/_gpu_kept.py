@@ -60,7 +60,7 @@ def keep(result: dict[str, Any], work: Path, target: Path) -> None:
 def figures(work: Path) -> dict[str, Any]:
     """Return what the parts have measured so far, by part."""
     found: dict[str, Any] = {}
-    for name in ("marks", "memory", "faults"):
+    for name in ("marks", "memory", "faults", "examples"):
         path = work / f"{name}.json"
         with suppress(OSError, ValueError):  # it may be writing just now
             found[name] = json.loads(path.read_text())

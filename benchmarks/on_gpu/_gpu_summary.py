@@ -14,7 +14,7 @@ from _figures import shown
 
 CHARS, REASONS_CHARS, REASON_CHARS = 11_000, 5_000, 700
 TAIL_LINES, INNERMOST, STACK_CHARS = 12, 6, 1_500
-FIGURES, FAILED_TESTS, LINE_CHARS = 40, 15, 120
+FIGURES, FAILED_TESTS, LINE_CHARS = 60, 15, 120
 """So many lines of each at most; of figures those within their limit are left out first."""
 AFTER_FAILURES = re.compile(
     r"={3,} (PASSES|XFAILURES|XPASSES|warnings summary.*|short test summary info|slowest .+"
@@ -44,6 +44,17 @@ def detail_lines(result: dict[str, Any]) -> Iterator[str]:
             yield f"  {part} {name:18} {_brief(value)}"
     for name, row in result.get("memory", {}).get("models", {}).items():
         yield f"  memory {name:17} {_brief(row)}"
+    for name, row in _examples(result):
+        took = {side: row[side]["process_s"]["median"] for side in ("before", "after")}
+        said = row.get("compare", {}).get("sentence", "")
+        yield f"  examples {name:15} {_brief(took)} {said}"
+
+
+def _examples(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the example projects that ran to their end."""
+    for name, row in result.get("examples", {}).get("examples", {}).items():
+        if "failure" not in row:
+            yield name, row
 
 
 def _brief(value: Any) -> str:
@@ -75,8 +86,12 @@ def reasons(result: dict[str, Any]) -> Iterator[str]:
             stacks, tail = row.get("stacks"), "\n".join(row["tail"][-TAIL_LINES:])
             where = _cut("\n".join(_stack(stacks)), STACK_CHARS, "...") if stacks else None
             yield f"{part} {row['status']}:\n{where or tail[-REASON_CHARS:]}"
-    for part, entries in (("marks", result.get("marks", {})), ("faults", result.get("faults", {})),
-                          ("memory", result.get("memory", {}).get("models", {}))):  # fmt: skip
+    for part, entries in (
+        ("marks", result.get("marks", {})),
+        ("faults", result.get("faults", {})),
+        ("memory", result.get("memory", {}).get("models", {})),
+        ("examples", result.get("examples", {}).get("examples", {})),
+    ):
         for name, value in entries.items():
             if isinstance(value, dict) and value.get("failure"):
                 yield _cut(f"FAILED {part} {name}\n" + "\n".join(_error(value["failure"])),

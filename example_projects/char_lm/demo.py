@@ -16,9 +16,10 @@ def newest_run(runs: str, name: str) -> Path:
     return max(versions, key=lambda path: int(path.name.split("_")[1]))
 
 
-def train(script: str, runs: str) -> Path:
-    print(f"\n$ python example_projects/char_lm/{script}.py", flush=True)
-    subprocess.run([sys.executable, str(HERE / f"{script}.py"), "--runs", runs], check=True)
+def train(script: str, runs: str, more: list[str]) -> Path:
+    print(f"\n$ python example_projects/char_lm/{' '.join([f'{script}.py', *more])}", flush=True)
+    command = [sys.executable, str(HERE / f"{script}.py"), "--runs", runs, *more]
+    subprocess.run(command, check=True)
     return newest_run(runs, f"char_lm-{script}")
 
 
@@ -42,9 +43,11 @@ def wait_ms(payload: dict[str, Any]) -> float:
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--runs", default="runs", help="folder for log dirs")
-    runs = parser.parse_args().runs
+    parser.add_argument("--steps", help="batches to train, where not as many as the scripts do")
+    args = parser.parse_args()
+    runs, more = args.runs, ["--steps", args.steps] if args.steps else []
 
-    before = train("before", runs)
+    before = train("before", runs, more)
     slow = report(before)
     place = next((i for i, one in enumerate(slow["findings"]) if one["id"] == "data-wait"), None)
     if place is None:
@@ -56,7 +59,7 @@ def main() -> None:
     print("The change that removes it here: clean and encode every file once, before training")
     print("(text.py, EncodedOnce), instead of in every __getitem__. after.py makes that change.")
 
-    after = train("after", runs)
+    after = train("after", runs, more)
     fast = report(after)
     saved_ms = step_ms(slow) - step_ms(fast)
     low, high = (top["saving_ns"][bound] / 1e6 for bound in ("low", "high"))

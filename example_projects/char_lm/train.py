@@ -14,19 +14,19 @@ from lightning_gpuprof import GpuProfCallback
 STEPS, BATCH, LENGTH = 300, 32, 64
 
 
-def train(dataset: type[Windows], *, name: str, runs: str) -> str:
-    """Train for `STEPS` batches and return the run's log dir."""
+def train(dataset: type[Windows], *, name: str, runs: str, steps: int) -> str:
+    """Train for some batches and return the run's log dir."""
     L.seed_everything(0)
     files = source_files()
     held_out = files[::10]
     used = [path for path in files if path not in held_out]
-    train_data = dataset(used, length=LENGTH, count=STEPS * BATCH)
+    train_data = dataset(used, length=LENGTH, count=steps * BATCH)
     val_data = dataset(held_out, length=LENGTH, count=10 * BATCH)
 
     trainer = L.Trainer(
         callbacks=[GpuProfCallback(), ModelCheckpoint(every_n_train_steps=100)],
         logger=TensorBoardLogger(runs, name=name),
-        max_steps=STEPS,
+        max_steps=steps,
         val_check_interval=100,
         accelerator="auto",
         devices=1,
@@ -44,4 +44,6 @@ def train(dataset: type[Windows], *, name: str, runs: str) -> str:
 def main(dataset: type[Windows], name: str) -> None:
     parser = ArgumentParser(description="Train a character-level model on Python's own source.")
     parser.add_argument("--runs", default="runs", help="folder for log dirs")
-    train(dataset, name=f"char_lm-{name}", runs=parser.parse_args().runs)
+    parser.add_argument("--steps", type=int, default=STEPS, help="batches to train, 100 or more")
+    args = parser.parse_args()
+    train(dataset, name=f"char_lm-{name}", runs=args.runs, steps=args.steps)

@@ -43,6 +43,8 @@ def main(config_name: str) -> None:
 
 
 def _backend() -> str:
-    """Inductor where it can generate code: on a GPU, or where there is a C++ compiler."""
-    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-    return "inductor" if torch.cuda.is_available() or compiler else "aot_eager"
+    """Inductor where its code can be built: on a GPU by a C compiler, elsewhere by one for C++."""
+    gpu = torch.cuda.is_available()
+    asked, other = ("CC", "clang") if gpu else ("CXX", "clang++")
+    compiler = os.environ.get(asked, "gcc" if gpu else "g++")
+    return "inductor" if shutil.which(compiler) or shutil.which(other) else "aot_eager"

@@ -11,10 +11,11 @@ from lightning_gpuprof import ab_test
 
 
 def check_compiler() -> None:
-    """On a CPU torch.compile generates C++."""
-    found = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-    if not torch.cuda.is_available() and not found:
-        raise SystemExit("This part needs a C++ compiler (g++ or clang++), or a GPU.")
+    """On a CPU torch.compile generates C++; what starts its kernels on a GPU is C."""
+    gpu = torch.cuda.is_available()
+    asked, names = ("CC", ("gcc", "clang")) if gpu else ("CXX", ("g++", "clang++"))
+    if not any(map(shutil.which, (os.environ.get(asked, names[0]), names[1]))):
+        raise SystemExit(f"This part needs a compiler: {' or '.join(names)}.")
 
 
 if __name__ == "__main__":
@@ -24,4 +25,4 @@ if __name__ == "__main__":
         table([whole(block, "block"), whole(fused, "block, fused")], measure())
         result = ab_test(block, fused, tensors(), warmup=2, iterations=15)
     print(result)
-    print(f"{result.baseline.median_ms:.1f} ms to {result.optimized.median_ms:.1f} ms")
+    print(f"{result.baseline.median_ms:.2f} ms to {result.optimized.median_ms:.2f} ms")

@@ -147,24 +147,25 @@ def test_a_full_disk_keeps_no_part_from_running(gpu, monkeypatch, tmp_path, caps
     assert "could not be written: [Errno 28]" in capsys.readouterr().out
 
 
-def test_the_parts_of_one_call_have_the_time_that_it_may_take(gpu):
-    limits = {name: part.limit_s for name, part in gpu.parts(Path()).items()}
-    groups = gpu.groups()
-    assert [*groups["first"], *groups["then"]] == list(limits)
-    for names in groups.values():
-        assert sum(limits[name] for name in names) + gpu.FETCH_S <= gpu.WHOLE_S
-
-
-def test_parts_can_be_asked_for_by_their_group(gpu, monkeypatch, tmp_path):
-    plan_parts(
-        gpu,
-        monkeypatch,
-        **{name: gpu.Part(("-c", ""), 60) for name in ("early", "tests-memory", "late")},
-    )
-    monkeypatch.setattr("sys.argv", ["gpu.py", "then"])
+def test_without_a_name_all_parts_run_but_those_asked_for(gpu, monkeypatch, tmp_path):
+    plan_parts(gpu, monkeypatch, one=gpu.Part(("-c", ""), 60), examples=gpu.Part(("-c", ""), 60))
     assert gpu.main() == 0
-    [path] = tmp_path.glob("gpu-*.json")
-    assert list(json.loads(path.read_text())["parts"]) == ["tests-memory", "late"]
+    monkeypatch.setattr("sys.argv", ["gpu.py", "examples"])
+    monkeypatch.setenv("OUT", str(tmp_path / "asked"))
+    (tmp_path / "asked").mkdir()
+    assert gpu.main() == 0
+    written = [next(folder.glob("gpu-*.json")) for folder in (tmp_path, tmp_path / "asked")]
+    ran = [list(json.loads(path.read_text())["parts"]) for path in written]
+    assert ran == [["one"], ["examples"]]
+
+
+def test_every_file_of_gpu_tests_is_in_one_part(gpu):
+    parts = gpu.parts(Path())
+    run = [one for part in parts.values() for one in part.arguments if one.startswith("tests/gpu/")]
+    assert sorted(run) == [
+        str(path.relative_to(gpu.ROOT)) for path in sorted(gpu.ROOT.glob("tests/gpu/test_*.py"))
+    ]
+    assert set(gpu.ASKED_FOR) < set(parts)
 
 
 def test_figures_of_a_pretended_device_are_marked_and_kept_out_of_the_results(

@@ -4,7 +4,6 @@ import json
 import pickle
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -249,9 +248,22 @@ def test_gradients_that_nobody_uses_are_found_without_a_sync(tmp_path):
     assert unused_gradients(found.all(Note)).tensors == 2
 
 
-def test_sizes_are_tuned_in_processes_of_their_own():
-    model = Path(__file__).parents[2] / "benchmarks" / "memory_models.py"
-    points = tune(f"{model}:mlp", (8, 16), steps=3, warmup=2).points
+TUNED = """
+import torch
+
+class Squared(torch.nn.Linear):
+    def forward(self, batch):
+        return super().forward(batch).square().mean()
+
+def squared():
+    return Squared(64, 64), lambda size: torch.randn(size, 64)
+"""
+
+
+def test_sizes_are_tuned_in_processes_of_their_own(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(TUNED)  # without Lightning, whose import may take each process ten seconds
+    points = tune(f"{model}:squared", (8, 16), steps=3, warmup=2, optimizer="adamw").points
     assert [point.batch_size for point in points] == [8, 16]
     assert all(point.step_ns and point.peak_allocated_bytes for point in points)
     assert points[0].device == torch.cuda.get_device_name(0)
