@@ -48,4 +48,4 @@ class Policy(L.LightningModule):
         return -(advantage * chosen).mean()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=3e-3, fused=True)
+        return torch.optim.Adam(self.parameters(), lr=1e-3, fused=True)

@@ -164,6 +164,17 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
     text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
     assert re.search(r"zero_grad +10.0 µs +0.1% +3.00 ms device", text)
     assert re.search(r"1 below 0.5% +20.0 µs +0.2% +10.0 µs device", text)
+    assert "(mean per steady step, host clock; the device's idle time included)" in text
+    assert "idle time" not in render(loaded)
+
+
+def test_a_kernel_is_named_without_its_type_and_parameters(report):
+    kernel = "std::enable_if<!(false), void>::type gemv::kernel<int, 4>(gemv::Params<int, float>)"
+    loaded = report(loader=Loader(num_workers=0))
+    first = loaded.findings[0]
+    second = replace(first, where=(Where(kernel=kernel),))
+    text = render(replace(loaded, findings=[first, second]))
+    assert re.search(r"where +gemv::kernel<int, 4>\n", text)
 
 
 def test_a_saving_between_steps_is_not_taken_from_the_step(report):
