@@ -45,9 +45,8 @@ def detail_lines(result: dict[str, Any]) -> Iterator[str]:
     for name, row in result.get("memory", {}).get("models", {}).items():
         yield f"  memory {name:17} {_brief(row)}"
     for name, row in _examples(result):
-        took = {side: row[side]["process_s"]["median"] for side in ("before", "after")}
-        said = row.get("compare", {}).get("sentence", "")
-        yield f"  examples {name:15} {_brief(took)} {said}"
+        took = [f"{row[side]['process_s']['median']:.1f} s" for side in ("before", "after")]
+        yield f"  examples {name:15} {', '.join(took)} {row.get('compare', {}).get('sentence', '')}"
 
 
 def _examples(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -124,6 +124,18 @@ def test_what_failed_within_a_benchmark_is_told(summary):
     assert said == "\n".join(["FAILED faults tiny kernels", *trace])
 
 
+def test_an_example_project_has_a_line_and_one_that_failed_its_reason(summary):
+    found = result(examples=part("failed (1)", tail=["..."]))
+    side = {"process_s": {"median": 31.14}}
+    row = {"before": side, "after": side, "compare": {"sentence": "faster: 95% less time"}}
+    failed = {"failure": ["before.py was stopped after 120 s:"]}
+    found["examples"] = {"examples": {"kg_rollout": row, "latent_yaml": failed}}
+    [line] = summary.detail_lines(found)
+    assert line == "  examples kg_rollout      31.1 s, 31.1 s faster: 95% less time"
+    *_, said = summary.reasons(found)
+    assert said == "FAILED examples latent_yaml\nbefore.py was stopped after 120 s:"
+
+
 def test_what_a_test_printed_ends_no_list_of_failures(summary):
     printed = [*OF_PYTEST[:7], "===== my own heading =====", *OF_PYTEST[7:]]
     ends = ("warnings summary", "slowest 5 durations", "1 failed, 2 passed in 65.10s (0:01:05)")
