@@ -15,7 +15,7 @@ from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
-from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.units import duration, percent, size, spread
 from lightning_gpuprof.views.console.names import kernel_name
 from lightning_gpuprof.views.documents.report_payload import top_operators
 
@@ -151,7 +151,7 @@ def line_table(results: RunResults) -> Table | None:
             source = _shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
             place.append(f" `{source}`", style="dim")
         table.add_row(
-            f"{duration(one.low_ns)} to {duration(one.high_ns)}",
+            spread(one.low_ns, one.high_ns),
             percent(one.frac),
             one.phase.value,
             place,
@@ -244,7 +244,9 @@ def place(where: Where) -> str:
         line = "" if where.line is None else f":{where.line}"
         source = f" `{where.source}`" if where.source else ""
         return f"{where.file}{line}{source}"
-    kernel = _shortened(kernel_name(where.kernel)) if where.kernel else None
+    kernel = kernel_name(where.kernel or "")
+    if len(kernel) > _NAME_WIDTH:
+        kernel = _shortened(kernel.partition("<")[0])
     names = [name for name in (kernel, where.name) if name]
     if where.rank is not None:
         names.append(f"rank {where.rank}")
