@@ -69,7 +69,7 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     # The ninth set. Not right at the first look: confusion_by_numpy (small-kernels, though what
     # leaves the device idle is one long count on the host, told second and third), cover_indexed
     # (nothing above info), planes_of_colour (memory-bound-kernels; the layout second), scores_kept
-    # (memory-bound-kernels, which names no attention). lengths_tried_out's fixed form was no faster.
+    # (memory-bound-kernels, which names no attention). lengths_tried_out's fix saved nothing.
     "activations_again": ("needless-checkpointing",),
     "boxes_image_by_image": ("host-sync", "host-bound"),
     "cache_emptied": ("slow-callback",),
