@@ -6,11 +6,12 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.trace.copies import may_wait
 from lightning_gpuprof.analysis.trace.grouping import looked_up, named
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
+from lightning_gpuprof.traces.timeline import Timeline, of_category
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""
@@ -78,7 +79,7 @@ def _waiting(trace: LinkedTrace) -> tuple[Int64, Int64]:
 def _copies(trace: LinkedTrace) -> Int64:
     """Return the device rows of copies whose call is known, or that waits for its work."""
     timeline, launches = trace.timeline, trace.launches
-    is_copy = timeline.device.category == CATEGORY_ID["gpu_memcpy"]
+    is_copy = may_wait(timeline)
     blocking = _calls_named(timeline, blocks_as_copy)
     if len(blocking):
         calls = np.zeros(len(timeline.host) + 1, dtype=np.bool_)  # one more, found by index -1

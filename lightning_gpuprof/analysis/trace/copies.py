@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import used
+from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 SMALL_BYTES = 64 << 10
@@ -65,6 +66,31 @@ def copy_kind(name: str) -> tuple[str, str | None]:
     if found := _DIRECTION.search(name):
         return found[1], memory
     return ("Memset", None) if "memset" in low else (name, memory)
+
+
+def may_wait(timeline: Timeline) -> Mask:
+    """Tell of which device rows the host may have waited: copies, but for those only queued.
+
+    A slow call returns after a short copy between places on the device, or from pinned memory, has
+    ended, and has not waited for it.
+    """
+    device = timeline.device
+    found = of_category(device, "gpu_memcpy")
+    for name in used(device.name[found]):
+        if queued_only(timeline.names[name]):
+            found &= device.name != name
+    return found
+
+
+def queued_only(name: str) -> bool:
+    """Tell whether the host goes on once it has queued such a copy; where not known, not.
+
+    >>> [queued_only(f"Memcpy {kind}") for kind in ("DtoD (Device -> Device)",
+    ...  "HtoD (Pinned -> Device)", "DtoH (Device -> Pageable)", "HtoD")]
+    [True, True, False, False]
+    """
+    kind, memory = copy_kind(name)
+    return kind in ("DtoD", "PtoP") or memory == "pinned"
 
 
 def _stats(kind: str, memory: str | None, dur: np.ndarray, size: np.ndarray) -> CopyStats:

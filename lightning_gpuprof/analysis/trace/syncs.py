@@ -4,13 +4,13 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
-from lightning_gpuprof.analysis.trace.copies import copy_kind
+from lightning_gpuprof.analysis.trace.copies import copy_kind, may_wait
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
+from lightning_gpuprof.traces.timeline import Timeline, of_category
 
 LONGEST = 200
 
@@ -86,8 +86,9 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
 
 def _waited_copies(trace: LinkedTrace) -> Int64:
     """Return the device rows of copies that had ended when their call returned."""
-    device, host, call = trace.timeline.device, trace.timeline.host, trace.launches.call
-    copies = np.flatnonzero((device.category == CATEGORY_ID["gpu_memcpy"]) & (call >= 0))
+    timeline, call = trace.timeline, trace.launches.call
+    device, host = timeline.device, timeline.host
+    copies = np.flatnonzero(may_wait(timeline) & (call >= 0))
     rows: Int64 = copies[host.end_ns[call[copies]] >= device.end_ns[copies]]
     return rows
 

@@ -6,6 +6,7 @@ from lightning_gpuprof.traces import open_timeline
 
 UP, DOWN = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
 PINNED = "Memcpy HtoD (Pinned -> Device)"
+WITHIN = "Memcpy DtoD (Device -> Device)"
 
 
 @pytest.mark.parametrize(
@@ -14,9 +15,20 @@ PINNED = "Memcpy HtoD (Pinned -> Device)"
         (UP, "cudaMemcpyAsync", 120, 1, 120_000),
         (DOWN, "cudaMemcpyAsync", 120, 1, 0),
         (PINNED, "cudaMemcpyAsync", 5, 0, 0),
+        (PINNED, "cudaMemcpyAsync", 120, 0, 0),
+        (WITHIN, "cudaMemcpyAsync", 120, 0, 0),
         (UP, "cudaMemcpy", 120, 1, 0),
+        (WITHIN, "cudaMemcpy", 120, 1, 0),
     ],
-    ids=["pageable upload", "read", "pinned upload", "blocking upload"],
+    ids=[
+        "pageable upload",
+        "read",
+        "pinned upload",
+        "pinned upload of a slow call",
+        "copy on the device of a slow call",
+        "blocking upload",
+        "blocking copy on the device",
+    ],
 )
 def test_a_waiting_copy_to_the_device_is_told_from_a_read(
     write_trace, launched, name, call, call_dur, waited, uploaded
