@@ -150,7 +150,7 @@ def test_slow_data_leaves_the_device_idle(clock, fake_device, fit):
     run = fit(Model(fake_device(clock, latency_ns=5 * US, poll_ns=100), data_ns=10 * MS))
     columns = device_columns(run)
     # The last of 4 ms of work is queued 200 us before the wait of 10 ms: 3.8 ms of it are left.
-    assert set(columns["device/data_wait"][1:19]) == {6_200 * US}
+    assert columns["device/data_wait"][1:19] == near(6_200 * US)
     found = analyze_run(run, {}).device_time
     assert found.state_frac[StepState.DATA_BOUND] == 1.0
 
@@ -212,8 +212,8 @@ def test_an_event_that_fails_switches_marks_off_and_nothing_else(clock, fake_dev
 def test_a_budget_that_is_exceeded_thins_the_marks_out_and_says_so(clock, fake_device, fit):
     class Slow(fake_device):
         def record(self, event):
-            super().record(event)
             clock.now_ns += 10 * US
+            return super().record(event)
 
     run = fit(Model(Slow(clock), host_ns=MS, work_ns=10 * US, steps=160), window=8)
     found = session(run)
