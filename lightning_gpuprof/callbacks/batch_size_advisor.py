@@ -63,8 +63,9 @@ class BatchSizeAdvisor(RecordingCallback):
     step of each window they are read at the ends of forward and backward too. What a
     compilation, the first steps and validation allocate is left out. Parameters, gradients and
     optimizer state are measured once. Where steps are short, batches are looked at in the first
-    ten windows and in one of ten later; of the others together there is the peak. On a CPU no device memory is measured, and that is what it
-    says; the process's own memory is noted instead, in which a leak shows too.
+    ten windows and in one of ten later; of the others together there is the peak. On a CPU no
+    device memory is measured, and that is what it says; the process's own memory is noted instead,
+    in which a leak shows too.
 
     Each rank suggests for its own device: readers take the smallest.
 
