@@ -176,7 +176,8 @@ class Believing(Blocks):
             for part in (callback, *getattr(callback, "parts", ())):
                 run = getattr(part, "_run", None) if isinstance(part, PhaseTimer) else None
                 if run is not None:
-                    self.believed_us = (run._writing.own_ns_per_step() or 0) / 1e3
+                    own_ns = run._writing.own_ns_per_step()
+                    self.believed_us = None if own_ns is None else own_ns / 1e3
 
 
 def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "gpu") -> Any:

@@ -17,7 +17,7 @@ def small(marks, monkeypatch, tmp_path):
     from overhead_variants import KINDS, StepKind
 
     monkeypatch.chdir(tmp_path)
-    shape = StepKind(width=4, layers=1, batch=2, block=5, settled=10, blocks=4, fits=1, steps=5)
+    shape = StepKind(width=4, layers=1, batch=2, block=25, settled=50, blocks=4, fits=1, steps=5)
     monkeypatch.setitem(KINDS, marks.TINY, shape)
 
 
@@ -31,7 +31,7 @@ def test_a_tiny_step_is_compared_with_itself_within_a_fit(marks, small):
     assert [row["outside_us"]["count"] for row in rows.values()] == [12, 6]
     assert rows[marks.DEFAULT]["believed_us"] > 0
     assert rows["DeferredLoss"]["believed_us"] is None
-    assert len(waits) == 3 * (2 * (4 + 10 // 5) + 1)  # each block begins with an idle device
+    assert len(waits) == 3 * (2 * (4 + 50 // 25) + 1)  # each block begins with an idle device
 
 
 def test_of_the_tiny_step_the_variants_that_there_is_time_for_are_measured(marks, small):
