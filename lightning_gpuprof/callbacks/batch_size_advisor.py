@@ -251,11 +251,11 @@ class BatchSizeAdvisor(RecordingCallback):
         window, output = self._now, self._output
         if window is None or output is None:
             return
-        counted = window.batches
+        batches = window.batches
         if self._rests:  # nobody counts but the Trainer
-            before, self._batch = self._batch, batches_begun(trainer) - self._first
-            counted = self._batch - before
-        if not counted:
+            batches = batches_begun(trainer) - self._first - self._batch
+            self._batch += batches
+        if not batches:
             return
         self._looking.drop()
         reading = window.close()
