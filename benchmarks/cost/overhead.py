@@ -58,9 +58,16 @@ Times = dict[str, dict[str, float]]
 Pairs = list[dict[str, float]]
 
 
-def toggle_fits(kind: str, names: Sequence[str], seed: int) -> dict[str, Pairs]:
-    """Toggle each variant in a fit of its own, in forks of this process once it is warm."""
-    step_time(BARE, kind, 3 * KINDS[kind].block)
+def toggle_fits(
+    kind: str, names: Sequence[str], seed: int, accelerator: str = "cpu"
+) -> dict[str, Pairs]:
+    """Toggle each variant in a fit of its own, in forks of this process once it is warm.
+
+    What has used a GPU cannot be forked: there all are in one process.
+    """
+    step_time(BARE, kind, 3 * KINDS[kind].block, accelerator=accelerator)
+    if accelerator != "cpu":
+        return {name: toggled(name, kind, seed, accelerator) for name in names}
     return {name: forked(toggled, name, kind, seed) for name in names}
 
 
@@ -239,9 +246,11 @@ def measure(
     to_toggle = [name for name in names if name not in NOT_TOGGLED and LINES not in name]
     for name in to_toggle:
         pairs.setdefault(name, [])
-    fits = (KINDS[kind].fits if args.fits is None else args.fits) * (args.accelerator == "cpu")
+    fits = KINDS[kind].fits if args.fits is None else args.fits
     for seed in range(args.seed, args.seed + fits):
-        found = children.call(toggle_fits, kind, to_toggle, seed, timeout_s=3_600.0)
+        found = children.call(
+            toggle_fits, kind, to_toggle, seed, args.accelerator, timeout_s=3_600.0
+        )
         for name, some in found.items():
             pairs[name] += some
         save()
@@ -321,7 +330,8 @@ def _say(text: str) -> None:
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the overhead per step of profilers.")
     parser.add_argument("--quick", action="store_true", help="some minutes, coarse figures")
-    parser.add_argument("--step", nargs="*", default=list(KINDS), choices=list(KINDS))
+    on_cpu = [kind for kind in KINDS if "GPU" not in kind]
+    parser.add_argument("--step", nargs="*", default=on_cpu, choices=list(KINDS))
     parser.add_argument("--only", nargs="+", default=[], choices=list(VARIANTS))
     parser.add_argument("--fits", type=int, help="fits per variant that is toggled")
     parser.add_argument("--seed", type=int, default=0, help="of the order of blocks")
@@ -329,7 +339,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--memory-steps", type=int, help="0 leaves the memory out")
     parser.add_argument("--no-dispatch", dest="dispatch", action="store_false")
     parser.add_argument("--traceml", type=Path, help="a virtual environment with traceml-ai")
-    parser.add_argument("--accelerator", default="cpu", help="another has whole fits alone")
+    parser.add_argument("--accelerator", default="cpu", help="gpu: all fits in one process")
     parser.add_argument("--raw", type=Path, help="add to what this file holds")
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()

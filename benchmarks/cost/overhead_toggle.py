@@ -8,11 +8,15 @@ It is put in and out while a batch is fetched, where a step begins, and while it
 clock stands still: to it there are only the steps with it. So a window of records or of losses is
 full after so many of those, and its writing falls into a block with it. What a toggle cannot see is
 what runs in threads of its own (the line sampler) or is left for the end; whole fits hold that.
+
+On an accelerator each block begins with an idle device: what one leaves in its queue is not the
+next one's. Marks in flight have passed by then, and are taken in when the variant is back.
 """
 
 import gc
 import random
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -99,9 +103,13 @@ class Blocks:
         pairs: Blocks with the variant.
         size: Steps per block.
         seed: Of the order.
+        settle: Called before a block begins: waits for the device, where there is one.
     """
 
-    def __init__(self, pairs: int, size: int, seed: int) -> None:
+    def __init__(
+        self, pairs: int, size: int, seed: int, settle: Callable[[], object] = lambda: None
+    ) -> None:
+        self._settle = settle
         chance = random.Random(seed)
         self._order = [on for _ in range(pairs) for on in chance.sample((True, False), 2)]
         self._size = size
@@ -109,7 +117,8 @@ class Blocks:
         self._switch: Switch | None = None
         self._out_ns = 0
         self._out_since: int | None = None
-        self._stamps: list[tuple[int, int]] = []
+        self._begun: list[tuple[int, int]] = []
+        self._ended: list[tuple[int, int]] = []
 
     def clock(self) -> int:
         """Return the time that the variant was in."""
@@ -122,10 +131,12 @@ class Blocks:
             return
         if self._switch is None:
             self._switch = Switch(model)
-        self._stamps.append((time.perf_counter_ns(), model.computing_ns))
+        self._settle()
+        self._ended.append((time.perf_counter_ns(), model.computing_ns))
         done = at >= len(self._order)
         self._turn(on=done or self._order[at])
         model.trainer.should_stop = done
+        self._begun.append((time.perf_counter_ns(), model.computing_ns))
 
     def _turn(self, *, on: bool) -> None:
         assert self._switch is not None
@@ -143,7 +154,7 @@ class Blocks:
         for at in range(0, len(self._order), 2):
             blocks = {}
             for place in (at, at + 1):
-                (begin, computed), (end, computed_then) = self._stamps[place : place + 2]
+                (begin, computed), (end, computed_then) = self._begun[place], self._ended[place + 1]
                 wall = (end - begin) / self._size
                 blocks[self._order[place]] = wall, wall - (computed_then - computed) / self._size
             (wall, outside), (bare, bare_outside) = blocks[True], blocks[False]
@@ -152,11 +163,18 @@ class Blocks:
         return found
 
 
-def toggled(variant: str, kind: str, seed: int) -> list[dict[str, float]]:
+def toggled(variant: str, kind: str, seed: int, accelerator: str = "cpu") -> list[dict[str, float]]:
     """Fit once, toggling the variant; returns `Pair`s."""
     shape = KINDS[kind]
     count = shape.blocks + shape.settled // shape.block
-    blocks = Blocks(count, shape.block, seed)
+    blocks = Blocks(count, shape.block, seed, settler(accelerator))
     steps = (2 * count + WARM_UP + 2) * shape.block
-    fit(variant, kind, steps, at_block=blocks.begin, clock=blocks.clock)
+    fit(variant, kind, steps, accelerator=accelerator, at_block=blocks.begin, clock=blocks.clock)
     return [asdict(pair) for pair in blocks.pairs()]
+
+
+def settler(accelerator: str) -> Callable[[], object]:
+    """Return what waits for a device; nothing where there is none."""
+    import torch
+
+    return (lambda: None) if accelerator == "cpu" else torch.cuda.synchronize

@@ -47,6 +47,9 @@ KINDS = {
     "tiny": StepKind(
         width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4, steps=800
     ),
+    "tiny, on a GPU": StepKind(
+        width=32, layers=1, batch=4, block=20, settled=600, blocks=90, fits=2, steps=800
+    ),
     "5 ms": StepKind(
         width=1_024, layers=3, batch=1, block=10, settled=120, blocks=120, fits=3, steps=300
     ),
@@ -56,11 +59,13 @@ KINDS = {
 }
 """About 0.45, 5 and 30 ms on one thread of a processor. The last two go through the same 24 MB of
 weights and gradients, which leaves no cache warm: what is added to a step is the same, but told six
-times as often in the time."""
+times as often in the time. The second is the first for a GPU: 1.1 ms on one's slow host, where
+blocks of it differ by a tenth for no reason, so there are more of them."""
 
 BARE = "bare Trainer"
 AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
+NO_MARKS = "no marks on the device"
 LINES = "with line samples, as in its first twenty seconds"
 ITEM, SELF_LOG = "loss.item()", 'self.log("loss", loss)'
 ADVANCED = "AdvancedProfiler"
@@ -152,6 +157,8 @@ def fit(
     torch.set_num_threads(1)
     shape = KINDS[kind]
     batch = torch.randn(shape.batch, shape.width)
+    if accelerator != "cpu":
+        batch = batch.pin_memory()
     now = time.perf_counter_ns
 
     class Model(LightningModule):
@@ -261,7 +268,9 @@ def _ours(variant: str, steps: int, clock: Callable[[], int]) -> dict[str, Any]:
 
     if variant == "DeferredLoss":
         return {"callbacks": [Deferred()]}
-    options: dict[str, Any] = {"overhead_budget": 1.0} if variant.endswith(EVERY_STEP) else {}
+    options: dict[str, Any] = {"overhead_budget": 1.0} if EVERY_STEP in variant else {}
+    if NO_MARKS in variant:
+        options["device_marks"] = False
     if variant.startswith("PhaseTimer"):
         return {"callbacks": [PhaseTimer(clock=clock, **options)]}
     # As above, its window comes after the last step that is timed.

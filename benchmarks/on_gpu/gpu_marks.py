@@ -2,9 +2,12 @@
 
     python benchmarks/on_gpu/gpu_marks.py [--json FILE] [--seconds S]
 
-Variants take turns in one process (A B A B ...); medians, with the least and the most beside them.
-The file is written anew whenever a figure is there. Where the time is up, the rounds done so far
-are what counts.
+A tiny step is measured within a fit, with and without each variant block by block (`overhead.py`):
+whole fits of it differ by several hundred microseconds for no reason of ours. What counts is what
+is added outside forward, backward and optimizer, median of the differences of neighbours. Of a long
+step whole fits take turns (A B A B ...); medians, with the least and the most beside them.
+The file is written anew whenever a figure is there. Where the time is up, what is done so far is
+what counts.
 """
 
 import json
@@ -15,39 +18,56 @@ import time
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
+sys.path.append(str(Path(__file__).parents[1] / "cost"))
 
 import torch
 from _attempt import attempted
 from _figures import figure
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import CSVLogger
+from overhead import toggle_row
+from overhead_toggle import Blocks, settler
+from overhead_variants import BARE, EVERY_STEP, ITEM, KINDS, NO_MARKS, SELF_LOG, fit, step_time
 from torch import nn
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.probes.clock.device_events import TorchEvents
 from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
 from lightning_gpuprof.probes.clock.device_rows import OUTSIDE
 
 ROUNDS = 5
-LOGGER = "logger alone"
-LOSSES = ("loss.item()", 'self.log("loss", loss)', "DeferredLoss")
-"""What gives the loss of each step to a logger; they are held against a logger that gets none."""
+TINY = "tiny, on a GPU"
+DEFAULT = "GpuProfCallback outside its window"
+TURNS = (
+    DEFAULT,
+    "DeferredLoss",
+    "empty callback",
+    "PhaseTimer",
+    f"PhaseTimer, {EVERY_STEP}",
+    f"PhaseTimer, {EVERY_STEP}, {NO_MARKS}",
+    DEFAULT,
+    f"{DEFAULT}, {EVERY_STEP}",
+    ITEM,
+    SELF_LOG,
+    DEFAULT,
+    "DeferredLoss",
+)
+"""The first that are judged; a second and a third time, so that they are the sharpest."""
 
 
 class Model(LightningModule):
     """Linear layers: tiny ones leave the device idle, wide ones the host."""
 
-    def __init__(self, width: int, layers: int, steps: int, reading: str) -> None:
+    def __init__(self, width: int, layers: int, steps: int) -> None:
         super().__init__()
         self.body = nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)])
-        self.width, self.steps, self.reading = width, steps, reading
+        self.width, self.steps = width, steps
         self.skipped = steps // 3  # by then the callback has settled which steps to mark
         self.begin = self.end = 0.0
 
@@ -59,12 +79,7 @@ class Model(LightningModule):
         if batch_idx == self.skipped:
             torch.cuda.synchronize()
             self.begin = time.perf_counter()
-        loss = self.body(batch).square().mean()
-        if self.reading == "loss.item()":
-            loss.item()
-        elif self.reading == 'self.log("loss", loss)':
-            self.log("loss", loss)
-        return loss
+        return self.body(batch).square().mean()
 
     def on_train_epoch_end(self) -> None:
         torch.cuda.synchronize()
@@ -76,32 +91,22 @@ class Model(LightningModule):
 
 def callbacks(variant: str, folder: str) -> list[Callback]:
     """Return what a variant adds to a bare Trainer."""
-    if variant in ("host", "marks"):
-        return [
-            PhaseTimer(
-                console=False,
-                scalars=False,
-                device_marks=variant == "marks",
-                overhead_budget=1.0,
-                log_dir=folder,
-            )
-        ]
+    if variant == "marks":
+        return [PhaseTimer(console=False, scalars=False, overhead_budget=1.0, log_dir=folder)]
     if variant in ("all", "default"):  # but for the windows in which it traces
         options = {"trace": False, "sync_steps": 0, "report": False, "console": False}
         budget = {"overhead_budget": 1.0} if variant == "all" else {}
         return [GpuProfCallback(**options, **budget, log_dir=folder)]
-    return [DeferredLoss()] if variant == "DeferredLoss" else []
+    return []
 
 
 def us_per_step(variant: str, folder: str, *shape: int) -> float:
-    logged = variant in (LOGGER, *LOSSES)
-    model = Model(*shape, variant)
+    model = Model(*shape)
     trainer = Trainer(
         max_epochs=1,
         accelerator="gpu",
         devices=1,
-        logger=CSVLogger(folder) if logged else False,
-        log_every_n_steps=1 if logged else 50,
+        logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -118,7 +123,7 @@ def compare(
     until: float,
     measure: Callable[..., float] = us_per_step,
 ) -> dict[str, Any]:
-    """Compare a bare Trainer with the timer on the host alone, with marks, with all there is.
+    """Compare a bare Trainer with the timer and with all there is.
 
     "all" marks each step; "default" keeps to its budget, as users have it.
 
@@ -145,8 +150,7 @@ def compare(
     rows: dict[str, Any] = {"rounds": len(bare), "bare_us": spread(bare)}
     for name in variants:
         # Rounds are compared within themselves, as the clocks may change between them.
-        base = took[LOGGER] if name in LOSSES else bare
-        added = [one - other for one, other in zip(took[name], base, strict=True)]
+        added = [one - other for one, other in zip(took[name], bare, strict=True)]
         rows[f"{name} added_us"] = spread(added)
     return rows
 
@@ -157,6 +161,62 @@ def spread(values: list[float]) -> dict[str, float]:
         "least": round(min(values), 1),
         "most": round(max(values), 1),
     }
+
+
+class Believing(Blocks):
+    """Blocks that end by asking what the timer believes that it costs."""
+
+    believed_us: float | None = None
+
+    def begin(self, model: Any) -> None:
+        super().begin(model)
+        if not model.trainer.should_stop:
+            return
+        for callback in model.trainer.callbacks:
+            for part in (callback, *getattr(callback, "parts", ())):
+                run = getattr(part, "_run", None) if isinstance(part, PhaseTimer) else None
+                if run is not None:
+                    own_ns = run._writing.own_ns_per_step()
+                    self.believed_us = None if own_ns is None else own_ns / 1e3
+
+
+def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "gpu") -> Any:
+    """Toggle variants within fits of a tiny step, as many as there is time for.
+
+    Returns:
+        By variant, in us: what a step takes without it; what it adds, outside forward, backward and
+        optimizer and in all, as mean and median with their standard errors; by its own clock.
+    """
+    shape = KINDS[TINY]
+    step_time(BARE, TINY, 2 * shape.block, accelerator=accelerator)
+    pairs: dict[str, list[dict[str, float]]] = {}
+    rows: dict[str, Any] = {}
+    longest = 0.0
+    for seed, name in enumerate(turns):
+        begun = time.monotonic()
+        if begun + longest > until:
+            break
+        count = shape.blocks + shape.settled // shape.block
+        blocks = Believing(count, shape.block, seed, settler(accelerator))
+        steps = 2 * (count + 2) * shape.block
+        fit(name, TINY, steps, accelerator=accelerator, at_block=blocks.begin, clock=blocks.clock)
+        pairs[name] = pairs.get(name, []) + [asdict(pair) for pair in blocks.pairs()]
+        row = toggle_row(pairs[name], shape.settled)
+        rows[name] = {
+            "bare_us": round(row["bare_ns"] / 1e3),
+            "outside_us": in_us(row["later_outside_ns"]),
+            "added_us": in_us(row["later_added_ns"]),
+            "believed_us": blocks.believed_us,
+        }
+        longest = max(longest, time.monotonic() - begun)
+    return rows
+
+
+def in_us(found: dict[str, float] | None) -> dict[str, float] | None:
+    """Return an estimate in us."""
+    if found is None:
+        return None
+    return {name: n if name == "count" else round(n / 1e3, 1) for name, n in found.items()}
 
 
 def alone(count: int = 1000) -> dict[str, Any]:
@@ -221,12 +281,14 @@ def raw_calls(count: int = 1000) -> dict[str, float]:
 def judge(figures: dict[str, Any]) -> int:
     """Hold the costs against what is promised; returns how many are beyond it."""
 
-    def median(step: str, row: str) -> float | None:
-        found = figures[step].get(row)  # not there where measuring failed
+    def median(step: str, *rows: str) -> float | None:
+        found = figures[step]
+        for row in rows:
+            found = (found or {}).get(row)  # not there where measuring failed
         return None if found is None else float(found["median"])
 
     added, deferred = (
-        median("tiny_step", row) for row in ("default added_us", "DeferredLoss added_us")
+        median("tiny_step", variant, "outside_us") for variant in (DEFAULT, "DeferredLoss")
     )
     long, more = median("long_step", "bare_us"), median("long_step", "default added_us")
     share = None if long is None or more is None else more / long
@@ -247,13 +309,11 @@ def main() -> int:
     warnings.filterwarnings("ignore")
     begun = time.monotonic()
     figures: dict[str, Any] = {}
-    half, whole = begun + 0.6 * chosen.seconds, begun + chosen.seconds
-    all_of_it = ("marks", "all", "default")
-    each = ("host", *all_of_it, LOGGER, *LOSSES)
+    most, whole = begun + 0.8 * chosen.seconds, begun + chosen.seconds
     for name, measure in (
         ("alone", alone),
-        ("tiny_step", lambda: compare(each, 64, 2, 900, until=half)),
-        ("long_step", lambda: compare(all_of_it, 2048, 8, 120, until=whole)),
+        ("tiny_step", lambda: tiny_step(most)),
+        ("long_step", lambda: compare(("marks", "all", "default"), 2048, 8, 120, until=whole)),
     ):
         figures[name] = attempted(measure)
         print(f"{name}: {json.dumps(figures[name], indent=1)}", flush=True)

@@ -41,6 +41,7 @@ __all__ = [
     "RichProgressBar",
     "TQDMProgressBar",
     "Trainer",
+    "batches_begun",
     "is_kind",
     "rank_zero_info",
     "rank_zero_warn",
@@ -54,3 +55,8 @@ def is_kind(thing: object, class_name: str) -> bool:
     (True, False)
     """
     return any(base.__name__ == class_name for base in type(thing).__mro__)
+
+
+def batches_begun(trainer: Trainer) -> int:
+    """Return how many training batches have begun, those of a run that this one resumes too."""
+    return int(trainer.fit_loop.epoch_loop.batch_progress.total.ready)

@@ -15,7 +15,12 @@ from lightning_gpuprof.analysis.memory.batch_size import (
     advise,
 )
 from lightning_gpuprof.analysis.memory.memory_line import Peak, says_more
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.callbacks._lightning import (
+    Callback,
+    LightningModule,
+    Trainer,
+    batches_begun,
+)
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory.advice_text import (
@@ -42,6 +47,10 @@ from lightning_gpuprof.records.schema import Note
 
 SHOWN_EVERY_NS = 5_000_000_000
 """Between two lines on the terminal that say the same: a window may be a twentieth of a second."""
+DENSE, SHORT_NS, REST = 10, 1_000_000_000, 9
+"""So many windows are watched, which is more than it takes to see memory grow. Later each one that
+took less time than this is followed by a rest as long as so many: to look at each batch, to read
+and to write takes the host of an H100 2 ms a window, more than a callback may of so short a one."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )
@@ -53,8 +62,10 @@ class BatchSizeAdvisor(RecordingCallback):
     Peaks come from torch's allocator, per window, without waiting for the device; in the first
     step of each window they are read at the ends of forward and backward too. What a
     compilation, the first steps and validation allocate is left out. Parameters, gradients and
-    optimizer state are measured once. On a CPU no device memory is measured, and that is what it
-    says; the process's own memory is noted instead, in which a leak shows too.
+    optimizer state are measured once. Where steps are short, batches are looked at in the first
+    ten windows and in one of ten later; of the others together there is the peak. On a CPU no
+    device memory is measured, and that is what it says; the process's own memory is noted instead,
+    in which a leak shows too.
 
     Each rank suggests for its own device: readers take the smallest.
 
@@ -94,6 +105,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._host: Callback | None = None
         self._notes: MemoryNotes | None = None
         self._counting = Hooks({"on_train_batch_end": self._batch_ended})
+        self._resting = Hooks({"on_train_batch_end": self._rest_ended}, every=REST * window)
         self._looking = Hooks(
             {
                 "on_before_backward": partial(self._enter, Phase.BACKWARD),
@@ -114,7 +126,9 @@ class BatchSizeAdvisor(RecordingCallback):
         self._compiled_windows = 0
         self._validation_peak: int | None = None
         self._graphs: bool | None = None
-        self._batch = self._retries_before = self._ooms_before = 0
+        self._batch = self._windows = self._window_begun_ns = self._first = 0
+        self._retries_before = self._ooms_before = 0
+        self._rests = False
         self._last: BatchSizeAdvice | None = None
         self._shown_bytes = self._next_shown_ns = 0
 
@@ -123,7 +137,7 @@ class BatchSizeAdvisor(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the device's memory, or say that there is none to measure."""
         self._begin(self._make_probe(trainer.strategy.root_device))
-        self._host = called_by_trainer(trainer, self)
+        self._host, self._first = called_by_trainer(trainer, self), batches_begun(trainer)
         if self._probe is not None:
             self._counting.add(self._host)
             before = self._probe.read()  # the sanity check's peaks are not training's
@@ -161,6 +175,31 @@ class BatchSizeAdvisor(RecordingCallback):
         self._now.add(batch, outputs, self._samples_of(batch) or 0)
         if self._now.batches >= self.window:
             self._end_window(trainer)
+            self._rest_if_short()
+
+    def _rest_if_short(self) -> None:
+        """Look at no batch for a while, if the window that has ended was a short one."""
+        if self._output is None or self._host is None:
+            return
+        begun_ns, self._window_begun_ns = self._window_begun_ns, self._output.now()
+        self._windows += 1
+        if self._windows >= DENSE and self._window_begun_ns - begun_ns < SHORT_NS:
+            self._rests = True
+            self._counting.drop()
+            self._looking.drop()
+            self._resting.add(self._host)
+
+    @guarded
+    def _rest_ended(self, trainer: Trainer, *_: Any) -> None:
+        """Note the highest peak of the batches that were not looked at, and look again."""
+        self._resting.drop()
+        self._end_window(trainer)
+        if self._host is None or self._output is None:
+            return
+        self._rests = False
+        self._window_begun_ns = self._output.now()
+        self._counting.add(self._host)
+        self._looking.add(self._host)
 
     @override
     @guarded
@@ -196,13 +235,13 @@ class BatchSizeAdvisor(RecordingCallback):
         if self._probe is None:
             return
         self._now = MemoryWindow(self._probe)
-        if self._host is not None:
+        if self._host is not None and not self._rests:
             self._looking.add(self._host)
 
     @override
     def _release(self) -> None:
-        self._counting.drop()
-        self._looking.drop()
+        for hooks in (self._counting, self._looking, self._resting):
+            hooks.drop()
         notes, self._notes = self._notes, None
         self._probe = self._now = self._host = None
         if notes is not None:
@@ -210,7 +249,13 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _end_window(self, trainer: Trainer) -> None:
         window, output = self._now, self._output
-        if window is None or output is None or not window.batches:
+        if window is None or output is None:
+            return
+        batches = window.batches
+        if self._rests:  # nobody counts but the Trainer
+            batches = batches_begun(trainer) - self._first - self._batch
+            self._batch += batches
+        if not batches:
             return
         self._looking.drop()
         reading = window.close()
@@ -240,6 +285,14 @@ class BatchSizeAdvisor(RecordingCallback):
             if says_more(peak, self._peaks):
                 self._peaks.append(peak)
             self._advise(window, reading, trainer)
+        elif self._peaks:  # of batches that nobody looked at: taken for the largest seen
+            peak = replace(
+                max(self._peaks, key=lambda peak: peak.samples),
+                peak_allocated_bytes=reading.peak_allocated_bytes,
+                peak_reserved_bytes=reading.peak_reserved_bytes,
+            )
+            if says_more(peak, self._peaks):
+                self._peaks.append(peak)
 
     def _show(self, reading: MemoryReading) -> None:
         """Show the window's line: of short windows now and then, and of each whose peak is new."""

@@ -12,17 +12,40 @@ def marks(fault_suite, monkeypatch):
     return importlib.import_module("gpu_marks")
 
 
-def test_what_gives_losses_to_a_logger_is_held_against_that_logger_alone(marks):
-    costs = {"bare": 500.0, "all": 520.0, marks.LOGGER: 600.0, "DeferredLoss": 607.0}
-    rows = marks.compare(
-        ("all", marks.LOGGER, "DeferredLoss"),
-        1,
-        until=0,
-        measure=lambda name, folder, *shape: costs[name],
-    )
-    assert rows["all added_us"]["median"] == 20.0
-    assert rows[f"{marks.LOGGER} added_us"]["median"] == 100.0
-    assert rows["DeferredLoss added_us"]["median"] == 7.0
+@pytest.fixture
+def small(marks, monkeypatch, tmp_path):
+    from overhead_variants import KINDS, StepKind
+
+    monkeypatch.chdir(tmp_path)
+    shape = StepKind(width=4, layers=1, batch=2, block=25, settled=50, blocks=4, fits=1, steps=5)
+    monkeypatch.setitem(KINDS, marks.TINY, shape)
+
+
+def test_a_tiny_step_is_compared_with_itself_within_a_fit(marks, small):
+    waits = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(marks, "settler", lambda accelerator: lambda: waits.append(accelerator))
+        turns = (marks.DEFAULT, "DeferredLoss", marks.DEFAULT)
+        rows = marks.tiny_step(float("inf"), turns, accelerator="cpu")
+    assert list(rows) == [marks.DEFAULT, "DeferredLoss"]
+    assert [row["outside_us"]["count"] for row in rows.values()] == [12, 6]
+    assert rows[marks.DEFAULT]["believed_us"] > 0
+    assert rows["DeferredLoss"]["believed_us"] is None
+    assert len(waits) == 3 * (2 * (4 + 50 // 25) + 1)  # each block begins with an idle device
+
+
+def test_of_the_tiny_step_the_variants_that_there_is_time_for_are_measured(marks, small):
+    rows = marks.tiny_step(0.0, ("empty callback", "PhaseTimer"), accelerator="cpu")
+    assert list(rows) == []
+
+
+def test_the_tiny_step_is_judged_by_what_is_added_outside_computing(marks):
+    def figures(added):
+        rows = {name: {"outside_us": {"median": added}} for name in (marks.DEFAULT, "DeferredLoss")}
+        long = {"bare_us": {"median": 1e4}, "default added_us": {"median": 10.0}}
+        return {"alone": {}, "tiny_step": rows, "long_step": long}
+
+    assert [marks.judge(figures(added)) for added in (9.0, 39.0, 41.0)] == [0, 1, 2]
 
 
 def test_a_round_that_would_take_too_long_is_left_out(marks, monkeypatch):
@@ -86,6 +109,7 @@ def test_marks_that_cannot_be_measured_stop_no_other_and_keep_no_limit(marks, mo
 
     steps = {"bare_us": {"median": 1e4}, "default added_us": {"median": 10.0}}
     monkeypatch.setattr(marks, "alone", fails)
+    monkeypatch.setattr(marks, "tiny_step", lambda until: {marks.DEFAULT: {"outside_us": None}})
     monkeypatch.setattr(marks, "compare", lambda *_, **__: steps)
     monkeypatch.setattr("sys.argv", ["gpu_marks.py"])
-    assert marks.main() == 2  # what failed, and DeferredLoss, which was not measured
+    assert marks.main() == 3  # what failed, and two that were not measured

@@ -147,6 +147,61 @@ def test_memory_is_shown_now_and_then_and_where_its_peak_is_new(
     assert sum("VRAM: allocated" in line for line in said()) == shown
 
 
+class GrowingCard(FakeCard):
+    """Each reading finds a sample more in the peak."""
+
+    def read(self):
+        self.samples += 1
+        return super().read()
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 1 << 62)
+    monkeypatch.setattr(batch_size_advisor, "DENSE", 2)
+    monkeypatch.setattr(batch_size_advisor, "REST", 3)
+
+
+def test_where_steps_are_short_batches_are_looked_at_in_some_windows_and_no_peak_is_lost(
+    fit, short, monkeypatch
+):
+    looked = []
+    add = MemoryWindow.add
+
+    def spying(self, batch, outputs, samples):
+        looked.append(samples)
+        add(self, batch, outputs, samples)
+
+    monkeypatch.setattr(MemoryWindow, "add", spying)
+    card = GrowingCard(8)
+    advisor = BatchSizeAdvisor(window=2, warmup=2, probe=lambda device: card, console=False)
+    session = fit(advisor, batch_size=4, limit_train_batches=24)
+
+    readings = session.all(Memory)
+    assert [(r.step, r.samples) for r in readings] == [
+        (3, 4), (5, 4), (11, None), (13, 4), (19, None), (21, 4), (23, None),
+    ]  # fmt: skip
+    assert len(looked) == 8
+    peaks = [r.peak_allocated_bytes // MIB for r in readings]
+    assert peaks == [1_550 + 50 * n for n in range(7)]
+    assert max(peak.peak_allocated_bytes for peak in advisor._peaks) == peaks[-1] * MIB
+
+
+def test_a_rest_ends_where_validation_begins_and_goes_on_behind_it(fit, short):
+    card = FakeCard(8)
+    advisor = BatchSizeAdvisor(window=2, warmup=0, probe=lambda device: card, console=False)
+    session = fit(advisor, batch_size=4, val_check_interval=6, limit_val_batches=1)
+    steps = [r.step for r in session.all(Memory)]
+    assert steps == [1, 3, 5, 9, 11]
+
+
+def test_windows_that_take_a_second_are_all_watched(fit, monkeypatch):
+    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 0)
+    monkeypatch.setattr(batch_size_advisor, "DENSE", 2)
+    advisor = BatchSizeAdvisor(window=2, warmup=0, probe=lambda d: FakeCard(8), console=False)
+    assert [r.samples for r in fit(advisor).all(Memory)] == [8] * 6
+
+
 def test_only_retries_of_this_training_withhold_a_suggestion(fit):
     def suggested(*retries):
         card = FakeCard(8, retries=retries)

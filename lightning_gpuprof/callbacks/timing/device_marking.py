@@ -1,7 +1,9 @@
 """Marks on the device at the boundaries of a step's phases, for the length of one session."""
 
 import math
+from collections import deque
 from collections.abc import Callable
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,9 @@ _UNMARKED = (Slot(Phase.HOST_TO_DEVICE, "on_before_batch_transfer"),)
 """Comes before the rest of its phase, with nothing of the device's in it as a rule."""
 _ALWAYS = 10**18
 _CALIBRATE_EVERY_NS = 1_000_000_000
+_RECENT = 100
+"""Writes by whose median it is judged what a mark takes: a neighbour that has the core amid one is
+no cost of ours."""
 _NUMBERS = {phase: number for number, phase in enumerate(Phase)}
 _OPTIMIZER_STEP = _NUMBERS[Phase.OPTIMIZER_STEP]
 _GAPS = frozenset(
@@ -63,6 +68,11 @@ class DeviceMarking:
         output: Takes notes.
         budget: Share of a step's time that marks may cost the host: with more, only every k-th
             step is marked, and a note says so.
+
+    Attributes:
+        every: Of the steps that are timed on the host, one in so many is marked.
+        step: The one that is being marked, or `OUTSIDE`.
+        cost_ns_per_step: What marks take of the host, over all steps.
     """
 
     def __init__(
@@ -75,13 +85,15 @@ class DeviceMarking:
         self._output = output
         self._budget = budget
         self._now = output.now
+        self._times = timeline.clock.times
         self._stack: list[tuple[int, int]] = []
         self._current = self._place = _NOTHING
-        self._step = OUTSIDE
+        self.step = OUTSIDE
         self._marked_ns = 0
         self._fold_ns = 0
-        self._steps_marked = 0
-        self._harvest_ns = 0
+        self._steps_marked = self._counted = self._spent_ns = 0
+        self._per_mark_ns: deque[float] = deque(maxlen=_RECENT)
+        self._spacing = 1
         self._calibrated_ns: int | None = None
         self._held: tuple[Int64, Int64] | None = None
         self._lost_said = False
@@ -99,13 +111,13 @@ class DeviceMarking:
         return region
 
     @guarded
-    def opens(self, phase: int, border: bool) -> None:
+    def opens(self, place: tuple[int, int], border: bool) -> None:
         """A region of a phase (by number) has opened, maybe one at which steps begin or end."""
         self._stack.append(self._current)
-        self._current = (phase, WHOLE)
+        self._current = place
         if border and self._reach_border():
             return
-        if self._step != OUTSIDE and self._current != self._place:
+        if self.step != OUTSIDE and self._current != self._place:
             self._open()
 
     @guarded
@@ -115,9 +127,9 @@ class DeviceMarking:
         self._current = self._stack.pop() if self._stack else _NOTHING
         if border and self._reach_border():
             return
-        if self._step != OUTSIDE and self._current != self._place:
+        if self.step != OUTSIDE and self._current != self._place:
             if (closed[0], self._current[0]) not in _GAPS:
-                self._mark(self._current)
+                self._mark(self._current, self._boundary())
                 self._fold_ns = FOLD_NS
 
     @guarded
@@ -125,16 +137,16 @@ class DeviceMarking:
         """A named part of the phase that is open has begun."""
         self._stack.append(self._current)
         self._current = (self._current[0], part)
-        if self._step != OUTSIDE:
-            self._mark(self._current)
+        if self.step != OUTSIDE:
+            self._mark(self._current, self._now())
 
     @guarded
     def closes_part(self, part: int) -> None:
         """A named part has ended; parts of a backward pass need not be nested."""
         if self._current[1] == part:
             self._current = self._stack.pop() if self._stack else _NOTHING
-            if self._step != OUTSIDE:
-                self._mark(self._current)
+            if self.step != OUTSIDE:
+                self._mark(self._current, self._now())
             return
         for at in range(len(self._stack) - 1, -1, -1):
             if self._stack[at][1] == part:
@@ -143,12 +155,13 @@ class DeviceMarking:
 
     def _open(self) -> None:
         phase, _ = place = self._current
-        if self._now() - self._marked_ns < self._fold_ns:
+        at_ns = self._boundary()
+        if at_ns - self._marked_ns < self._fold_ns:
             self.marks.relabel(phase)
             self._place = place
             self._fold_ns = 0
         else:
-            self._mark(place)
+            self._mark(place, at_ns)
         if phase == _OPTIMIZER_STEP:  # its closure trains the batch before its own work begins
             self._fold_ns = _ALWAYS
 
@@ -158,21 +171,24 @@ class DeviceMarking:
         step = timeline.step if timeline.in_step else OUTSIDE
         if not timeline.marked or (timeline.nth_mark if timeline.choose else step) % self.every:
             step = OUTSIDE
-        if step == self._step:
+        if step == self.step:
             return False
         # Nothing but the loop itself is open here: what an exception left behind is closed.
         del self._stack[:-1]
-        self._step = step
-        self._mark(self._current)
+        self.step = step
+        self._mark(self._current, self._boundary())
         if step != OUTSIDE:
             self._steps_marked += 1
         return True
 
-    def _mark(self, place: tuple[int, int]) -> None:
-        self._marked_ns = now = self._now()
-        self._place = place
-        self._fold_ns = 0
-        self.marks.mark(self._step, place[0], now, place[1])
+    def _boundary(self) -> int:
+        """Return when the region opened or closed of which we are told: it was the last to say."""
+        times = self._times
+        return times[-1] if times else self._now()
+
+    def _mark(self, place: tuple[int, int], at_ns: int) -> None:
+        self._marked_ns, self._place, self._fold_ns = at_ns, place, 0
+        self.marks.mark(self.step, place[0], at_ns, place[1])
 
     @guarded
     def calibrate(self) -> None:
@@ -215,6 +231,8 @@ class DeviceMarking:
     @guarded
     def _columns(self, steps: Int64, dur_ns: int) -> dict[str, Int64]:
         columns = self.marks.take(steps)
+        if len(steps) > 1:
+            self._spacing = max(1, round(int(steps[-1] - steps[0]) / (len(steps) - 1)))
         self._keep_budget(dur_ns / len(steps))
         self._say_losses()
         return columns
@@ -224,27 +242,33 @@ class DeviceMarking:
         """Take in what has passed; returns the first step that has not."""
         begin = self._now()
         self.marks.harvest()
-        self._harvest_ns += self._now() - begin
+        self.marks.own_ns += self._now() - begin
         pending = self.marks.pending_step
         self.calibrate()
         return pending
 
     def _keep_budget(self, step_ns: float) -> None:
         marks = self.marks
-        if marks.mark_cost_ns is None or not self._steps_marked or not marks.marked:
+        if marks.marked > self._counted:
+            spent_ns, count = marks.own_ns - self._spent_ns, marks.marked - self._counted
+            self._per_mark_ns.append(spent_ns / count)
+            self._spent_ns, self._counted = marks.own_ns, marks.marked
+        if marks.queueing_ns is None or not self._steps_marked or not self._per_mark_ns:
             return
-        per_mark = marks.mark_cost_ns + self._harvest_ns / marks.marked
+        per_mark = marks.queueing_ns + median_low(self._per_mark_ns)
         per_step = per_mark * marks.marked / self._steps_marked
-        wanted = max(1, math.ceil(per_step / (self._budget * step_ns))) if step_ns else 1
-        if wanted > self.every or wanted * 2 <= self.every:
-            self.every = wanted
+        wanted = per_step / (self._budget * step_ns) if step_ns else 1
+        every = max(1, math.ceil(wanted / self._spacing))
+        if every > self.every or every * 2 <= self.every:
+            self.every = every
+            told = every * self._spacing
             message = (
                 f"Marks on the device cost the host {per_step / 1000:.0f} µs of a step of "
                 f"{step_ns / 1000:.0f} µs, and overhead_budget is {self._budget:g}: every "
-                f"{wanted}. step is marked from now on."
+                f"{told}. step is marked from now on."
             )
-            self._note("device_marks_every", wanted, message if wanted > 1 else "")
-        self.cost_ns_per_step = per_step / self.every
+            self._note("device_marks_every", told, message if told > 1 else "")
+        self.cost_ns_per_step = per_step / (self.every * self._spacing)
 
     def _say_losses(self) -> None:
         if self.marks.lost and not self._lost_said:
@@ -265,25 +289,28 @@ class DeviceMarking:
 
 
 class Marked:
-    """A region at whose ends the marking is told."""
+    """A region at whose ends the marking is told: in steps that are marked, and at borders."""
 
-    __slots__ = ("_border", "_closes", "_opens", "_phase", "region")
+    __slots__ = ("_border", "_closes", "_marking", "_opens", "_place", "region")
 
     def __init__(
         self, region: Context, marking: DeviceMarking, phase: Phase, *, border: bool = False
     ) -> None:
         self.region = region
-        self._phase = _NUMBERS[phase]
+        self._place = (_NUMBERS[phase], WHOLE)
         self._border = border
+        self._marking = marking
         self._opens, self._closes = marking.opens, marking.closes
 
     def __enter__(self) -> None:
         self.region.__enter__()
-        self._opens(self._phase, self._border)
+        if self._border or self._marking.step != OUTSIDE:
+            self._opens(self._place, self._border)
 
     def __exit__(self, *raised: Any) -> None:
         self.region.__exit__(*raised)
-        self._closes(self._border)
+        if self._border or self._marking.step != OUTSIDE:
+            self._closes(self._border)
 
 
 def _no_marking() -> None:

@@ -29,8 +29,8 @@ class DeviceClock:
     >>> clock = DeviceClock()
     >>> clock.calibrate(1_000, low_ns=50_000, high_ns=50_010)
     True
-    >>> clock.to_host(3_000), clock.error_ns
-    (52005, 5)
+    >>> clock.run_ahead(3_000, 52_000), clock.error_ns
+    (5, 5)
     """
 
     def __init__(self) -> None:
@@ -53,19 +53,16 @@ class DeviceClock:
         self._newest_ns, self._offset_ns, self.error_ns = device_ns, offset, error
         return True
 
-    def to_host(self, device_ns: int) -> int | None:
-        """Return the host's time of a device time; None before the first calibration."""
+    def run_ahead(self, device_ns: int, recorded_ns: int) -> int | None:
+        """Return how long after the host recorded an event the device passed it.
+
+        Both on the host's clock; None before the first calibration.
+        """
         if self.error_ns is None:
             return None
         drifted = round(self._rate * (device_ns - self._newest_ns))
-        return device_ns + self._offset_ns + drifted
-
-    def run_ahead(self, device_ns: int, recorded_ns: int) -> int | None:
-        """Return how long after the host recorded an event the device passed it."""
-        passed = self.to_host(device_ns)
-        if passed is None:
-            return None
-        if passed < recorded_ns:
-            self._offset_ns += recorded_ns - passed
+        ahead = device_ns + self._offset_ns + drifted - recorded_ns
+        if ahead < 0:
+            self._offset_ns -= ahead
             return 0
-        return passed - recorded_ns
+        return ahead

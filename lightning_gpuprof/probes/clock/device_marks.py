@@ -14,6 +14,7 @@ current at the boundaries.
 
 from array import array
 from collections.abc import Callable
+from statistics import median_low
 from typing import Any
 
 from lightning_gpuprof.arrays import Int64
@@ -30,8 +31,8 @@ from lightning_gpuprof.records.schema import NOT_MEASURED
 
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
-_HARVEST_EVERY = 256
-"""Marks: a few hundred microseconds of taking them in, and never a whole pool at once."""
+_HARVEST_EVERY = 64
+"""Marks: those of some eight steps, so that no step is much longer for taking them in."""
 _REBASE_NS = 1_000_000_000
 """CUDA gives elapsed time in 32-bit floats of milliseconds: beyond a second they get coarse."""
 _TRIES, _POLLS = 5, 200
@@ -47,8 +48,9 @@ class DeviceMarks:
 
     Attributes:
         lost: Marks for which the pool had no event.
-        marked: Marks recorded.
-        mark_cost_ns: What recording one took, by the host's clock; None until calibrated.
+        own_ns: What marks took of the host so far, but for queueing their events.
+        queueing_ns: What that took of each when the device was last seen idle: where it is behind,
+            the host may be made to wait there, as it would be in its next launch. None before.
         clock: From device time to host time.
     """
 
@@ -56,8 +58,8 @@ class DeviceMarks:
         self, events: DeviceEvents, now: Callable[[], int], *, capacity: int = CAPACITY
     ) -> None:
         self.clock = DeviceClock()
-        self.lost = self.marked = 0
-        self.mark_cost_ns: int | None = None
+        self.lost = self.own_ns = 0
+        self.queueing_ns: int | None = None
         self._device = events
         self._now = now
         self._capacity = capacity
@@ -67,13 +69,19 @@ class DeviceMarks:
         self._phase = array("b", bytes(capacity))
         self._part = array("h", bytes(2 * capacity))
         self._flag = array("b", bytes(capacity))
-        self._head = self._tail = 0
+        self._head = self._tail = self._due = 0
         self._gap = False
         self._spoiled = OUTSIDE
         self._base: Any = None
         self._base_ns = 0
         self._probe: Any = None
+        self._queueing: list[int] = []
         self._came_in = DeviceRows()
+
+    @property
+    def marked(self) -> int:
+        """Marks recorded."""
+        return self._head
 
     @property
     def in_flight(self) -> int:
@@ -101,31 +109,23 @@ class DeviceMarks:
             host_ns: When the host reached the boundary.
             part: The named part of the phase that is innermost from here on.
         """
-        if self._device.capturing():
+        head = self._head
+        if head == self._due and not self._make_room(head):
+            self.lost += 1
             self._gap, self._spoiled = True, step
             return
-        head = self._head
-        full = head - self._tail >= self._capacity
-        if full or not head % _HARVEST_EVERY:
-            self.harvest()
-            if head - self._tail >= self._capacity:
-                self.lost += 1
-                self._gap = True
-                self._spoiled = step
-                return
         at = head % self._capacity
-        if at == len(self._events):
-            self._events.append(self._device.new_event())
-        self._device.record(self._events[at])
         self._host_ns[at] = host_ns
         self._step[at] = step
         self._phase[at] = phase
         self._part[at] = part
-        self._flag[at] = 0
+        self.own_ns += self._now() - host_ns
+        if not self._device.record(self._events[at]):
+            self._gap, self._spoiled = True, step
+            return
+        self._head = head + 1
         if self._gap or self._spoiled != OUTSIDE:
             self._note_loss(at, step)
-        self._head = head + 1
-        self.marked += 1
 
     def relabel(self, phase: int) -> None:
         """Give what began at the newest mark to another phase."""
@@ -137,13 +137,15 @@ class DeviceMarks:
         while self._tail < self._head:
             at = self._tail % capacity
             event = events[at]
-            if not device.query(event):
-                return
             if self._base is None:
+                if not device.query(event):
+                    return
                 self._base, events[at] = event, device.new_event()
                 passed_ns = self._base_ns
             else:
                 elapsed = device.elapsed_ns(self._base, event)
+                if elapsed is None:
+                    return
                 passed_ns = self._base_ns + elapsed
                 if elapsed > _REBASE_NS:
                     self._base, events[at] = event, self._base
@@ -160,6 +162,7 @@ class DeviceMarks:
         if self.in_flight:
             return False
         best: tuple[int, int, int] | None = None
+        self._queueing.clear()
         for _ in range(_TRIES):
             reading = self._try_calibration()
             if reading is None:
@@ -167,11 +170,23 @@ class DeviceMarks:
             if best is None or reading[2] - reading[1] < best[2] - best[1]:
                 best = reading
         assert best is not None
+        self.queueing_ns = median_low(self._queueing)
         return self.clock.calibrate(best[0], low_ns=best[1], high_ns=best[2])
 
     def take(self, steps: Int64) -> dict[str, Int64]:
         """Return the columns of some steps, as `DeviceRows` does."""
         return self._came_in.take(steps)
+
+    def _make_room(self, head: int) -> bool:
+        """Take in what has passed, and see to events for the next marks; False without room."""
+        if not self._device.capturing():
+            self.harvest()
+        room = self._tail + self._capacity - head
+        if room > 0:
+            self._due = due = head + min(room, _HARVEST_EVERY)
+            missing = min(due, self._capacity) - len(self._events)
+            self._events.extend(self._device.new_event() for _ in range(missing))
+        return room > 0
 
     def _note_loss(self, at: int, step: int) -> None:
         flag = AFTER_GAP if self._gap else 0
@@ -184,11 +199,18 @@ class DeviceMarks:
 
     def _pass(self, at: int, passed_ns: int) -> None:
         """A mark has come in: it ends what began at the one before."""
-        step, flag, rows = self._step[at], self._flag[at], self._came_in
-        if rows.open_step != OUTSIDE:
-            ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
-            rows.end(passed_ns, NOT_MEASURED if ahead is None else ahead, flag=flag, step=step)
-        rows.begin(passed_ns, flag=flag, step=step, phase=self._phase[at], part=self._part[at])
+        flag = self._flag[at]
+        if flag:
+            self._flag[at] = 0
+        ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
+        self._came_in.passes(
+            passed_ns,
+            NOT_MEASURED if ahead is None else ahead,
+            self._step[at],
+            self._phase[at],
+            self._part[at],
+            flag,
+        )
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now
@@ -196,7 +218,8 @@ class DeviceMarks:
             self._probe = device.new_event()
         probe = self._probe
         low = begin = now()
-        device.record(probe)
+        if not device.record(probe):
+            return None
         recorded = now()
         for _ in range(_POLLS):
             asked = now()
@@ -206,12 +229,12 @@ class DeviceMarks:
             low = asked  # not passed by then
         else:
             return None
-        cost = recorded - begin
-        self.mark_cost_ns = cost if self.mark_cost_ns is None else min(cost, self.mark_cost_ns)
+        self._queueing.append(recorded - begin)
         if self._base is None:
             self._base, self._probe = probe, None
             return self._base_ns, low, high
         elapsed = device.elapsed_ns(self._base, probe)
+        assert elapsed is not None
         passed_ns = self._base_ns + elapsed
         if elapsed > _REBASE_NS:
             self._base, self._probe, self._base_ns = probe, self._base, passed_ns

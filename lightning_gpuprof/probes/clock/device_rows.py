@@ -42,30 +42,37 @@ class DeviceRows:
             self.part_names.append(name)
         return self.part_names.index(name)
 
-    def end(self, passed_ns: int, ahead_ns: int, *, flag: int, step: int) -> None:
-        """A mark has come in: it ends what began at the one before, in a step.
+    def passes(
+        self, passed_ns: int, ahead_ns: int, step: int, phase: int, part: int, flag: int
+    ) -> None:
+        """A mark has come in: it ends what began at the one before.
+
+        All in one function, for it runs for each mark.
 
         Args:
             passed_ns: When the device passed it.
             ahead_ns: The run-ahead there, or `NOT_MEASURED`.
+            step: To which belongs what begins here, or `OUTSIDE`.
+            phase: By number, of what begins.
+            part: Of the same, or `WHOLE`.
             flag: What is special about the mark.
-            step: To which belongs what begins here.
         """
-        before = self._open
-        spent = passed_ns - before.passed_ns
-        if flag & AFTER_GAP or spent < 0:
-            before.spoiled = True
-        before.add(spent, ahead_ns)
-        if step != before.step and not before.spoiled:
-            self._rows.extend(before.row())
-            for code, ns in before.parts.items():
-                self._part_rows.extend((before.step, code, ns))
-
-    def begin(self, passed_ns: int, *, flag: int, step: int, phase: int, part: int) -> None:
-        """Begin what begins at a mark that has come in."""
         opened = self._open
+        if opened.step != OUTSIDE:
+            ended, spent = opened.phase, passed_ns - opened.passed_ns
+            if spent < 0 or flag & AFTER_GAP:
+                opened.spoiled = True
+            opened.device_ns[ended] = max(0, opened.device_ns[ended]) + spent
+            opened.ahead_ns[ended] = ahead_ns
+            if opened.part != WHOLE:
+                code = opened.part * len(_PHASES) + ended
+                opened.parts[code] = opened.parts.get(code, 0) + spent
+            if step != opened.step and not opened.spoiled:
+                self._rows.extend(opened.row(passed_ns))
+                for code, ns in opened.parts.items():
+                    self._part_rows.extend((opened.step, code, ns))
         if step != opened.step:
-            opened.begin(step)
+            opened.begin(step, passed_ns)
         if flag & SPOILED:
             opened.spoiled = True
         opened.phase, opened.part, opened.passed_ns = phase, part, passed_ns
@@ -120,25 +127,15 @@ class _OpenStep:
     def __init__(self) -> None:
         self.passed_ns = self.phase = 0
         self.part = WHOLE
-        self.begin(OUTSIDE)
+        self.begin(OUTSIDE, 0)
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, passed_ns: int) -> None:
         self.step = step
         self.spoiled = False
-        self._device_ns = [NOT_MEASURED] * len(_PHASES)
-        self._ahead_ns = [NOT_MEASURED] * len(_PHASES)
-        self._dur_ns = 0
+        self.device_ns = [NOT_MEASURED] * len(_PHASES)
+        self.ahead_ns = [NOT_MEASURED] * len(_PHASES)
         self.parts: dict[int, int] = {}
+        self._begun_ns = passed_ns
 
-    def add(self, spent_ns: int, ahead_ns: int) -> None:
-        """Add what was spent in the phase that is open, and the run-ahead at its end."""
-        phase = self.phase
-        self._device_ns[phase] = max(0, self._device_ns[phase]) + spent_ns
-        self._ahead_ns[phase] = ahead_ns
-        self._dur_ns += spent_ns
-        if self.part != WHOLE:
-            code = self.part * len(_PHASES) + phase
-            self.parts[code] = self.parts.get(code, 0) + spent_ns
-
-    def row(self) -> list[int]:
-        return [self.step, self._dur_ns, *self._device_ns, *self._ahead_ns]
+    def row(self, ended_ns: int) -> list[int]:
+        return [self.step, ended_ns - self._begun_ns, *self.device_ns, *self.ahead_ns]

@@ -14,7 +14,10 @@ class FakeCuda:
             self.stream = stream
 
     def __init__(self):
-        self.number, self.asked = 7, 0
+        self.number, self.asked, self.captures = 7, 0, False
+
+    def is_current_stream_capturing(self):
+        return self.captures
 
     def current_stream(self, index):
         self.asked += 1
@@ -66,6 +69,32 @@ def test_a_torch_that_does_not_number_its_streams_is_asked_each_time():
     cuda.number = 8
     events.record(event)
     assert event.stream == "stream 8 of device 1"
+
+
+def test_nothing_is_recorded_while_the_stream_is_captured():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    event = events.new_event()
+    cuda.captures = True
+    assert not events.record(event)
+    assert not hasattr(event, "stream")
+    cuda.captures = False
+    assert events.record(event)
+
+
+def test_events_are_of_the_class_whose_methods_only_hand_calls_on():
+    class Base(FakeCuda.Event):
+        def __init__(self, enable_timing=False):
+            super().__init__(enable_timing)
+
+    class Wrapping(Base):
+        def record(self, stream):
+            raise AssertionError("the slow way")
+
+    cuda = FakeCuda()
+    cuda.Event = Wrapping
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    assert events.record(events.new_event())
 
 
 def test_only_cuda_and_hip_have_events_to_time_with():

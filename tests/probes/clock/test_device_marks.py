@@ -188,7 +188,7 @@ def test_run_ahead_is_never_negative():
 def test_a_vague_calibration_is_refused():
     clock = DeviceClock()
     assert not clock.calibrate(0, low_ns=0, high_ns=MS)
-    assert clock.to_host(5) is None
+    assert clock.run_ahead(5, 5) is None
 
 
 def test_memory_stays_flat_over_100_000_steps(clock, fake_device):
