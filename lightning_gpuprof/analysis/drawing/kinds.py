@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
+from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.idle import CAUSES
 from lightning_gpuprof.analysis.trace.kernel_category import CATEGORIES as KERNEL_KINDS
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
@@ -26,17 +26,14 @@ _HOST_KIND = {
 
 
 def host_kinds(timeline: Timeline) -> Int64:
-    """Return the kind of each host event, as an index into `KINDS`."""
+    """Return the kind of each host event, as an index into `KINDS`; syncs are runtime calls yet."""
     host = timeline.host
     by_category = [KIND_ID[_HOST_KIND.get(name, "overhead")] for name in CATEGORIES]
     kinds = np.array(by_category, dtype=np.int64)[host.category]
     calls = np.flatnonzero(kinds == KIND_ID["runtime"])
     by_name = np.full(len(timeline.names), KIND_ID["runtime"], dtype=np.int64)
     for index in np.unique(host.name[calls]).tolist():
-        kind = call_kind(timeline.names[index])
-        if kind == "sync" or blocks_as_copy(timeline.names[index]):
-            by_name[index] = KIND_ID["sync"]
-        elif kind == "allocator":
+        if call_kind(timeline.names[index]) == "allocator":
             by_name[index] = KIND_ID["allocator"]
     kinds[calls] = by_name[host.name[calls]]
     return kinds

@@ -9,7 +9,9 @@ from lightning_gpuprof.analysis.drawing.kinds import KIND_ID, device_kinds, host
 from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.syncs import waiting_calls
 from lightning_gpuprof.analysis.trace.time_split import device_spans
+from lightning_gpuprof.analysis.trace.trace_steps import step_events
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import HostEvents, Timeline, make_table, of_category
 
@@ -39,6 +41,8 @@ def find_layers(trace: LinkedTrace) -> Iterator[Layer]:
     kinds = host_kinds(timeline)
     annotated = of_category(host, "user_annotation")
     python = of_category(host, "python_function")
+    waited, _ = waiting_calls(trace)
+    kinds[waited > 0] = KIND_ID["sync"]
     synced = kinds == KIND_ID["sync"]
     yield from _host_layer(timeline, "annotations", annotated, kinds)
     yield from _idle_layer(trace)
@@ -54,8 +58,10 @@ def _host_layer(timeline: Timeline, kind: str, keep: Mask, kinds: Int64) -> Iter
         return
     host = timeline.host
     used, group, counts = np.unique(host.thread[rows], return_inverse=True, return_counts=True)
-    # The busiest thread first: it is the one that drives the training.
-    place = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
+    # First the thread that drives the training: of the steps where they are marked, else the
+    # busiest (on a GPU, autograd's own may have as many events).
+    steps = np.isin(used, step_events(timeline).thread)
+    place = np.argsort(np.lexsort((-counts, ~steps)))
     group = place[group]
     threads = [timeline.threads[used[i]] for i in np.argsort(place, kind="stable")]
     yield Layer(

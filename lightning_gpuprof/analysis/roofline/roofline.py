@@ -258,5 +258,7 @@ def _notes(timeline: Timeline, rows: list[RooflineRow]) -> tuple[str, ...]:
         )
     odd = sum(row.anomaly is not None for row in rows)
     if odd:
-        return (f"{odd} operators seem faster than the device can be; no result is given.",)
+        seem = "1 operator seems" if odd == 1 else f"{odd} operators seem"
+        why = "their data may have been in its cache"
+        return (f"{seem} faster than the device can be ({why}); no result is given.",)
     return ()

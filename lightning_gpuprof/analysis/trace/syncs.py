@@ -4,15 +4,16 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
-from lightning_gpuprof.analysis.trace.copies import copy_kind, may_wait
+from lightning_gpuprof.analysis.trace.copies import SMALL_BYTES, copy_kind, may_wait
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.traces.timeline import Timeline, of_category
+from lightning_gpuprof.arrays import Int8, Int64, Mask
+from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 LONGEST = 200
+_SYNC, _COPY = 1, 2
 
 
 class SyncCall(Struct, frozen=True):
@@ -51,54 +52,71 @@ class SyncReport(Struct, frozen=True):
 
 
 def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncReport:
-    """Find synchronizing calls, longest first.
-
-    A copy counts where its call is of the blocking kind, or returned only after the copy had
-    ended on the device, as asynchronous copies from or to pageable memory do.
-    """
-    timeline, host = trace.timeline, trace.timeline.host
-    rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    kinds = np.zeros(len(timeline.names), dtype=np.int8)
-    for name in used(host.name[rows]):
-        text = timeline.names[name]
-        kinds[name] = 1 if call_kind(text) == "sync" else 2 if blocks_as_copy(text) else 0
-    kind = kinds[host.name[rows]]
-    waited, uploads = np.zeros((2, len(host)), dtype=np.bool_)
-    copies = _waited_copies(trace)
-    calls = trace.launches.call[copies]
-    waited[calls] = True
-    uploads[calls[_to_device(timeline, copies)]] = True
-    uploads[rows[kind > 0]] = False  # a call that always waits is the program's own
-    kind[waited[rows]] = 2
-    rows, kind = rows[kind > 0], kind[kind > 0]
+    """Find synchronizing calls, longest first."""
+    host = trace.timeline.host
+    kind, uploads = waiting_calls(trace)
+    rows = np.flatnonzero(kind)
     dur = host.dur_ns[rows]
-    longest = np.lexsort((host.start_ns[rows], -dur))[:LONGEST]
+    longest = rows[np.lexsort((host.start_ns[rows], -dur))[:LONGEST]]
     return SyncReport(
         count=len(rows),
         total_ns=int(dur.sum()),
         upload_ns=int(host.dur_ns[uploads].sum()),
         calls=tuple(
-            _call(trace, places, int(rows[i]), "sync" if kind[i] == 1 else "copy")
-            for i in longest.tolist()
+            _call(trace, places, row, "sync" if kind[row] == _SYNC else "copy")
+            for row in longest.tolist()
         ),
     )
 
 
+def waiting_calls(trace: LinkedTrace) -> tuple[Int8, Mask]:
+    """Return for each host row whether it is a call that waited for the device: 0 where not.
+
+    A copy counts where its call is of the blocking kind, or is asynchronous and waited all the
+    same, as those from or to pageable memory do. The mask is of asynchronous copies to the device.
+    """
+    timeline, host = trace.timeline, trace.timeline.host
+    rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
+    by_name = np.zeros(len(timeline.names), dtype=np.int8)
+    for name in used(host.name[rows]):
+        text = timeline.names[name]
+        by_name[name] = _SYNC if call_kind(text) == "sync" else _COPY * blocks_as_copy(text)
+    kind = np.zeros(len(host), dtype=np.int8)
+    kind[rows] = by_name[host.name[rows]]
+    uploads = np.zeros(len(host), dtype=np.bool_)
+    copies = _waited_copies(trace)
+    calls = trace.launches.call[copies]
+    uploads[calls[_of_kind(timeline, copies, ("HtoD",))]] = True
+    uploads &= kind == 0  # a call that always waits is the program's own
+    kind[calls] = _COPY
+    return kind, uploads
+
+
 def _waited_copies(trace: LinkedTrace) -> Int64:
-    """Return the device rows of copies that had ended when their call returned."""
-    timeline, call = trace.timeline, trace.launches.call
-    device, host = timeline.device, timeline.host
+    """Return the device rows of copies that had ended, as good as, when their call returned.
+
+    What comes from pageable memory is handed over piece by piece in the call, which returns while
+    the last piece is still on its way; up to 64 KiB are taken over at once, without a wait.
+    """
+    timeline, device, host = trace.timeline, trace.timeline.device, trace.timeline.host
+    call = trace.launches.call
     copies = np.flatnonzero(may_wait(timeline) & (call >= 0))
-    rows: Int64 = copies[host.end_ns[call[copies]] >= device.end_ns[copies]]
+    dur, num_bytes = device.dur_ns[copies], device.num_bytes[copies]
+    passed = host.end_ns[call[copies]] - device.start_ns[copies]
+    small = (num_bytes != MISSING) & (num_bytes <= SMALL_BYTES)
+    handed_over = ~small & (2 * passed >= dur)
+    uploads = _of_kind(timeline, copies, ("HtoD", "pageable"))
+    rows: Int64 = copies[np.where(uploads, handed_over, passed >= dur)]
     return rows
 
 
-def _to_device(timeline: Timeline, copies: Int64) -> Mask:
+def _of_kind(timeline: Timeline, copies: Int64, kind: tuple[str, ...]) -> Mask:
+    """Tell which copies are of a direction, and of a kind of host memory where that is given."""
     names = timeline.device.name[copies]
-    up = np.zeros(len(timeline.names), dtype=np.bool_)
+    chosen = np.zeros(len(timeline.names), dtype=np.bool_)
     for name in used(names):
-        up[name] = copy_kind(timeline.names[name])[0] == "HtoD"
-    found: Mask = up[names]
+        chosen[name] = copy_kind(timeline.names[name])[: len(kind)] == kind
+    found: Mask = chosen[names]
     return found
 
 

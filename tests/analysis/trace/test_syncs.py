@@ -19,6 +19,9 @@ WITHIN = "Memcpy DtoD (Device -> Device)"
         (WITHIN, "cudaMemcpyAsync", 120, 0, 0),
         (UP, "cudaMemcpy", 120, 1, 0),
         (WITHIN, "cudaMemcpy", 120, 1, 0),
+        (UP, "cudaMemcpyAsync", 105, 1, 105_000),
+        (UP, "cudaMemcpyAsync", 11, 0, 0),
+        (DOWN, "cudaMemcpyAsync", 105, 0, 0),
     ],
     ids=[
         "pageable upload",
@@ -28,6 +31,9 @@ WITHIN = "Memcpy DtoD (Device -> Device)"
         "copy on the device of a slow call",
         "blocking upload",
         "blocking copy on the device",
+        "pageable upload, its last piece on its way",
+        "pageable upload that is only queued",
+        "read that goes on",
     ],
 )
 def test_a_waiting_copy_to_the_device_is_told_from_a_read(
@@ -40,3 +46,12 @@ def test_a_waiting_copy_to_the_device_is_told_from_a_read(
 
     assert (found.count, found.upload_ns) == (waited, uploaded)
     assert found.total_ns == waited * call_dur * 1_000
+
+
+def test_an_upload_of_64_kib_is_taken_over_at_once_however_slow_the_call(write_trace, launched):
+    def of(size):
+        copy = launched(1, 0, 10, 2, name=UP, call="cudaMemcpyAsync", call_dur=40, bytes=size)
+        copy[1]["cat"] = "gpu_memcpy"
+        return sync_calls(link(open_timeline(write_trace([*copy, *launched(2, 200, 210, 50)]))))
+
+    assert (of(64 << 10).count, of((64 << 10) + 1).count) == (0, 1)
