@@ -18,6 +18,8 @@ from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notic
 from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.trace_notices import trace_notices
 
+_MOST_OF_ERROR = 300
+
 
 @dataclass(frozen=True)
 class Report:
@@ -72,6 +74,7 @@ def load_report(
         silent=judged.silent,
         notices=(
             *found.notices,
+            *_of_its_end(results),
             *_of_warm_up(results),
             *rank_notices(results),
             *first_few(list(trace_notices(found.run, results, fs))),
@@ -79,6 +82,12 @@ def load_report(
             *first_few(unreadable),
         ),
     )
+
+
+def _of_its_end(results: RunResults) -> Iterator[str]:
+    if results.end is not None and results.end.error:
+        first, *_ = results.end.error.splitlines()
+        yield f"The session ended with {first[:_MOST_OF_ERROR].rstrip()}"
 
 
 def _of_warm_up(results: RunResults) -> Iterator[str]:
