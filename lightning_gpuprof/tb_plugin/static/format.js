@@ -51,6 +51,22 @@ export function size(bytes) {
   return `${Math.round(bytes)} B`;
 }
 
+/**
+ * A kernel's name without the type before it and the parameters behind it.
+ * @param {string} name
+ */
+export function kernelName(name) {
+  const text = name.replaceAll("(anonymous namespace)::", "");
+  let [depth, begin] = [0, 0];
+  for (let at = 0; at < text.length; at++) {
+    if (text[at] === "<") depth++;
+    else if (text[at] === ">") depth -= depth ? 1 : 0;
+    else if (text[at] === " " && !depth) begin = at + 1;
+    else if (text[at] === "(" && !depth) return text.slice(begin, at) || text;
+  }
+  return text;
+}
+
 /** @param {Measured} frac */
 export function percent(frac) {
   if (frac === null || frac === undefined) return NOT_MEASURED;

@@ -1,9 +1,9 @@
 // Paints a range of the timeline on a canvas.
 
-import { duration, size } from "../format.js";
+import { duration, kernelName, size } from "../format.js";
 import { color } from "../theme.js";
 import { lastBefore } from "./blocks.js";
-import { annotationColor, ink, kindColor } from "./colors.js";
+import { annotationColor, ink, kindColor, kindLabel } from "./colors.js";
 import { HEAD, LANE, laneTop } from "./layout.js";
 
 const TEXT_FROM = 34;
@@ -102,12 +102,23 @@ function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
     painted = x + drawn;
     if (end - x > TEXT_FROM) {
       pen.fillStyle = last = ink(fill);
-      const label = name >= 0 ? text : `${blocks.count[i]} events`;
+      const label = name >= 0 ? said(row, kinds[blocks.kind[i]], text) : `${blocks.count[i]} events`;
       const begins = Math.max(x, 0);
       const room = Math.floor((end - begins - 8) / CHAR);
       if (room > 2) pen.fillText(label.length > room ? label.slice(0, room - 1) + "…" : label, begins + 4, y + height / 2 + 0.5);
     }
   }
+}
+
+/**
+ * What a block is called in a lane: gaps by their cause, kernels by what matters of their names.
+ * @param {import("./layout.js").Row} row
+ * @param {string} kind
+ * @param {string} name
+ */
+function said(row, kind, name) {
+  if (row.kind === "idle") return kindLabel(kind);
+  return row.kind === "stream" ? kernelName(name) : name;
 }
 
 /**

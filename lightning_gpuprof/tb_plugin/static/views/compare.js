@@ -1,7 +1,7 @@
 // Two runs side by side: what changed, by how much, and how sure that is.
 
 import { card, h, shorten } from "../dom.js";
-import { duration, number, percent, size } from "../format.js";
+import { duration, kernelName, number, percent, size } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
 import { picker } from "../picker.js";
 import { table } from "../table.js";
@@ -161,7 +161,10 @@ function figures(title, note, rows) {
   if (!rows.length) return null;
   // Rates have another unit than the times beside them.
   const scaled = rows.filter((row) => !row.name.endsWith("_per_s"));
-  const largest = Math.max(...scaled.map((row) => Math.abs(row.diff ?? 0)), 1e-9);
+  // Both runs were traced: what one of them did not launch took no time in it.
+  const kernels = title.startsWith("Kernels");
+  const change = (/** @type {any} */ row) => row.diff ?? (kernels ? (row.new ?? 0) - (row.base ?? 0) : 0);
+  const largest = Math.max(...scaled.map((row) => Math.abs(change(row))), 1e-9);
   return card(
     title,
     note,
@@ -178,15 +181,16 @@ function figures(title, note, rows) {
           rows.map((row) => {
             const show = format(row);
             const share = row.base && row.diff !== null ? ` (${relative(row.diff / row.base)})` : "";
-            const width = `${((Math.abs(row.diff ?? 0) / largest) * 100).toFixed(1)}%`;
+            const width = `${((Math.abs(change(row)) / largest) * 100).toFixed(1)}%`;
+            const unknown = !kernels ? "–" : row.base === null ? "added" : "removed";
             return h(
               "tr",
               null,
-              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(label(row.name), 120), row.counts && h("span.muted", null, ` ×${times(row.counts[0])} → ×${times(row.counts[1])}`)),
+              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(kernels ? kernelName(row.name) : label(row.name), kernels ? 72 : 120), row.counts && h("span.muted", null, ` ×${times(row.counts[0])} → ×${times(row.counts[1])}`)),
               h("td.number", null, row.base === null ? "–" : show(row.base)),
               h("td.number", null, row.new === null ? "–" : show(row.new)),
-              h("td.number", null, row.diff === null ? "–" : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`.replaceAll("-", "−")),
-              h("td.diff-cell", { "aria-hidden": true }, row.diff && scaled.includes(row) ? h(row.diff > 0 ? "i.bar.more" : "i.bar.less", { style: { width } }) : null),
+              h("td.number", null, row.diff === null ? unknown : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`.replaceAll("-", "−")),
+              h("td.diff-cell", { "aria-hidden": true }, change(row) && scaled.includes(row) ? h(change(row) > 0 ? "i.bar.more" : "i.bar.less", { style: { width } }) : null),
             );
           }),
         ),

@@ -1,7 +1,7 @@
 // What the profiled steps' device did and waited for, as numbers: the tables behind the timeline.
 
 import { card, h, shorten } from "../dom.js";
-import { count, duration, percent, size } from "../format.js";
+import { count, duration, kernelName, percent, size } from "../format.js";
 import { table } from "../table.js";
 import { kindColor, kindLabel } from "../timeline/colors.js";
 
@@ -87,7 +87,7 @@ function causes(summary, open) {
         columns: [
           { key: "cause", label: "Longest gaps", text: true, plain: true, format: (cause) => kindLabel(`idle_${cause}`) },
           { key: "dur_ns", label: "Time", format: duration, bar: true },
-          { key: "next_name", label: "Ended by", text: true, format: (name) => shorten(name ?? "–", 60) },
+          { key: "next_name", label: "Ended by", text: true, format: (name) => shorten(kernelName(name ?? "–"), 60) },
           { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
         ],
         rows: summary.gaps,
@@ -105,15 +105,14 @@ function causes(summary, open) {
 function syncs(summary, open) {
   return card(
     "Host syncs",
-    `${count(summary.sync_count)} calls made the host wait for the device, ${duration(summary.sync_ns)} together.`,
+    `${count(summary.sync_count)} ${summary.sync_count === 1 ? "call" : "calls"} made the host wait for the device, ${duration(summary.sync_ns)} together.`,
     table({
       label: "Host syncs",
       columns: /** @type {import("../table.js").Column[]} */ ([
         { key: "name", label: "Call", text: true, format: (name) => shorten(name, 40) },
         { key: "blocked_ns", label: "Blocked", format: duration, bar: true },
         { key: "where", label: "Line", text: true, format: place },
-        { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
-        { key: "region", label: "In", text: true, format: (name) => shorten(name ?? "–", 40) },
+        { key: "operator", label: "In", text: true, format: (name, row) => shorten(name ?? row.region ?? "–", 40) },
       ]).filter((column) => column.key !== "where" || summary.syncs.some((/** @type {any} */ one) => one.where)),
       rows: summary.syncs,
       state: {},

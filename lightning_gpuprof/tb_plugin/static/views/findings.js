@@ -1,7 +1,7 @@
 // One finding as a card: what, why one can believe it, what to change, what that saves.
 
 import { h, shorten } from "../dom.js";
-import { durationRange, evidence, percent } from "../format.js";
+import { durationRange, evidence, kernelName, percent } from "../format.js";
 import { phaseLabel } from "../phases.js";
 
 const PLACES = 4;
@@ -97,7 +97,7 @@ function place(where, title) {
   }
   const parts = [];
   if (where.name && !title.includes(where.name)) parts.push(h("code", null, shorten(where.name, 200)));
-  if (where.kernel) parts.push(h("code", null, shorten(where.kernel, 200)));
+  if (where.kernel) parts.push(h("code", { title: shorten(where.kernel, 1000) }, shorten(kernelName(where.kernel), 120)));
   if (typeof where.rank === "number") parts.push(h("span", null, `on rank ${where.rank}`));
   if (!parts.length) return null;
   if (where.phase) parts.push(h("span", null, `in ${phaseLabel(where.phase).toLowerCase()}`));

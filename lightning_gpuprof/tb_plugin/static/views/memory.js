@@ -8,6 +8,8 @@ import { memorySites } from "./memory_sites.js";
 import { plan } from "./plan.js";
 
 const GIB = 2 ** 30;
+/** Where the device's whole memory would leave less than this share to what is shown, it is not drawn. */
+const SEEN = 0.1;
 /** @type {Record<string, [label: string, color: string]>} */
 const KINDS = {
   parameters: ["Parameters", "#2b4fb8"],
@@ -62,29 +64,30 @@ function over(context, payload) {
   const known = Object.keys(KINDS).filter((kind) => points.some((/** @type {any} */ one) => one.kind_bytes[kind] > 0));
   const last = points[points.length - 1];
   const peak = Math.max(...points.map((/** @type {any} */ one) => one.peak_reserved_bytes));
+  const [scale, unit] = unitOf(peak);
   const x = points.map((/** @type {any} */ one) => one.step);
   const line = (/** @type {string} */ key, /** @type {string} */ name, /** @type {object} */ style) => ({
     name,
     x,
-    y: points.map((/** @type {any} */ one) => one[key] / GIB),
+    y: points.map((/** @type {any} */ one) => one[key] / scale),
     type: "scatter",
     mode: x.length > 1 ? "lines" : "markers",
-    hovertemplate: "%{y:.3~g} GiB",
+    hovertemplate: `%{y:.3~g} ${unit}`,
     line: style,
   });
   const area = (/** @type {string} */ kind) => ({
     name: KINDS[kind][0].toLowerCase(),
     x,
-    y: points.map((/** @type {any} */ one) => (one.kind_bytes[kind] ?? 0) / GIB),
+    y: points.map((/** @type {any} */ one) => (one.kind_bytes[kind] ?? 0) / scale),
     type: "scatter",
     mode: "lines",
     stackgroup: "kinds",
-    hovertemplate: "%{y:.3~g} GiB",
+    hovertemplate: `%{y:.3~g} ${unit}`,
     line: { width: 0, color: KINDS[kind][1] },
   });
   return card(
     "Device memory over the run",
-    `At most ${size(peak)} of ${size(last.total_bytes)} reserved. Lines are peaks since the window before; areas are what is held between steps, by kind.`,
+    `At most ${size(peak)} of ${size(last.total_bytes)} reserved. Lines are peaks since the window before, and what rests between steps; areas are the peak by kind.`,
     chart(context, {
       label: "Device memory over the run",
       numbers: () => ({
@@ -109,8 +112,8 @@ function over(context, payload) {
           showlegend: true,
           hovermode: "x unified",
           xaxis: { title: { text: "step" }, hoverformat: ",d", tickformat: ",~r", rangemode: "tozero" },
-          yaxis: { title: { text: "GiB" }, range: [0, (Math.max(peak, last.total_bytes * 0.25) / GIB) * 1.08] },
-          shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: last.total_bytes / GIB, y1: last.total_bytes / GIB, line: { color: "#d43d2a", width: 1, dash: "dash" } }],
+          yaxis: { title: { text: unit }, range: [0, (peak / scale) * 1.08] },
+          shapes: whole(last.total_bytes / scale),
         },
       }),
     }),
@@ -123,7 +126,7 @@ function kinds(payload) {
   const rows = Object.entries(last.kind_bytes).filter(([, bytes]) => bytes > 0);
   if (!rows.length) return card("By kind", null, h("p.empty", null, "Kinds of memory were not measured."));
   const largest = Math.max(...rows.map(([, bytes]) => bytes));
-  return card("By kind", `What is held between steps, at step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
+  return card("By kind", `What is held at the peak of a step, as of step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
 }
 
 /** @param {any} payload */
@@ -211,13 +214,15 @@ function decided({ rank, ranks_advised: advised }) {
  */
 function curve(found, sizes, total, constant, slope) {
   const until = Math.max(found.high ?? 0, found.batch_size) * 1.15;
+  const highest = Math.max(constant + slope * until, ...sizes.map((one) => one.peak_allocated_bytes));
+  const [scale, unit] = unitOf(highest);
   return {
     data: [
-      { name: "predicted", x: [0, until], y: [constant / GIB, (constant + slope * until) / GIB], mode: "lines", line: { color: "#98a1ad", dash: "dot" } },
+      { name: "predicted", x: [0, until], y: [constant / scale, (constant + slope * until) / scale], mode: "lines", line: { color: "#98a1ad", dash: "dot" } },
       {
         name: "measured",
         x: sizes.map((one) => one.samples),
-        y: sizes.map((one) => one.peak_allocated_bytes / GIB),
+        y: sizes.map((one) => one.peak_allocated_bytes / scale),
         mode: "markers",
         marker: { color: "#4c7df0", size: 8 },
       },
@@ -225,13 +230,27 @@ function curve(found, sizes, total, constant, slope) {
     layout: {
       showlegend: true,
       xaxis: { title: { text: "batch size" }, rangemode: "tozero" },
-      yaxis: { title: { text: "GiB at the peak" } },
+      yaxis: { title: { text: `${unit} at the peak` }, rangemode: "tozero" },
       shapes: [
-        { type: "line", xref: "paper", x0: 0, x1: 1, y0: total / GIB, y1: total / GIB, line: { color: "#d43d2a", width: 1, dash: "dash" } },
+        ...(highest < SEEN * total ? [] : whole(total / scale)),
         ...(found.low
           ? [{ type: "rect", yref: "paper", y0: 0, y1: 1, x0: found.low, x1: found.high, fillcolor: "#73bf9d", opacity: 0.18, line: { width: 0 } }]
           : []),
       ],
     },
   };
+}
+
+/**
+ * The unit in which a chart's largest value has digits before the point.
+ * @param {number} largest
+ * @returns {[scale: number, unit: string]}
+ */
+function unitOf(largest) {
+  return largest < GIB ? [2 ** 20, "MiB"] : [GIB, "GiB"];
+}
+
+/** A line at the device's whole memory. @param {number} at */
+function whole(at) {
+  return [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: at, y1: at, line: { color: "#d43d2a", width: 1, dash: "dash" } }];
 }

@@ -1,7 +1,7 @@
 // Operators, kernels, modules and source lines of one profiler cycle, and who called what.
 
 import { card, h } from "../dom.js";
-import { count, duration, percent } from "../format.js";
+import { count, duration, kernelName, percent } from "../format.js";
 import { table } from "../table.js";
 import { absent, cyclePicker } from "./cycles.js";
 import { place } from "./device_tables.js";
@@ -90,6 +90,7 @@ function rows(context, title, note, rows, sort) {
     ...column,
     bar: column.key === sort,
     label: column.key === "total_ns" && title === "Operators" ? "Host total" : column.label,
+    format: column.key === "name" && title === "Kernels" ? kernelName : column.format,
   }));
   const state = context.local(title);
   return card(title, note, table({ label: title, columns, rows, state, sort, searchable: true }));

@@ -66,7 +66,7 @@ function notices(header, report) {
 
 /** @param {any} report */
 function hero(report) {
-  const { median_ns: median, mean_ns: mean } = report.steps;
+  const { median_ns: median, step_ns: mean } = report.steps;
   if (!median) return noSteps(report);
   const first = report.findings[0];
   // Warm-up steps alone promise nothing for later ones.
@@ -121,7 +121,9 @@ function stepsNote(steps) {
   const rate = steps.samples_per_s;
   const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}step${steps.basis_count === 1 ? "" : "s"}`;
   // Shares and savings are of the mean, which a few slow steps may put far from the median.
-  const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}` : null;
+  // They are of the device's mean where the host queued steps faster than the device did them.
+  const behind = steps.step_ns > steps.mean_ns ? ` for the host, ${duration(steps.step_ns)} for the device` : "";
+  const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}${behind}` : null;
   const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
   return [counted, mean, samples].filter(Boolean).join(" · ");
 }

@@ -129,7 +129,7 @@ function numbers(context, rows) {
       { key: "count", label: "Calls", format: count },
       { key: "total_ns", label: "Kernel time", format: duration, bar: true },
       { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
-      { key: "flop_per_s", label: "TFLOP/s", format: (value) => number(value / 1e12) },
+      { key: "flop_per_s", label: "TFLOP/s", format: (value) => (value && value < 1e9 ? "< 0.001" : number(value / 1e12)) },
       { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
       { key: "bound", label: "Bound by", text: true, plain: true, format: (bound, row) => (row.anomaly ? "see note" : (bound ?? "–")) },
       { key: "roof_frac", label: "Of its roof", format: percent },
