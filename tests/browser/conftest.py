@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import browser_driver
 import pytest
+from recorded import lay_out
 
 HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
 """What TensorBoard's own page says on the console, with or without us."""
@@ -69,6 +70,7 @@ def logs(made_runs, tmp_path_factory):
     made_runs.traced_run(root / "late", prepared=False)
     made_runs.two_cycle_run(root / "two_cycles")
     made_runs.runs_of_two_models(root / "two_models")
+    lay_out(root / "h100")
     shared = Path(__file__).parents[3] / "shared" / "traces"
     for name, trace in REAL_TRACES.items():
         if (shared / trace).is_file():

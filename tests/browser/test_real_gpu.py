@@ -1,0 +1,65 @@
+"""What the tab shows of runs on an H100 (tests/data/h100)."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+def canvas_says(page, text):
+    """Collect what is written on the timeline's canvas while it is painted, until a text is."""
+    page.browser.run(
+        "window.said = new Set(); const fill = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {"
+        "  window.said.add(text); return fill.call(this, text, ...at); };"
+    )
+    page.click(".card button", "Fit")
+    page.browser.wait("return [...window.said].some(t => t.startsWith(arguments[0]))", text)
+
+
+def test_a_copy_that_the_host_waits_for_is_a_host_sync(page):
+    page.open("h100/pageable-copies", view="timeline")
+    page.wait_for(".card", "5 calls made the host wait for the device, 62.9 ms together")
+    rows = page.rows("[aria-label='Host syncs']")
+    assert [row[0] for row in rows] == ["cudaMemcpyAsync"] * 4 + ["cudaDeviceSynchronize"]
+    assert rows[0][2] == "aten::copy_"
+
+
+def test_one_sync_is_one_call(page):
+    page.open("h100/small-batch", view="timeline")
+    page.wait_for(".card", "1 call made the host wait for the device")
+
+
+def test_gaps_and_kernels_have_readable_names(page):
+    page.open("h100/small-batch", view="operators")
+    page.wait_for("td.name", "cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>")
+    assert not [name for name, *_ in page.rows("[aria-label='Kernels']") if "void" in name]
+    page.open("h100/reads-in-a-loop", view="timeline")
+    page.browser.wait("return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1")
+    canvas_says(page, "Inside")
+
+
+def test_little_memory_of_a_large_device_is_seen(page):
+    page.open("h100/leak", view="memory")
+    page.wait_for(".card", "At most 306 MiB of 79.2 GiB reserved")
+    page.browser.wait("return document.querySelectorAll('.js-plotly-plot .ytick').length > 3")
+    ranges = page.browser.run(
+        "return [...document.querySelectorAll('.js-plotly-plot')].map(p => p.layout.yaxis.range[1])"
+    )
+    assert all(250 < top < 400 for top in ranges)  # MiB
+    page.wait_for(".card", "4.00 MiB")
+
+
+def test_kernels_that_only_one_of_two_runs_has_are_told(page):
+    page.open("h100/fp32-products", view="compare", base="h100/reads-in-a-loop")
+    page.wait_for("[aria-label='Kernels']", "added")
+    rows = page.rows("[aria-label='Kernels']")
+    assert [row[3] for row in rows[:7]] == ["added"] * 3 + ["removed"] * 4
+    assert rows[0][0].startswith("sm80_xmma_gemm_f32f32_f32f32_f32")
+
+
+def test_a_device_that_is_behind_has_its_own_step_time(page):
+    page.open("h100/fp32-products")
+    said = page.wait_for(".hero", "mean 3.65 ms for the host, 4.45 ms for the device")
+    assert "median of 141 steady steps" in said
+    page.open("h100/small-batch")
+    assert "for the device" not in page.wait_for(".hero", "mean 2.90 ms")

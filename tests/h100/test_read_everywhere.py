@@ -1,0 +1,187 @@
+"""Each command and each view of the tab reads the recordings, and shows no odd number."""
+
+import json
+import math
+import struct
+
+import pytest
+from werkzeug.test import Client
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
+from lightning_gpuprof.views.tab.memory_sites import write_sites
+
+pytest.importorskip("tensorboard")
+TRACED = ("fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch")
+TIMED = (*TRACED, "device-bound", "host-bound", "sync-bound", "leak")
+SIGNED = ("delta", "change", "parent", "diff", "low", "high", "max_steps", "max_epochs", "behind")
+"""Differences may be negative, and so may what stands for "none" and "no limit"."""
+
+
+def odd_numbers(value, at=""):
+    """Yield where a document has a number that nothing can be measured to be."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from odd_numbers(one, f"{at}.{key}")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from odd_numbers(one, f"{at}[{index}]")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value) or (value < 0 and not any(part in at for part in SIGNED)):
+            yield f"{at} = {value}"
+
+
+def printed(capsys, *words):
+    """Run a command that prints JSON."""
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_report(h100, capsys, name):
+    run = str(h100 / name)
+    assert list(odd_numbers(printed(capsys, "report", run))) == []
+    assert main(["report", run]) == 0
+    out = capsys.readouterr().out
+    assert "WHERE A STEP GOES" in out
+    assert "nan" not in out.replace("nanosecond", "").lower().split()
+
+
+def test_a_report_of_a_run_that_ran_out_of_memory(h100, capsys):
+    assert main(["report", str(h100 / "out-of-memory")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ended with OutOfMemoryError: CUDA out of memory. Tried to allocate 4096.00 GiB" in said
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_a_report_of_one_file(h100, tmp_path, name):
+    page = tmp_path / "report.html"
+    assert main(["report", str(h100 / name), "--html", str(page)]) == 0
+    text = page.read_text()
+    assert "NVIDIA H100" in text
+    assert "NaN" not in text.partition("<script")[0]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_analyze(h100, capsys, name):
+    [trace] = (h100 / name).rglob(f"*{TRACE_SUFFIX}")
+    assert list(odd_numbers(printed(capsys, "analyze", str(trace)))) == []
+    assert main(["analyze", str(trace)]) == 0
+    assert "NVIDIA H100" in capsys.readouterr().out
+
+
+def test_analyze_of_a_snapshot(h100, capsys):
+    [path] = (h100 / "leak").rglob(f"*{SNAPSHOT_SUFFIX}")
+    assert list(odd_numbers(printed(capsys, "analyze", str(path)))) == []
+    assert main(["analyze", str(path)]) == 0
+    assert "test_promises_on_gpu.py:54" in capsys.readouterr().out
+
+
+def test_compare_of_runs(h100, capsys):
+    # The same model and data, its products in TF32: and 30 reads a step.
+    base, new = str(h100 / "fp32-products"), str(h100 / "reads-in-a-loop")
+    found = printed(capsys, "compare", base, new)
+    assert list(odd_numbers(found)) == []
+    assert main(["compare", base, new]) == 0
+    assert "low-precision-unused" in capsys.readouterr().out.partition("FINDINGS GONE")[2]
+
+
+def test_compare_of_traces(h100, capsys):
+    files = [
+        str(next((h100 / name).rglob(f"*{TRACE_SUFFIX}")))
+        for name in ("fp32-products", "reads-in-a-loop")
+    ]
+    found = printed(capsys, "compare", *files)
+    products = next(row for row in found["categories"] if row["name"] == "gemm")
+    assert products["base_count"] == products["test_count"] == 11  # 4 layers; the first has no dx
+    assert products["change"] == "faster"
+    up = next(row for row in found["copies"] if row["name"].startswith("HtoD"))
+    assert up["base_count"] == up["test_count"] == 1
+
+
+@pytest.fixture(scope="module")
+def ask(h100):
+    """Asks the tab as a browser does; the snapshots' lines are found before."""
+    from tensorboard.backend import application
+    from tensorboard.plugins import base_plugin
+
+    from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+
+    for snapshot in h100.rglob(f"*{SNAPSHOT_SUFFIX}"):
+        write_sites(str(snapshot))
+    context = base_plugin.TBContext(logdir=str(h100), flags=None)
+    client = Client(application.TensorBoardWSGI([GpuProfPlugin(context)]))
+
+    def get(route, run, **params):
+        answer = client.get(f"/data/plugin/gpuprof/{route}", query_string={"run": run} | params)
+        assert answer.status_code == 200, answer.get_data(as_text=True)[:500]
+        return answer
+
+    return get
+
+
+@pytest.mark.parametrize(
+    "route", ["run", "report", "steps", "traces", "operators", "device", "roofline", "memory"]
+)
+@pytest.mark.parametrize("name", TIMED)
+def test_the_tabs_answers(ask, name, route):
+    assert list(odd_numbers(ask(route, name).json)) == []
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_tabs_tables_of_a_trace(ask, name):
+    assert ask("operators", name).json["kernels"]
+    assert ask("device", name).json["gpu"]["busy_ns"] > 0
+    roofs = ask("roofline", name).json["roofs"]
+    assert roofs["device"] == "NVIDIA H100 SXM"
+    assert roofs["kernel_frac"] > 0.8
+    calls = ask("calls", name).json
+    assert calls["state"] == "prepared"
+    assert sum(calls["device_ns"]) > 0
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_tabs_timeline_has_a_lane_for_the_stream_and_each_kernel_its_launch(ask, name):
+    found = ask("timeline", name).json
+    assert {"stream", "thread", "annotations", "idle"} <= {one["kind"] for one in found["groups"]}
+    hits = ask("timeline_search", name, text="multi_tensor_apply").json
+    assert hits["count"] >= 4  # one optimizer step each
+    kernel = max(hits["events"], key=lambda one: one["start_ns"])
+    event = ask("timeline_event", name, event=kernel["event"]).json
+    assert "cudaLaunchKernel" in event["partner"]["name"]
+    first, last = found["span_ns"]
+    cut = ask("timeline_cut", name, **{"from": first, "to": last, "columns": 500})
+    size = struct.unpack("<I", cut.get_data()[:4])[0]
+    head = json.loads(cut.get_data()[4 : 4 + size])
+    assert head["blocks"] > 100
+    assert list(odd_numbers(head)) == []
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_thread_of_the_steps_comes_before_autograds_own(ask, name):
+    found = ask("timeline", name).json
+    threads = [one["label"] for one in found["groups"] if one["kind"] == "thread"]
+    assert ["python3" in one for one in threads] == [True, False]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_lane_of_syncs_has_what_the_table_has(ask, name):
+    found = ask("timeline", name).json
+    [index] = [i for i, one in enumerate(found["groups"]) if one["kind"] == "syncs"]
+    first, last = found["span_ns"]
+    data = ask(
+        "timeline_cut", name, **{"from": first, "to": last, "columns": 12_000, "groups": str(index)}
+    ).get_data()
+    head = json.loads(data[4 : 4 + struct.unpack("<I", data[:4])[0]])
+    names = set(head["names"].values())
+    device = ask("device", name).json
+    assert names == {row["name"] for row in device["syncs"]}
+    assert 0 < head["blocks"] <= device["sync_count"]
+
+
+@pytest.mark.parametrize("name", ["leak", "out-of-memory"])
+def test_the_tabs_lines_that_hold_memory(ask, name):
+    found = ask("memory_sites", name).json
+    assert found["state"] == "prepared"
+    assert list(odd_numbers(found)) == []
+    assert found["devices"][0]["sites"][0]["bytes"] > 0

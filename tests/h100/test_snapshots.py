@@ -1,0 +1,113 @@
+"""Snapshots of an H100's allocator, against sums over the pickles."""
+
+import json
+import pickle
+import pickletools
+
+import pytest
+
+from lightning_gpuprof.analysis.memory.memory_snapshot import KINDS
+from lightning_gpuprof.records.files import KINDS_SUFFIX
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Snapshot
+from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+
+LEAK = ("/home/repo/tests/gpu/test_promises_on_gpu.py", 54)
+LEAKED_BYTES = 2**20 * 4
+"""What the line allocates and keeps, in each step."""
+READ_BY_MEMORY_VIZ = set(
+    "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET NONE NEWTRUE NEWFALSE "
+    "BININT BININT1 BININT2 LONG1 BINFLOAT SHORT_BINUNICODE BINUNICODE EMPTY_LIST APPEND APPENDS "
+    "LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT SETITEM SETITEMS DICT".split()
+)
+
+
+@pytest.fixture(params=["leak", "out-of-memory"])
+def snapshot(request, h100):
+    """The path of a snapshot, what is in it, and what we say of its one device."""
+    run = str(h100 / request.param)
+    [record] = read_run(run)[0].sessions[0].all(Snapshot)
+    path = h100 / request.param / "plugins" / "gpuprof" / record.file
+    [device] = snapshot_payload(str(path))["devices"]
+    # Our own recording, and plain data: the reader's own tests have a pickle that is neither.
+    return path, pickle.loads(path.read_bytes()), device
+
+
+def in_use(raw):
+    """Follow the history back from its end; returns bytes in use before it and after each event."""
+    blocks = [block for segment in raw["segments"] for block in segment["blocks"]]
+    now = sum(b["requested_size"] for b in blocks if b["state"] == "active_allocated")
+    found = [now]
+    for event in reversed(raw["device_traces"][0]):
+        if event["action"] in ("alloc", "free_completed"):
+            now += event["size"] if event["action"] == "free_completed" else -event["size"]
+        found.append(now)
+    return found[::-1]
+
+
+def test_bytes_are_those_of_the_pickle(snapshot):
+    _, raw, device = snapshot
+    used = in_use(raw)
+    assert device["reserved_bytes"] == sum(one["total_size"] for one in raw["segments"])
+    assert device["before_bytes"] == used[0]
+    assert device["allocated_bytes"] == used[-1]
+    assert device["peak"]["allocated_bytes"] == max(used)
+    kinds = device["timeline"]["kind_bytes"]
+    assert max(sum(values) for values in zip(*kinds.values(), strict=True)) == max(used)
+    assert sum(device["peak"]["kind_bytes"].values()) == max(used)
+
+
+def test_parameters_and_gradients_are_the_blocks_that_the_run_named(snapshot):
+    path, raw, device = snapshot
+    named = json.loads(path.with_name(path.name + KINDS_SUFFIX).read_text())
+    blocks = {b["address"]: b for segment in raw["segments"] for b in segment["blocks"]}
+    for kind in ("parameters", "gradients"):
+        expected = sum(blocks[address]["requested_size"] for address in named[kind])
+        assert device["timeline"]["kind_bytes"][kind][-1] == expected > 0
+    assert set(device["timeline"]["kind_bytes"]) == set(KINDS)
+
+
+def test_the_leaks_line_has_what_it_kept(h100):
+    [path] = (h100 / "leak").rglob("*.pickle")
+    raw = pickle.loads(path.read_bytes())
+    [device] = snapshot_payload(str(path))["devices"]
+    kept = [
+        block
+        for segment in raw["segments"]
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+        and LEAK in [(frame["filename"], frame["line"]) for frame in block["frames"]]
+    ]
+    assert len(kept) >= 50
+    for site in (device["peak"]["sites"][0], device["growing"][0]):
+        assert (site["file"], site["line"]) == LEAK
+        assert (site["count"], site["bytes"]) == (len(kept), len(kept) * LEAKED_BYTES)
+    assert device["growing"][0]["bytes_per_step"] == pytest.approx(LEAKED_BYTES, rel=0.03)
+
+
+def test_an_allocation_that_failed_is_told(h100):
+    run = h100 / "out-of-memory"
+    [record] = read_run(str(run))[0].sessions[0].all(Snapshot)
+    [device] = snapshot_payload(str(run / "plugins" / "gpuprof" / record.file))["devices"]
+    assert (record.reason, record.step) == ("oom", 5)
+    assert record.oom["requested_bytes"] == 2**42
+    assert device["oom_count"] == 1
+
+
+def test_torchs_own_commands_read_them(snapshot):
+    viz = pytest.importorskip("torch.cuda._memory_viz")
+    _, raw, device = snapshot
+    assert f"segments: {len(raw['segments'])}\n" in viz.segsum(raw)
+    listed = viz.trace(raw)
+    assert f"{len(raw['device_traces'][0])} entries" in listed
+    assert listed.count("raise OutOfMemoryError") == device["oom_count"]
+    for plot in (viz.trace_plot, viz.segment_plot):
+        assert "snapshot.pickle" in plot(raw)
+
+
+def test_the_page_at_pytorch_org_can_unpickle_them(snapshot):
+    # memory_viz has an unpickler of its own: of protocols 2 to 4, and of what plain data needs.
+    found = list(pickletools.genops(snapshot[0].read_bytes()))
+    assert found[0][0].name == "PROTO"
+    assert 2 <= found[0][1] <= 4
+    assert {opcode.name for opcode, _, _ in found} <= READ_BY_MEMORY_VIZ

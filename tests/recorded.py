@@ -1,0 +1,33 @@
+"""Lays out the recordings of tests/data/h100 as their runs left them.
+
+`python tests/recorded.py LOGDIR` does it for TensorBoard.
+"""
+
+import gzip
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
+
+RECORDED = Path(__file__).parent / "data" / "h100"
+
+
+def lay_out(logdir: Path) -> Path:
+    """Write all of the runs to a new folder, traces analysed as training does it; returns it."""
+    shutil.copytree(RECORDED, logdir)
+    for packed in logdir.rglob("*.pickle.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    for trace in logdir.rglob(f"*{TRACE_SUFFIX}"):
+        document = json.dumps(analyze_file(str(trace)))
+        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
+        write_tiles(str(trace))
+    return logdir
+
+
+if __name__ == "__main__":
+    lay_out(Path(sys.argv[1]))
