@@ -4,13 +4,11 @@
 has the runs of `RUNS`, which four commands write:
 
     make demo RUNS=LOGDIR
-    python tests/made_runs.py LOGDIR                the runs of devices that are not at hand
-    python tests/made_runs.py LOGDIR/a100 TRACE     HolisticTraceAnalysis' trace_diff/control
-    python tests/made_runs.py LOGDIR/h100 TRACE     TraceLens' Qwen1.5-0.5B of an H100
+    python tests/recorded.py LOGDIR/h100            runs on a GPU (tests/data/h100)
+    python tests/made_runs.py LOGDIR                several ranks, which no machine at hand has
+    python tests/made_runs.py LOGDIR/qwen TRACE     TraceLens' Qwen1.5-0.5B of an H100
 
-Memory shows what `lightning-gpuprof plan --json` and `tune --json` wrote to LOGDIR/gpu/plan.json
-and tune.json, where these are there. A view names such files' folders: choose a LOGDIR whose path
-tells nobody anything.
+Views name folders: choose a LOGDIR whose path tells nobody anything.
 """
 
 import subprocess
@@ -26,10 +24,10 @@ import browser_driver
 RUNS = {
     "overview": "char_lm-before/version_0",
     "steps": "char_lm-before/version_0",
-    "timeline": "a100",
-    "operators": "a100",
-    "roofline": "h100",
-    "memory": "gpu",
+    "timeline": "h100/reads-in-a-loop",
+    "operators": "h100/fp32-products",
+    "roofline": "qwen",
+    "memory": "h100/leak",
     "ranks": "two_ranks",
     "compare": "char_lm-after/version_0",
 }
