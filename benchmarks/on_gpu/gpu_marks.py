@@ -40,6 +40,7 @@ from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.probes.clock.device_events import TorchEvents
 from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
 from lightning_gpuprof.probes.clock.device_rows import OUTSIDE
+from lightning_gpuprof.probes.torch_trace import TorchTrace
 
 ROUNDS = 5
 TINY = "tiny, on a GPU"
@@ -278,6 +279,63 @@ def raw_calls(count: int = 1000) -> dict[str, float]:
     return took
 
 
+def after_recording(steps: int = 60, rounds: int = 5) -> dict[str, Any]:
+    """Time a host-bound loop before a recording and after two, in ms per step, the least of rounds.
+
+    Whoever leaves CUPTI attached makes each launch slower for the rest of the process; a second
+    recording shows that one which was detached can record again.
+    """
+    net = nn.Sequential(*[nn.Linear(64, 64) for _ in range(40)]).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
+    batch = torch.randn(64, 64, device="cuda")
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(batch).sum().backward()
+        optimizer.step()
+
+    def least_ms() -> float:
+        medians = []
+        for _ in range(rounds):
+            torch.cuda.synchronize()
+            times = []
+            for _ in range(steps):
+                begin = time.perf_counter_ns()
+                step()
+                torch.cuda.synchronize()
+                times.append(time.perf_counter_ns() - begin)
+            medians.append(statistics.median(times))
+        return round(min(medians) / 1e6, 3)
+
+    def recorded() -> int:
+        options = {"record_shapes": False, "profile_memory": False, "with_stack": False}
+        trace = TorchTrace(device_type="cuda", on_intruder=trace_ended, **options)
+        trace.prepare()
+        step()
+        trace.start()
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+        trace.stop()
+        with tempfile.TemporaryDirectory() as folder:
+            trace.export(f"{folder}/trace.json")
+            events = json.loads(Path(folder, "trace.json").read_text())["traceEvents"]
+        return sum(event.get("cat") == "kernel" for event in events)
+
+    for _ in range(20):
+        step()
+    times, kernels = [least_ms()], []
+    for _ in range(2):
+        kernels.append(recorded())
+        times.append(least_ms())
+    return {"step_ms": times, "kernels": kernels}
+
+
+def trace_ended() -> None:
+    """Nobody else records here."""
+    raise RuntimeError("another profiler has begun")
+
+
 def judge(figures: dict[str, Any]) -> int:
     """Hold the costs against what is promised; returns how many are beyond it."""
 
@@ -292,7 +350,14 @@ def judge(figures: dict[str, Any]) -> int:
     )
     long, more = median("long_step", "bare_us"), median("long_step", "default added_us")
     share = None if long is None or more is None else more / long
+    after = figures["after_recording"]
+    before_ms, *later_ms = after.get("step_ms", [None])
+    kernels = after.get("kernels", [])
+    slower = max(later_ms) / before_ms - 1 if later_ms else None
+    again = kernels[1] / kernels[0] if kernels and kernels[0] else None
     kept = [
+        figure("trace: share that a step is slower after recordings", slower, most=0.12),
+        figure("trace: kernels of a second recording, of the first one's", again, least=1.0),
         figure("timing: µs that GpuProfCallback adds to a tiny step", added, most=40),
         figure("syncs: µs that DeferredLoss adds to a tiny step", deferred, most=10),
         figure("timing: share that GpuProfCallback adds to a long step", share, most=0.005),
@@ -312,6 +377,7 @@ def main() -> int:
     most, whole = begun + 0.8 * chosen.seconds, begun + chosen.seconds
     for name, measure in (
         ("alone", alone),
+        ("after_recording", after_recording),
         ("tiny_step", lambda: tiny_step(most)),
         ("long_step", lambda: compare(("marks", "all", "default"), 2048, 8, 120, until=whole)),
     ):

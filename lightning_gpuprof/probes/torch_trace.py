@@ -15,6 +15,11 @@ _STEP = "ProfilerStep"
 _LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 _OF_CYCLES = "Warning: Profiler clears events at the end of each cycle"
 """What torch 2.11 warns of in every recording, also of one that has no second cycle."""
+_TEARDOWN, _YES = "TEARDOWN_CUPTI", "1"
+"""Kineto leaves CUPTI attached behind a recording, which slows all launches for the rest of the
+process, unless this says otherwise (docs/adr/0045)."""
+_FIRST_SAFE_CUDA = (12, 6)
+"""With older ones a process that replays CUDA graphs may crash in its next recording."""
 # Untyped, because what a recording takes and how it gives way are torch's private matters.
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
@@ -71,7 +76,9 @@ class TorchTrace:
             with_stack=with_stack,
             with_modules=with_stack,
         )
+        self._on_cuda = device_type == "cuda"
         self._on_intruder = on_intruder
+        self._intruded = False
         self._original: Callable[..., Any] | None = None
         self._step: Any = None
         self._started = False
@@ -99,8 +106,13 @@ class TorchTrace:
             self._step.__exit__(None, None, None)
             self._step = None
 
-    def stop(self) -> None:
+    def stop(self, *, last: bool = True) -> None:
         """Record no more; a recording that was only prepared is dropped.
+
+        Args:
+            last: None follows at once, so that what a recording has attached to the device's driver
+                is detached. That happens some calls later, and a recording that begins meanwhile
+                would lose its kernels.
 
         Raises:
             RuntimeError: Somebody took the recording away unseen, so there is nothing to export.
@@ -112,6 +124,8 @@ class TorchTrace:
             # Exporting what is gone would crash the process, not raise.
             raise RuntimeError("another profiler ended this recording; it cannot be exported")
         self._started = False
+        if self._on_cuda:
+            _detach_cupti(last and not self._intruded)
         self._profiler.stop_trace()
 
     def export(self, path: str) -> None:
@@ -137,8 +151,36 @@ class TorchTrace:
         if original is None:
             original = _autograd_profiler._prepare_profiler
         else:
+            self._intruded = True
             self._on_intruder()
         return original(*args, **kwargs)
+
+
+_asked_by_us = False
+
+
+def _detach_cupti(wanted: bool) -> None:
+    """Say whether Kineto detaches CUPTI from here on; who has said so before keeps it."""
+    global _asked_by_us
+    said = os.environ.get(_TEARDOWN)
+    if said is not None and not (_asked_by_us and said == _YES):
+        return
+    cuda = torch.version.cuda
+    wanted = wanted and cuda is not None and _numbers(cuda) >= _FIRST_SAFE_CUDA
+    _asked_by_us = wanted
+    if wanted:
+        os.environ[_TEARDOWN] = _YES
+    else:
+        os.environ.pop(_TEARDOWN, None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return a version's numbers.
+
+    >>> _numbers("12.6")
+    (12, 6)
+    """
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 @contextmanager

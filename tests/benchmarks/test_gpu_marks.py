@@ -43,7 +43,8 @@ def test_the_tiny_step_is_judged_by_what_is_added_outside_computing(marks):
     def figures(added):
         rows = {name: {"outside_us": {"median": added}} for name in (marks.DEFAULT, "DeferredLoss")}
         long = {"bare_us": {"median": 1e4}, "default added_us": {"median": 10.0}}
-        return {"alone": {}, "tiny_step": rows, "long_step": long}
+        after = {"step_ms": [7.0, 7.1, 7.2], "kernels": [735, 735]}
+        return {"alone": {}, "after_recording": after, "tiny_step": rows, "long_step": long}
 
     assert [marks.judge(figures(added)) for added in (9.0, 39.0, 41.0)] == [0, 1, 2]
 
@@ -109,7 +110,26 @@ def test_marks_that_cannot_be_measured_stop_no_other_and_keep_no_limit(marks, mo
 
     steps = {"bare_us": {"median": 1e4}, "default added_us": {"median": 10.0}}
     monkeypatch.setattr(marks, "alone", fails)
+    after = {"step_ms": [7.0, 7.1], "kernels": [735, 735]}
+    monkeypatch.setattr(marks, "after_recording", lambda: after)
     monkeypatch.setattr(marks, "tiny_step", lambda until: {marks.DEFAULT: {"outside_us": None}})
     monkeypatch.setattr(marks, "compare", lambda *_, **__: steps)
     monkeypatch.setattr("sys.argv", ["gpu_marks.py"])
     assert marks.main() == 3  # what failed, and two that were not measured
+
+
+@pytest.mark.parametrize(
+    ("after", "beyond"),
+    [
+        ({"step_ms": [7.0, 7.1, 7.2], "kernels": [735, 735]}, 0),
+        ({"step_ms": [7.0, 8.8, 9.1], "kernels": [735, 735]}, 1),
+        ({"step_ms": [7.0, 7.1, 7.2], "kernels": [735, 0]}, 1),
+        ({"failure": "no device"}, 3),  # itself, and two that were not measured
+    ],
+)
+def test_steps_after_a_recording_cost_what_they_cost_before(marks, after, beyond):
+    row = {"outside_us": {"median": 1.0}}
+    tiny = {marks.DEFAULT: row, "DeferredLoss": row}
+    long = {"bare_us": {"median": 1e4}, "default added_us": {"median": 1.0}}
+    figures = {"alone": {}, "after_recording": after, "tiny_step": tiny, "long_step": long}
+    assert marks.judge(figures) == beyond

@@ -372,7 +372,7 @@ def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path):
             pass
 
         def __getattr__(self, name):
-            return lambda *args: None
+            return lambda *args, **options: None
 
         def export(self, path):
             raise RuntimeError("disk full")

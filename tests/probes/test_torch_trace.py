@@ -84,3 +84,88 @@ def test_the_level_of_kinetos_lines_is_set_for_its_start_alone(monkeypatch, give
     trace._unwatch()
     assert seen == [at_work]
     assert os.environ.get("KINETO_LOG_LEVEL") == given
+
+
+class Recorder:
+    """torch.profiler's, but for recording anything."""
+
+    said: list  # what the environment says of CUPTI whenever a recording ends
+
+    def __init__(self, **_):
+        pass
+
+    def prepare_trace(self):
+        pass
+
+    start_trace = prepare_trace
+
+    def stop_trace(self):
+        self.said.append(os.environ.get("TEARDOWN_CUPTI"))
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """What the environment said when each recording ended; `stopped` makes one."""
+    monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
+    monkeypatch.setattr(torch_trace, "_asked_by_us", False)
+    monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Recorder)
+    monkeypatch.setattr(torch_trace.torch._C._autograd, "_profiler_enabled", lambda: True)
+    monkeypatch.setattr(torch_trace.torch.version, "cuda", "13.0")
+    Recorder.said = []
+    yield Recorder.said
+    os.environ.pop("TEARDOWN_CUPTI", None)
+
+
+def stopped(*, device_type="cuda", intruded=False, last=True):
+    trace = TorchTrace(
+        device_type=device_type,
+        record_shapes=False,
+        profile_memory=False,
+        with_stack=False,
+        on_intruder=lambda: trace.stop(last=last),
+    )
+    trace.prepare()
+    trace.start()
+    if intruded:
+        torch_trace._autograd_profiler._prepare_profiler()
+    else:
+        trace.stop(last=last)
+
+
+def test_cupti_is_detached_behind_the_last_recording_alone(recorded):
+    for last in (False, True, False, True):
+        stopped(last=last)
+    assert recorded == [None, "1", None, "1"]
+
+
+def test_cupti_stays_for_a_profiler_that_begins_at_once(recorded, monkeypatch):
+    monkeypatch.setattr(torch_trace._autograd_profiler, "_prepare_profiler", lambda: None)
+    stopped(intruded=True)
+    assert recorded == [None]
+
+
+@pytest.mark.parametrize(("version", "said"), [("12.6", "1"), ("12.4", None), (None, None)])
+def test_cupti_stays_where_detaching_it_may_crash_and_on_hip(recorded, monkeypatch, version, said):
+    monkeypatch.setattr(torch_trace.torch.version, "cuda", version)
+    stopped()
+    assert recorded == [said]
+
+
+def test_nothing_is_said_of_cupti_without_a_device(recorded):
+    stopped(device_type="cpu")
+    assert recorded == [None]
+
+
+@pytest.mark.parametrize("said", ["0", "1"])
+def test_what_the_environment_says_of_cupti_is_kept(recorded, monkeypatch, said):
+    monkeypatch.setenv("TEARDOWN_CUPTI", said)
+    for last in (True, False):
+        stopped(last=last)
+    assert recorded == [said, said]
+
+
+def test_what_torch_says_of_cupti_meanwhile_is_kept(recorded):
+    stopped()
+    os.environ["TEARDOWN_CUPTI"] = "0"
+    stopped()
+    assert recorded == ["1", "0"]

@@ -11,6 +11,9 @@ class FakeTrace:
     def __getattr__(self, name):
         return lambda *args: self.log.append(" ".join([name, *map(str, args)]))
 
+    def stop(self, *, last):
+        self.log.append("stop" if last else "stop, another follows")
+
 
 class Rig:
     """A schedule run over so many steps, with what the profiler was told."""
@@ -61,6 +64,9 @@ def test_every_cycle_gives_its_own_recording():
     rig.steps(*range(12))
     assert rig.spans == [(0, 2, 3, True), (1, 5, 6, True), (2, 8, 9, True)]
     assert rig.made == 3
+    assert [told for told in rig.log if told.startswith("stop")] == [
+        *("stop, another follows", "stop, another follows", "stop")
+    ]
 
 
 def test_cycles_without_warm_up_follow_each_other_directly():
