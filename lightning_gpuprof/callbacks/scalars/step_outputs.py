@@ -12,14 +12,34 @@ Keep = Callable[[int, Mapping[str, Any], Mapping[str, Tensor]], object]
 _NONE: Mapping[str, Any] = {}
 
 
+class _StandIn:
+    """Is in the place of Lightning's class: one function is another, the rest is the class's.
+
+    By itself: of an object with `__getattr__` the interpreter looks up every attribute the long
+    way, also those that are there.
+    """
+
+    def __init__(self, inner: Any, from_training_step_output: Callable[..., Any]) -> None:
+        self._inner = inner
+        self.from_training_step_output = from_training_step_output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
+        """A copy of the loop has the class itself."""
+        return _itself, (self._inner,)
+
+
 class StepOutputs:
-    """Stands in for the class in which Lightning puts what training_step returned.
+    """Keeps what training_step returned as Lightning puts it into a class of its own.
 
     Each time that training_step is run, by a closure or in manual optimization, Lightning passes
-    what it returned through `output_result_cls`; this object takes its place there, hands the
-    call on and keeps the outputs. A hook would cost a profiler action more, and would come too
-    late: with `accumulate_grad_batches=3` Lightning puts `loss / 3` into `outputs["loss"]`, and
-    multiplying by 3 does not always give the same bits back.
+    what it returned through `output_result_cls`; an object of ours takes its place there, which
+    hands the call on and keeps the outputs. A hook would cost a profiler action more, and would
+    come too late: with `accumulate_grad_batches=3` Lightning puts `loss / 3` into
+    `outputs["loss"]`, and multiplying by 3 does not always give the same bits back.
 
     Args:
         epoch_loop: Lightning's loop over batches.
@@ -59,7 +79,7 @@ class StepOutputs:
         self._alone = alone
         self._inner = loop.output_result_cls
         self._make = self._inner.from_training_step_output
-        loop.output_result_cls = self
+        loop.output_result_cls = _StandIn(self._inner, self.from_training_step_output)
 
     def from_training_step_output(self, output: Any, normalize: int = 1, **more: Any) -> Any:
         """Build Lightning's own result, and keep what it is built from.
@@ -69,7 +89,7 @@ class StepOutputs:
         this one, with no guard: what may fail is called behind it.
         """
         if normalize == 1:  # all that manual optimization knows
-            result = self._make(output, **more)
+            result = self._make(output, **more) if more else self._make(output)
             loss = getattr(result, "closure_loss", None)
         else:
             result, loss = self._make(output, normalize, **more), None
@@ -113,18 +133,11 @@ class StepOutputs:
             values = _NONE if output is None else private or {"loss": output}
         self._keep(step, values, private)
 
-    def __getattr__(self, name: str) -> Any:
-        """Answer for the class that it stands in for."""
-        return getattr(self._inner, name)
-
-    @override
-    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
-        """A copy of the loop has the class itself."""
-        return _itself, (self._inner,)
-
     def remove(self) -> None:
         """Put Lightning's own class back."""
-        if self._loop.__dict__.get("output_result_cls") is self:
+        held = self._loop.__dict__.get("output_result_cls")
+        mine = self.from_training_step_output
+        if isinstance(held, _StandIn) and held.from_training_step_output == mine:
             del self._loop.output_result_cls
             if self._loop.output_result_cls is not self._inner:  # another stand-in was below
                 self._loop.output_result_cls = self._inner

@@ -85,6 +85,8 @@ class LoaderParts:
 
     def _time_sampler(self, iterator: Any) -> None:
         indices = iterator._sampler_iter
+        if iterator._dataset_kind == dataloader._DatasetKind.Iterable:
+            return  # it chooses for itself: its loader's sampler counts, for ever
         if indices is not None and not isinstance(indices, TimedIterator):
             iterator._sampler_iter = TimedIterator(indices, self._sampler)
 

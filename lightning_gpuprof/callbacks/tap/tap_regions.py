@@ -104,29 +104,29 @@ class Batch(Region):
 
     @override
     def __enter__(self) -> None:
-        time, code, now = self._time, self._code, self._now
-        time(now())
-        code(self._own_opens)
+        times, codes, now = self._times, self._codes, self._now
+        times.append(now())
+        codes.append(self._own_opens)
         self._on_begins()
-        time(now())
-        code(self._becomes)
+        times.append(now())
+        codes.append(self._becomes)
 
     @override
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
-        time, code, now = self._time, self._code, self._now
-        time(now())
+        times, codes, now = self._times, self._codes, self._now
+        times.append(now())
         if kind is not None:
-            code(self._closes)
+            codes.append(self._closes)
             return
         timeline = self._timeline
         timeline.begun, timeline.ran = False, True
         if not timeline.due:
-            code(self._closes)
+            codes.append(self._closes)
             return
-        code(self._becomes_own)
+        codes.append(self._becomes_own)
         self._on_due()
-        time(now())
-        code(self._own_closes)
+        times.append(now())
+        codes.append(self._own_closes)
 
 
 class PassedOver:
@@ -168,17 +168,17 @@ class ValidationFetch(Settling):
         first: It is the first; `LoaderStart` says so.
     """
 
-    __slots__ = ("_codes", "first")
+    __slots__ = ("_pairs", "first")
 
     def __init__(self, clock: PhaseClock) -> None:
         slots = [clock.slot(Phase.VALIDATION, part) for part in (NEXT_BATCHES, FIRST_BATCH)]
         super().__init__(clock, slots[False])
-        self._codes = [(open_code(slot), close_code(slot)) for slot in slots]
+        self._pairs = [(open_code(slot), close_code(slot)) for slot in slots]
         self.first = True
 
     @override
     def __enter__(self) -> None:
-        self._opens, self._closes = self._codes[self.first]
+        self._opens, self._closes = self._pairs[self.first]
         self.first = False
         super().__enter__()
 

@@ -146,7 +146,9 @@ class TimingRun:
                 shape = first.shape if type(first) is Tensor else ()
             except RuntimeError:  # a nested tensor
                 shape = ()
-            timeline.samples.append(shape[0] if shape else _size_of(batch))
+            # An index into `torch.Size` is a call of torch's, this is none.
+            samples = next(iter(shape), None)
+            timeline.samples.append(_size_of(batch) if samples is None else samples)
             timeline.begun = True
         if output.step_flags:
             timeline.flags |= output.step_flags

@@ -2,12 +2,13 @@
 
 A `PhaseClock` has *slots*, each a phase with an optional part name, and a log of boundaries. A
 region that opens or closes only appends the time and a number to the log: in a training loop,
-where nothing is in the processor's caches, that is all there is time for. Later the log is
+where nothing is in the processor's caches, that is all there is time for. (To lists, which the
+interpreter does by itself: `array.append` is a call that parses its argument, and made up half of
+what regions cost.) Later the log is
 *settled*: the time between two boundaries goes to the slot that was innermost (self time), so
 that what is charged always adds up to the wall time.
 """
 
-from array import array
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
@@ -32,7 +33,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 LOG_LIMIT = 16_384
-"""Boundaries after which a log is settled early: 200 kB, however long a step or validation is."""
+"""Boundaries after which a log is settled early: 800 kB, however long a step or validation is."""
 
 
 class Slot(NamedTuple):
@@ -83,8 +84,8 @@ class PhaseClock:
     def __init__(self, now: Callable[[], int]) -> None:
         self.now = now
         self.slots: list[Slot] = []
-        self.times: array[int] = array("q")
-        self.codes: array[int] = array("i")
+        self.times: list[int] = []
+        self.codes: list[int] = []
         self.insides: list[Inside] = []
         self.boundaries = 0
         self.last_ns = self._cut_ns = 0
@@ -153,7 +154,7 @@ class PhaseClock:
 
         For rare moments: this looks through the log.
         """
-        codes = np.array(self.codes)
+        codes = np.array(self.codes, dtype=np.int32)
         after = np.flatnonzero(ends_row(codes))[-1:].sum()
         return bool((codes[after:] == open_code(slot)).any())
 
@@ -167,7 +168,8 @@ class PhaseClock:
     def _settle(self) -> CutRows:
         # An interrupt between the two appends leaves one of them longer: one boundary is lost.
         count = min(len(self.times), len(self.codes))
-        times, codes = np.array(self.times[:count]), np.array(self.codes[:count])
+        times = np.array(self.times[:count], dtype=np.int64)
+        codes = np.array(self.codes[:count], dtype=np.int32)
         del self.times[:], self.codes[:]
         self.boundaries += count
         ends = np.flatnonzero(ends_row(codes))
@@ -220,18 +222,18 @@ class Decorator:
 class Region(Decorator):
     """Charges its body's self time to one slot; may be entered again while it is open."""
 
-    __slots__ = ("_closes", "_code", "_now", "_opens", "_time", "clock", "slot")
+    __slots__ = ("_closes", "_codes", "_now", "_opens", "_times", "clock", "slot")
 
     def __init__(self, clock: PhaseClock, slot: int) -> None:
         self.clock = clock
         self.slot = slot
         self._opens, self._closes = open_code(slot), close_code(slot)
-        # Bound once: these two lines below run some forty times in every step.
-        self._now, self._time, self._code = clock.now, clock.times.append, clock.codes.append
+        # At hand: the two lines below run some forty times in every step.
+        self._now, self._times, self._codes = clock.now, clock.times, clock.codes
 
     def __enter__(self) -> Any:
-        self._time(self._now())
-        self._code(self._opens)
+        self._times.append(self._now())
+        self._codes.append(self._opens)
 
     def __exit__(
         self,
@@ -239,8 +241,8 @@ class Region(Decorator):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._time(self._now())
-        self._code(self._closes)
+        self._times.append(self._now())
+        self._codes.append(self._closes)
 
 
 class Inside(Region):
@@ -258,8 +260,8 @@ class Inside(Region):
 
     @override
     def __enter__(self) -> Any:
-        self._time(self._now())
-        self._code(self._opens)
+        self._times.append(self._now())
+        self._codes.append(self._opens)
         return self.name  # as Lightning's profilers do
 
     def slot_inside(self, outer: Slot) -> Slot:

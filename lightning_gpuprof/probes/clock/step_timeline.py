@@ -4,7 +4,6 @@ A step runs from the fetch of its batch to the fetch of the next, or to the end 
 Every nanosecond from `start` to `stop` is in exactly one step or one outside span.
 """
 
-from array import array
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -79,7 +78,7 @@ class StepTimeline:
         self._in_step = self._starting_up = False
         self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
         self._taken = 0
-        self.samples: array[int] = array("q")
+        self.samples: list[int] = []
         self._places = [Place(0, 0, 0)]
         self._flagged: dict[int, int] = {}
 
@@ -196,7 +195,7 @@ class StepTimeline:
         """
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
-        samples = np.array(self.samples[:count])
+        samples = np.array(self.samples[:count], dtype=np.int64)
         del self.samples[:count]
         step = np.arange(self._taken, self._taken + count)
         flags = np.where(step < self._warmup, int(StepFlag.WARMUP), 0)
@@ -279,5 +278,5 @@ class Fetch(Region):
             timeline.keep_flags()
         timeline.ran = False
         cuts = self._cuts if timeline.choose is None or timeline.choose() else CUT
-        self._time(self._now())
-        self._code(cuts)
+        self._times.append(self._now())
+        self._codes.append(cuts)

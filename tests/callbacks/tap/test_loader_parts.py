@@ -4,7 +4,7 @@ import weakref
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
@@ -49,6 +49,19 @@ def test_the_sampler_is_timed_and_batches_stay_the_same():
 
     assert [batch.tolist() for batch in iterator] == [[0, 1], [2, 3], [4, 5]]
     assert said == ["sampler begins", "sampler ends"] * 4  # the last finds nothing left
+
+
+def test_an_iterable_has_no_sampler_to_time():
+    class Words(IterableDataset):
+        def __iter__(self):
+            return iter(range(3))
+
+    said = []
+    iterator = iter(DataLoader(Words(), batch_size=2))
+    LoaderParts(Told("sampler", said), Told("workers", said)).watch(Fetching(iterator))
+
+    assert [batch.tolist() for batch in iterator] == [[0, 1], [2]]
+    assert said == []
 
 
 def test_waiting_for_a_worker_is_timed_until_it_is_restored():
