@@ -149,7 +149,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
         falls_behind_ns=_falls_behind_ns(session, marked),
-        host_alone_ns=_host_alone_ns(session, marked, over.mean_ns),
+        host_alone_ns=_host_alone_ns(session, steady, marked, over.mean_ns),
     )
 
 
@@ -172,7 +172,8 @@ def _falls_behind_ns(session: Session, marked: Mask) -> int:
     return round(grown / max(1, over))
 
 
-def _host_alone_ns(session: Session, marked: Mask, device_ns: int) -> int | None:
+def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int) -> int | None:
+    """Return what the host takes for a step, by steps without marks where enough lie between."""
     ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
     if ahead is None:
         return None
@@ -180,7 +181,10 @@ def _host_alone_ns(session: Session, marked: Mask, device_ns: int) -> int | None
     filling = marked & (ahead != NOT_MEASURED) & (ahead < FILLING_FRAC * most)
     if most < STEPS_AHEAD * device_ns or filling.sum() < FILLING_STEPS:
         return None
-    return median(session.columns["dur_ns"][filling])
+    begin, *_, last = np.flatnonzero(filling)
+    bare = np.zeros_like(steady)
+    bare[begin:last] = (steady & (session.columns["device_dur"] == NOT_MEASURED))[begin:last]
+    return median(session.columns["dur_ns"][bare if bare.sum() >= FILLING_STEPS else filling])
 
 
 def _nothing_waits(session: Session) -> bool:

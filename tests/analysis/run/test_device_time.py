@@ -75,6 +75,19 @@ def test_marked_steps_that_take_the_host_longer_are_no_measure_of_the_devices(an
     assert run.step_ns == pytest.approx(4 * MS, rel=0.01)
 
 
+@pytest.mark.parametrize(("every", "alone_ns"), [(5, 2 * MS), (1, 3 * MS)])
+def test_what_the_host_takes_alone_is_taken_from_steps_without_marks(analyze, every, alone_ns):
+    # The queue is half full at step 50. A mark makes a step a millisecond longer for the host.
+    steps = np.arange(100)
+    marked = steps % every == 0
+    device = np.where(marked, 4 * MS, NOT_MEASURED)
+    ahead = np.where(marked, np.minimum(2 * MS * (steps + 1), 200 * MS), NOT_MEASURED)
+    columns = marks(np.where(marked, 0, NOT_MEASURED), device, device, ahead=(ahead,) * 3)
+    columns["device_dur"] = device
+    run = analyze({"forward": np.where(marked, 3 * MS, 2 * MS)}, columns=columns, device=GPU)
+    assert run.device_time.host_alone_ns == alone_ns
+
+
 def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze):
     ahead = np.tile(30 * MS * np.arange(50), 2)
     columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
