@@ -246,7 +246,7 @@ class WrittenAttention(Struct, frozen=True):
     Args:
         calls: How often per batch.
         scores: Pairs of positions in one call, of all heads and samples.
-        score_bytes: What the scores of all calls take, once.
+        score_bytes: Their memory.
         between_ns: Host time per batch of what is done to the scores between the products, forward.
         product_ns: The same of the two products.
         masked: Something is added to the scores, or some are filled.

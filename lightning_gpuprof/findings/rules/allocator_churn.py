@@ -28,6 +28,7 @@ the usual one, too. What a replay of the trace without these calls would not sav
 
 import re
 from statistics import mean
+from typing import Any
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -93,9 +94,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _calls(facts: TraceFacts) -> list[dict[str, int | str]]:
+def _calls(facts: TraceFacts) -> list[dict[str, Any]]:
     launches = facts.document.get("launches") or {}
-    rows: list[dict[str, int | str]] = launches.get("calls") or []
+    rows: list[dict[str, Any]] = launches.get("calls") or []
     return rows
 
 
@@ -105,7 +106,7 @@ def _exposed_frac(facts: TraceFacts) -> float:
     found = next((row for row in rows if row.get("part") == REPLAYED), None)
     if found is None or not found.get("part_ns"):
         return 1.0
-    return min(1.0, (found.get("saved_ns") or 0) / found["part_ns"])
+    return float(min(1.0, (found.get("saved_ns") or 0) / found["part_ns"]))
 
 
 def _slowed(run: RunResults, facts: TraceFacts) -> float:

@@ -52,7 +52,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.rows("kernels"):
         return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
-    family, total_ns = _longest(facts)
+    family, total_ns = longest_kernel(facts)
     whole = sum(row.get("total_ns") or 0 for row in facts.rows("kernels"))
     kernel_ns = total_ns / facts.steps
     if total_ns <= MOST_FRAC * whole or kernel_ns <= MOST_FRAC * run.step_ns:
@@ -94,7 +94,8 @@ def kernel_family(name: str) -> str:
     return re.split(r"::|\s", plain.split("(")[0].strip())[-1] or name
 
 
-def _longest(facts: TraceFacts) -> tuple[str, int]:
+def longest_kernel(facts: TraceFacts) -> tuple[str, int]:
+    """Return the kernels of one name that take longest, but products, and their time in a trace."""
     taken: Counter[str] = Counter()
     for row in facts.rows("kernels"):
         if row.get("category") not in LEFT_OUT:

@@ -4,7 +4,7 @@
 `between_ns`: time per step of what is done to the scores of all pairs of positions between two
 products: scaling, masks, casts, softmax, dropout, forward and backward. On a GPU it is the kernels
 of the scores' size in a trace with shapes; on a CPU the functions of two of the first batches,
-forward. `scores_bytes`: what the scores take, once.
+forward. `scores_bytes`: what the scores of one call take.
 
 ## Why it matters
 Scores grow with the square of the positions. Each of these steps reads and writes all of them, and
@@ -100,7 +100,7 @@ def _on_cpu(run: RunResults, step_ns: int, written: Sequence[WrittenAttention]) 
         return None
     evidence = {
         "product_ns": sum(one.product_ns for one in gain),
-        "scores_bytes": sum(one.score_bytes for one in gain),
+        "scores_bytes": max((one.score_bytes for one in gain), default=0),
     }
     return _finding(step_ns, between_ns, saving, evidence, gain, on_device=False)
 

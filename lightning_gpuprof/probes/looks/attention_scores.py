@@ -93,7 +93,7 @@ def written_attention(batches: Sequence[AttentionScores]) -> tuple[WrittenAttent
         WrittenAttention(
             calls=len(every[-1]),
             scores=max(one.numbers for one in every[-1]),
-            score_bytes=sum(one.numbers * one.number_bytes for one in every[-1]),
+            score_bytes=max(one.numbers * one.number_bytes for one in every[-1]),
             between_ns=min(sum(one.between_ns for one in ones) for ones in every),
             product_ns=min(sum(one.product_ns for one in ones) for ones in every),
             masked=any(one.masked for one in every[-1]),

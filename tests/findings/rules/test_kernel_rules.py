@@ -86,10 +86,16 @@ def test_of_older_records_the_line_is_one_that_indexes_and_was_seen_often(on_dev
 
 
 def test_rows_that_are_added_up_as_fast_as_they_were_picked_are_well(on_device):
-    quick = INDEXED | {"operators": [device_op("aten::index", 17 * MS)]}
+    quick = INDEXED | {"operators": [device_op("aten::index", 17 * MS), INDEXED["operators"][3]]}
     assert on_device("slow-index-backward", quick) is None
     short = {"kernels": [kernel(ADDS, MS // 2)]}
     assert on_device("slow-index-backward", short) is None
+
+
+def test_what_a_program_accumulates_by_index_itself_is_no_gradient(on_device):
+    own = INDEXED | {"operators": [device_op("aten::index_put_", 16 * MS)]}
+    assert on_device("slow-index-backward", own) is None
+    assert "aten::index_put_" in on_device("dominant-kernel", own).title
 
 
 def test_steps_that_wait_for_the_host_are_no_shorter_for_it(on_device):
