@@ -8,6 +8,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
+from lightning_gpuprof.probes.looks.lookups import SAME
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import WrittenAttention
@@ -17,6 +18,7 @@ LEAST_NUMBERS = 1 << 14
 _PRODUCTS = frozenset({"matmul", "bmm", "__matmul__", "einsum"})
 _SOFTMAX = frozenset({"softmax", "_softmax"})
 _MASKS = frozenset({"masked_fill", "masked_fill_", "where"})
+_ADDS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "__sub__"})
 
 
 @dataclass
@@ -63,19 +65,23 @@ class AttentionScores:
 
     def _goes_on(self, scores: Written, call: OnData) -> None:
         name, result = call.name, call.result
-        if scores.normed and name in _PRODUCTS and call.given[0] in self._known:
-            scores.needed = scores.needed or scores.done or call.given[1].ndim != result.ndim
+        if scores.normed and name in _PRODUCTS and len(call.given) == 2:
+            weights, values = call.given
+            other = weights not in self._known or values.ndim != result.ndim
+            scores.needed = scores.needed or scores.done or other
             scores.product_ns += call.taken_ns
             scores.done, scores.trained = True, result.requires_grad
         elif result.numel() != scores.numbers or scores.done:
             scores.needed = True
+        elif scores.normed and name not in SAME and "dropout" not in name:
+            scores.needed = True  # of weights, fused attention drops some, and does no more
         else:
             if name in _SOFTMAX:
                 along = call.argument("dim", 1, None)
-                scores.needed |= scores.normed or along not in (-1, result.ndim - 1)
+                scores.needed |= along not in (-1, result.ndim - 1)
                 scores.normed = True
             scores.drops = scores.drops or "dropout" in name
-            added = len(call.given) > 1 and call.given[1].numel() > 1
+            added = name in _ADDS and any(one.numel() > 1 for one in call.given[1:])
             scores.masked = scores.masked or name in _MASKS or added
             scores.between_ns += call.taken_ns
             self._known[result] = scores

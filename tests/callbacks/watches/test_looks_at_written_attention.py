@@ -57,6 +57,19 @@ def test_what_is_added_to_scores_is_a_mask(look):
     assert found.masked
 
 
+class Scaled(ByHand):
+    """A number of its own for each query is no mask."""
+
+    def attend(self, query, key, value):
+        scores = (query @ key.mT) * query.square().mean(-1, keepdim=True)
+        return scores.softmax(-1) @ value
+
+
+def test_what_scores_are_multiplied_by_is_no_mask(look):
+    (found,) = look(Scaled()).attention
+    assert not found.masked
+
+
 class ReadsWeights(ByHand):
     def attend(self, query, key, value):
         weights = (query @ key.mT).softmax(-1)
@@ -68,6 +81,21 @@ class AcrossQueries(ByHand):
 
     def attend(self, query, key, value):
         return (query @ key.mT).softmax(-2) @ value
+
+
+class Weighed(ByHand):
+    """Does more with the weights, which fused attention does not."""
+
+    def attend(self, query, key, value):
+        return ((query @ key.mT).softmax(-1) * 0.5) @ value
+
+
+class SummedUp(ByHand):
+    """A function of the weights alone that is called as products are."""
+
+    def attend(self, query, key, value):
+        weights = (query @ key.mT).softmax(-1)
+        return weights @ value + torch.einsum("bnm->bn", weights)[..., None]
 
 
 class ByClasses(ByHand):
@@ -82,6 +110,8 @@ class Fused(ByHand):
         return F.scaled_dot_product_attention(query, key, value)
 
 
-@pytest.mark.parametrize("model", [ReadsWeights, AcrossQueries, ByClasses, Fused])
+@pytest.mark.parametrize(
+    "model", [ReadsWeights, AcrossQueries, Weighed, SummedUp, ByClasses, Fused]
+)
 def test_what_no_fused_attention_does_and_what_it_did_is_none(look, model):
     assert look(model()).attention == ()
