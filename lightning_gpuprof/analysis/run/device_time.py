@@ -187,10 +187,15 @@ def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int)
     filling = marked & (ahead != NOT_MEASURED) & (ahead < FILLING_FRAC * most)
     if most < STEPS_AHEAD * device_ns or filling.sum() < FILLING_STEPS:
         return None
-    begin, *_, last = np.flatnonzero(filling)
-    bare = np.zeros_like(steady)
-    bare[begin:last] = (steady & (session.columns["device_dur"] == NOT_MEASURED))[begin:last]
-    return median(session.columns["dur_ns"][bare if bare.sum() >= FILLING_STEPS else filling])
+    # It fills again where the host has stood still, and was full before: both sides have to fill.
+    rows = np.flatnonzero(marked & (ahead != NOT_MEASURED))
+    bare = np.flatnonzero(steady & (session.columns["device_dur"] == NOT_MEASURED))
+    after = np.searchsorted(rows, bare)
+    between = (after > 0) & (after < len(rows))
+    bare, after = bare[between], after[between]
+    bare = bare[filling[rows[after - 1]] & filling[rows[after]]]
+    few = len(bare) < FILLING_STEPS
+    return median(session.columns["dur_ns"][filling if few else bare])
 
 
 def _nothing_waits(session: Session) -> bool:
