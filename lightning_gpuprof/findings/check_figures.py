@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
 from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
 from lightning_gpuprof.findings.loader_cures import MOST, core_plan
+from lightning_gpuprof.findings.rules.dominant_kernel import longest_kernel
 from lightning_gpuprof.findings.rules.memory_bound_kernels import fills_memory
 from lightning_gpuprof.records.phases import Phase
 
@@ -114,6 +115,14 @@ def memory_bound(seen: Seen) -> float | None:
     held = [row for row in top if row.get("bound") == "memory" and fills_memory(row)]
     bound = sum(row.get("total_ns") or 0 for row in held)
     return bound / whole if whole else None
+
+
+def top_kernel(seen: Seen) -> float | None:
+    """Return what the longest kernel takes, as a share of the step; products are left out."""
+    if seen.facts is None or not seen.facts.rows("kernels") or not seen.run.step_ns:
+        return None
+    _, total_ns = longest_kernel(seen.facts)
+    return min(1.0, total_ns / seen.facts.steps / seen.run.step_ns)
 
 
 def vram(seen: Seen) -> float | None:

@@ -16,6 +16,7 @@ from lightning_gpuprof.findings.check_figures import (
     share,
     sync_share,
     thin_calls,
+    top_kernel,
     transfers,
     vram,
     workers_off,
@@ -72,6 +73,7 @@ _OTHERS = {
     Phase.OTHER: "the module's own hooks, such as on_after_backward, lr_scheduler_step and "
     "on_train_batch_end",
 }
+KERNEL_CHECK = "top-kernel"
 PHASE_CHECKS = (
     "data-share",
     "forward-share",
@@ -196,6 +198,15 @@ QUESTIONS = (
         "bytes instead of FLOPs: fuse neighbours, smaller types; more arithmetic comes free",
         "it takes a trace with shapes, of a GPU whose peaks are known",
         memory_bound,
+    ),
+    Question(
+        KERNEL_CHECK,
+        "Does one kernel take most of the step?",
+        "top_kernel_frac",
+        PHASE_FRAC,
+        "the device's longest kernel: what launches it, and with which inputs",
+        _NO_GPU_TRACE,
+        top_kernel,
     ),
     Question(
         "vram",

@@ -10,7 +10,12 @@ from enum import Enum
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.check_figures import Seen, suggested_workers
-from lightning_gpuprof.findings.check_questions import PHASE_CHECKS, QUESTIONS, Question
+from lightning_gpuprof.findings.check_questions import (
+    KERNEL_CHECK,
+    PHASE_CHECKS,
+    QUESTIONS,
+    Question,
+)
 
 
 class State(str, Enum):
@@ -47,10 +52,12 @@ def run_checks(run: RunResults) -> tuple[Check, ...]:
 def focus(checks: tuple[Check, ...]) -> Check | None:
     """Return the check that says where to look first: the phase that dominates, or that none does.
 
-    None where no step was measured.
+    One kernel that is most of the step comes before: the host waits for it in whatever phase it
+    queues too much. None where no step was measured.
     """
-    named = [check for check in checks if check.id in PHASE_CHECKS and check.state is State.LOOK]
-    return named[0] if named else None
+    look = [check for check in checks if check.state is State.LOOK]
+    named = [check for check in look if check.id in PHASE_CHECKS]
+    return next((check for check in look if check.id == KERNEL_CHECK), named[0] if named else None)
 
 
 def _ask(question: Question, seen: Seen) -> Check:

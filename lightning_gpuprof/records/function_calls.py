@@ -224,6 +224,48 @@ class OneHotLookup(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class IndexedLookup(Struct, frozen=True):
+    """Rows of a tensor that are picked by indexing it, and get a gradient.
+
+    Args:
+        rows: Rows that it has.
+        indices: Rows that are picked per batch, the same one as often as it is named.
+        width: Numbers in each.
+        places: The line.
+    """
+
+    rows: int
+    indices: int
+    width: int
+    places: tuple[CallPlace, ...]
+
+
+class WrittenAttention(Struct, frozen=True):
+    """Attention of a product, a softmax and a product, whose weights nothing else needs.
+
+    Args:
+        calls: How often per batch.
+        scores: Pairs of positions in one call, of all heads and samples.
+        score_bytes: Their memory.
+        between_ns: Host time per batch of what is done to the scores between the products, forward.
+        product_ns: The same of the two products.
+        masked: Something is added to the scores, or some are filled.
+        drops: Dropout on the weights.
+        trained: Gradients go back through it.
+        places: The lines, the first product's first.
+    """
+
+    calls: int
+    scores: int
+    score_bytes: int
+    between_ns: int
+    product_ns: int
+    masked: bool
+    drops: bool
+    trained: bool
+    places: tuple[CallPlace, ...]
+
+
 class UnusedScores(Struct, frozen=True):
     """A linear layer of whose results a part is used.
 
@@ -325,6 +367,10 @@ class FunctionNotes(Struct, frozen=True):
     compared: tuple[Compared, ...] = ()
     on_data: tuple[WorkOnData, ...] = ()
     """The longest first."""
+    indexed: tuple[IndexedLookup, ...] = ()
+    """The one of most numbers first."""
+    attention: tuple[WrittenAttention, ...] | None = None
+    """None in older files."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

@@ -12,9 +12,9 @@ CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", tra
 def judge(analyze):
     """Return what a rule says of a run; `trace` is an analysis document of two steps."""
 
-    def judged(finding_id, phases, *, trace=None, records=(), **options):
+    def judged(finding_id, phases, *, trace=None, cycle=CYCLE, records=(), **options):
         if trace is not None:
-            records = [*records, CYCLE]
+            records = [*records, cycle]
             options["traces"] = {"t.gz": {"steps": [{}, {}], **trace}}
         return load_rule(finding_id).evaluate(analyze(phases, records=records, **options))
 

@@ -40,6 +40,17 @@ def test_the_phase_above_half_says_where_to_look_and_else_that_none_does(analyze
     assert focus(run_checks(analyze(phases))).id == first
 
 
+def test_one_kernel_that_is_most_of_the_step_is_where_to_look_first(analyze):
+    def kernel(name, category, total_ns):
+        return {"name": name, "category": category, "total_ns": total_ns}
+
+    kernels = [kernel("pooled<float>", "other", 7 * MS), kernel("pooled<half>", "other", 5 * MS)]
+    phases = {"forward": 6 * MS, "backward": 4 * MS}
+    assert focus(run_checks(analyze(phases, **traced(kernels=kernels)))).id == "top-kernel"
+    for few in (kernels[:1], [kernel("gemm_nn", "gemm", 15 * MS)]):
+        assert focus(run_checks(analyze(phases, **traced(kernels=few)))).id == "forward-share"
+
+
 def test_without_steps_nothing_is_said_and_every_question_tells_what_it_lacks(analyze):
     checks = run_checks(analyze({}, steps=0))
     assert focus(checks) is None

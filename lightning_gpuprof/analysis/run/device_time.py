@@ -93,6 +93,8 @@ class DeviceTime:
     host_alone_ns: int | None = None
     """What the host takes for a step while it fills the device's queue: no step gets shorter than
     that from faster kernels. None where it never was steps ahead, or soon had filled it."""
+    host_alone_least_ns: int | None = None
+    """The shortest steady step, marked or not: what marks or disturbs the host is in the others."""
 
     @property
     def state(self) -> StepState:
@@ -131,6 +133,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     if _nothing_waits(session):
         kinds = list(StepState)
         states[states == kinds.index(StepState.SYNC_BOUND)] = kinds.index(StepState.HOST_BOUND)
+    alone_ns = _host_alone_ns(session, steady, marked, over.mean_ns)
     return DeviceTime(
         marked_steps=int(marked.sum()),
         dur=over,
@@ -149,7 +152,10 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
         falls_behind_ns=_falls_behind_ns(session, marked),
-        host_alone_ns=_host_alone_ns(session, steady, marked, over.mean_ns),
+        host_alone_ns=alone_ns,
+        host_alone_least_ns=None
+        if alone_ns is None
+        else int(session.columns["dur_ns"][steady].min()),
     )
 
 
@@ -181,10 +187,15 @@ def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int)
     filling = marked & (ahead != NOT_MEASURED) & (ahead < FILLING_FRAC * most)
     if most < STEPS_AHEAD * device_ns or filling.sum() < FILLING_STEPS:
         return None
-    begin, *_, last = np.flatnonzero(filling)
-    bare = np.zeros_like(steady)
-    bare[begin:last] = (steady & (session.columns["device_dur"] == NOT_MEASURED))[begin:last]
-    return median(session.columns["dur_ns"][bare if bare.sum() >= FILLING_STEPS else filling])
+    # It fills again where the host has stood still, and was full before: both sides have to fill.
+    rows = np.flatnonzero(marked & (ahead != NOT_MEASURED))
+    bare = np.flatnonzero(steady & (session.columns["device_dur"] == NOT_MEASURED))
+    after = np.searchsorted(rows, bare)
+    between = (after > 0) & (after < len(rows))
+    bare, after = bare[between], after[between]
+    bare = bare[filling[rows[after - 1]] & filling[rows[after]]]
+    few = len(bare) < FILLING_STEPS
+    return median(session.columns["dur_ns"][filling if few else bare])
 
 
 def _nothing_waits(session: Session) -> bool:

@@ -78,6 +78,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.7 if facts.rows("roofline") else 0.5,
         where=tuple(Where(kernel=str(row["name"])) for row in rows[:MOST]),
         change="model = torch.compile(model)",
+        explains=("dominant-kernel",),
     )
 
 

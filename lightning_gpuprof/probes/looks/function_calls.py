@@ -14,6 +14,7 @@ from torch.utils import checkpoint as checkpoint_file
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lightning_gpuprof.probes.latency.latency import tensors_in
+from lightning_gpuprof.probes.looks.attention_scores import AttentionScores
 from lightning_gpuprof.probes.looks.broadcasts import Broadcasts
 from lightning_gpuprof.probes.looks.cells import CELLS, Cells
 from lightning_gpuprof.probes.looks.comparisons import Comparisons
@@ -22,6 +23,7 @@ from lightning_gpuprof.probes.looks.function_inputs import (
     given_plain,
     gives_values,
 )
+from lightning_gpuprof.probes.looks.indexed_rows import IndexedRows
 from lightning_gpuprof.probes.looks.layer_calls import LayerCalls
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
@@ -101,6 +103,7 @@ class FunctionCalls:
     """Time of each line's functions of the batch in which no weight takes part."""
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
     cells: Cells = field(default_factory=Cells)
+    indexed: IndexedRows = field(default_factory=IndexedRows)
     mixed: set[tuple[str, str]] = field(default_factory=set)
     """File and name of functions of the program that may compute with data or weights."""
 
@@ -114,8 +117,10 @@ class FunctionCalls:
         weights = {*self._parameters, *self._constants}
         self.layers, self.values = LayerCalls(self._parameters, self._known), Values()
         self.lookups, self.scores = Lookups(weights), Scores(weights)
-        self.compared = Comparisons()
-        self._followers = (self.broadcasts, self.lookups, self.scores, self.compared)
+        self.compared, self.written = Comparisons(), AttentionScores()
+        self._followers = (
+            self.broadcasts, self.lookups, self.scores, self.compared, self.written,
+        )  # fmt: skip
 
     def seen(
         self, func: Any, args: Any, kwargs: Any, output: Any, taken_ns: int, frame: FrameType
@@ -142,6 +147,7 @@ class FunctionCalls:
         place = own_line(frame)
         self._counts(place, frame)
         self._drops(results, taken_ns, frame)
+        self.indexed.seen(name, args, results, place)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if is_plain(one)]
         known = [self._known_of(one) for one in given]

@@ -9,12 +9,14 @@ from typing import TypeVar
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from lightning_gpuprof.probes.looks.attention_scores import written_attention
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
 from lightning_gpuprof.probes.looks.call_places import MOST_PLACES, first_shown, shown
 from lightning_gpuprof.probes.looks.cells import cell_loops
 from lightning_gpuprof.probes.looks.comparisons import compared
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.function_calls import Call, FunctionCalls
+from lightning_gpuprof.probes.looks.indexed_rows import indexed_lookups
 from lightning_gpuprof.probes.looks.layer_calls import LayerCall
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
 from lightning_gpuprof.probes.looks.origins import Origin
@@ -71,6 +73,8 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         repeated=repeated_work([one.values for one in batches]),
         compared=compared([one.compared for one in batches]),
         on_data=_on_data([one.on_data_alone for one in batches]),
+        indexed=indexed_lookups([one.indexed for one in batches]),
+        attention=written_attention([one.written for one in batches]),
     )
 
 

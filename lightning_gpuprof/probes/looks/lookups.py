@@ -15,7 +15,7 @@ from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.function_calls import OneHotLookup
 
 _PRODUCTS = frozenset({"linear", "matmul", "mm", "__matmul__"})
-_SAME = frozenset(
+SAME = frozenset(
     """to type type_as float double half bfloat16 cuda cpu contiguous clone detach view view_as
     reshape reshape_as flatten unflatten squeeze unsqueeze transpose permute movedim swapaxes
     """.split()
@@ -66,7 +66,7 @@ class Lookups:
         if version(source) != was:  # written to since: rows of zeros with a one no more
             rows.shared = True
             del self._known[source]
-        elif name in _SAME and _same_rows(source, result, rows.classes):
+        elif name in SAME and _same_rows(source, result, rows.classes):
             rows.made_ns += call.taken_ns
             self._known[result] = (rows, version(result))
         elif (

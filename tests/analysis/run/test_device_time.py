@@ -88,6 +88,20 @@ def test_what_the_host_takes_alone_is_taken_from_steps_without_marks(analyze, ev
     assert run.device_time.host_alone_ns == alone_ns
 
 
+def test_steps_of_a_full_queue_between_two_in_which_it_fills_are_not_the_hosts_alone(analyze):
+    # Full from step 25 to 79, where each step waits for the device; then it is empty once more.
+    steps = np.arange(100)
+    marked, full = steps % 5 == 0, (steps >= 25) & (steps < 80)
+    device = np.where(marked, 10 * MS, NOT_MEASURED)
+    behind = np.where(full, 100 * MS, MS)
+    ahead = np.where(marked, behind, NOT_MEASURED)
+    columns = marks(np.where(marked, 0, NOT_MEASURED), device, device, ahead=(ahead,) * 3)
+    columns["device_dur"] = device
+    host = np.where(full, 10 * MS, np.where(marked, 3 * MS, 2 * MS))
+    run = analyze({"forward": host}, columns=columns, device=GPU)
+    assert (run.device_time.host_alone_ns, run.device_time.host_alone_least_ns) == (2 * MS, 2 * MS)
+
+
 def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze):
     ahead = np.tile(30 * MS * np.arange(50), 2)
     columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))

@@ -202,6 +202,10 @@ def test_no_step_gets_shorter_than_what_the_host_takes_while_it_fills_the_queue(
     step_ns = 80 * MS * 10 // 100 + 20 * MS * 8 // 100 + round(40 * MS / 99)
     assert finding.evidence["step_ns"] == pytest.approx(step_ns)
     assert finding.saving_ns.high == pytest.approx(step_ns - 8 * MS)
+    # Marks make the others longer: at the most a step is as short as the shortest of all.
+    host[19] = 6 * MS
+    finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
+    assert finding.saving_ns.high == pytest.approx(finding.evidence["step_ns"] - 6 * MS)
     # Of a host that is never steps ahead it is not known: it may wait in each step.
     columns["run_ahead/forward"] = [min(2 * MS * step, 30 * MS) for step in range(100)]
     finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
