@@ -161,4 +161,6 @@ def suggested_workers(run: RunResults) -> int | None:
         cpu_count=cores,
         most=most_workers(loader),
     )
-    return plan.num_workers if plan.step_low_ns < run.step_ns else now
+    # Of short waits what a batch from a worker costs may be more than all of them.
+    middle_ns = (plan.step_low_ns + plan.step_high_ns) / 2
+    return plan.num_workers if middle_ns < run.step_ns else now

@@ -176,11 +176,12 @@ def test_all_of_it_fits_into_what_comes_back_and_the_outcome_is_last(summary, ca
 def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch, tmp_path):
     faults = importlib.import_module("gpu_faults")
 
-    def judged(name, fault, run, until):
+    def judged(name, fault, run, row):
         if name == "tiny kernels":
             raise subprocess.TimeoutExpired("report", 60)
-        return {"first": True}
+        return row | {"first": True}
 
+    monkeypatch.setattr(faults, "measured", lambda fault, until: {"saved_ns": 1})
     monkeypatch.setattr(faults, "judged", judged)
     monkeypatch.setattr("sys.argv", ["gpu_faults.py", "--runs", str(tmp_path)])
     noted = {}
@@ -202,13 +203,16 @@ def test_a_fault_whose_time_is_up_has_fewer_rounds_and_never_none(
         return 1000.0 if options.get("batch") == 8 and not options.get("graphed") else 640.0
 
     found = {"id": "small-kernels", "severity": "warning", "saving_ns": {"low": 0, "high": 500}}
+    found["evidence"] = {"step_ns": 2_000}
     monkeypatch.setattr(faults, "said_of", lambda *_: [found])
     monkeypatch.setattr(faults, "fit", fit)
     monkeypatch.setattr(faults, "time", SimpleNamespace(monotonic=lambda: clock.now))
     noted = {}
     monkeypatch.setattr(faults, "figure", lambda name, value, **_: noted.update({name: value}))
-    row = faults.judged("small batch", faults.FAULTS["small batch"], "run", until)
+    fault = faults.FAULTS["small batch"]
+    row = faults.judged("small batch", fault, "run", faults.measured(fault, until))
     assert row["rounds"] == rounds
+    assert len(row["each_saved_ns"]) == rounds
     # 512 samples took 640 ns: 10 for eight. What the finding proposes is held against it.
     assert (row["saved_ns"], row["saved_as_proposed_ns"]) == (990, 360)
     assert noted == {"faults: small batch, saving within what was predicted": 1.0}

@@ -78,7 +78,15 @@ def test_a_sound_gpu_trace_raises_nothing(analyze):
 
 @pytest.mark.parametrize(
     ("workers", "wait_ms", "cores", "suggested"),
-    [(0, 6, 4, 2), (0, 0.1, 4, 0), (2, 0, 4, 2), (8, 3, 4, 4), (1, 6, 8, 3), (0, 6, 1, 0)],
+    [
+        (0, 6, 4, 2),
+        (0, 0.1, 4, 0),
+        (0, 0.3, 4, 0),
+        (2, 0, 4, 2),
+        (8, 3, 4, 4),
+        (1, 6, 8, 3),
+        (0, 6, 1, 0),
+    ],
 )
 def test_fewer_workers_are_suggested_as_well_as_more(analyze, workers, wait_ms, cores, suggested):
     run = analyze(

@@ -32,6 +32,12 @@ def test_much_python_at_a_line_steps_back_behind_what_says_why():
     assert back[0].reason.startswith("recomputed-constant tells of the same time: it names that")
 
 
+def test_that_the_host_is_the_slower_one_is_told_by_what_it_does_slowly():
+    kernels = made("small-kernels", 1, 4, Where(kernel="add"))
+    assert kept(kernels, made("host-bound", 0, 0, Where(name="aten::add"))) == ["small-kernels"]
+    assert len(kept(kernels, made("host-bound", 5, 9))) == 2
+
+
 def test_other_lines_are_other_time():
     other = Where(file="train.py", line=8, phase="forward")
     assert len(kept(made("slow-python", 1, 4, other), made("recomputed-constant", 2, 5, LINE))) == 2

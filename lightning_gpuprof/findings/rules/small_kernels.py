@@ -53,6 +53,7 @@ LATE = ("host_operator", "host_region", "host_python", "host_launch_call")
 MOSTLY = 0.5
 LOOP_LOW = 0.75
 OPTIMIZER = "optimizer"
+EXPLAINS = ("host-bound",)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -148,10 +149,12 @@ def _finding(
         title=f"{percent(thin_frac)} of the kernels are below 10 µs, and the device idles "
         f"{duration(idle_ns)} of each step between launches",
         advice="Launch less: capture the step as a CUDA graph or compile it, so that small kernels "
-        "are fused or replayed together.",
+        "are fused or replayed together. A larger batch saves nothing of a step, and most of it "
+        "per sample: the device has time for more work per launch.",
         evidence=evidence,
         saving_ns=saving,
         confidence=0.7,
         where=(Where(kernel=str(most["name"])),) if most else (),
         change='model = torch.compile(model, mode="reduce-overhead")',
+        explains=EXPLAINS,
     )

@@ -16,9 +16,10 @@ or a file written every n steps. Irregular ones come from other work on the mach
 ## Thresholds
 `SPIKE_FRAC`, `REGULAR`: see `uneven/spikes.py`. Irregular spikes without a recorded cause are
 told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
-more often the machine's than the program's. `LOW_FRAC`: of regular ones, chance adds a tenth.
-`MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and first
-objects have settled, is no rate. `GC_FRAC`: where the collector takes more, or makes regular
+more often the machine's than the program's; and not where steps wait for the device, as the host's
+wait for a place in its queue is now longer, now shorter. `LOW_FRAC`: of regular ones, chance adds a
+tenth. `MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and
+first objects have settled, is no rate. `GC_FRAC`: where the collector takes more, or makes regular
 spikes, the saving is its time, a fifth more or less, or what its steps take longer beside it, too.
 Severity: the common scale (`findings/grade.py`).
 """
@@ -63,6 +64,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if seen.count < 2 and not by_collector:
         return None
     known = by_collector or seen.every_steps is not None
+    if not known and run.device_time is not None and run.device_time.is_behind:
+        return None  # the host waits for a place in the device's queue, now longer, now shorter
     if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
         return None
     saving = _saving(seen, collected_ns, by_collector=by_collector)

@@ -26,6 +26,12 @@ def test_irregular_ones_are_a_fact_at_most(judge):
     assert judge("step-time-jitter", {"forward": forward}).severity is Severity.INFO
 
 
+def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(judge):
+    forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+    columns = {"device_dur": 12 * MS, "device/forward": 12 * MS, "run_ahead/forward": 80 * MS}
+    assert judge("step-time-jitter", {"forward": forward}, columns=columns) is None
+
+
 def test_unless_the_garbage_collector_was_seen_in_them(judge):
     finding = judge("step-time-jitter", collecting(3, 11, 80), parts=IN_BACKWARD)
     assert finding.severity is Severity.WARNING
