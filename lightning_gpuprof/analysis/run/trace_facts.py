@@ -133,7 +133,8 @@ class TraceFacts:
             return 1.0
         usual = set(_going_on([dur_ns for dur_ns, _ in idle]))
         kept = [idle_ns for dur_ns, idle_ns in idle if dur_ns in usual]
-        return min(1.0, (sum(kept) / len(kept)) / (whole / len(idle)))
+        frac: float = sum(kept) / len(kept) / whole * len(idle)
+        return min(1.0, frac)
 
     def _operator(self, row: Mapping[str, Any]) -> Operator:
         device = row.get("device_total_ns")

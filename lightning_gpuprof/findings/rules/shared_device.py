@@ -25,13 +25,17 @@ from lightning_gpuprof.units import size
 ID = "shared-device"
 EFFORT = Effort(Horizon.QUICK, "stop a process, or choose another device", "none to the model")
 MIN_BYTES = 256 * 2**20
+WITHOUT = (
+    "the driver's list of processes was not read: it takes nvidia-ml-py or amdsmi, and some "
+    "seconds of training"
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where somebody else is on the device."""
     use = run.device_use
     if use is None or use.others_bytes is None:
-        return Abstained(ID, "the driver's list of processes was not read (nvidia-ml-py, amdsmi)")
+        return Abstained(ID, WITHOUT)
     if use.others_bytes < MIN_BYTES:
         return None
     count = use.others_count or 1

@@ -43,13 +43,17 @@ SAID = dict(
     sync_boost="the slowest card of its group",
 )
 """Reasons that hold clocks down; being idle is none."""
+WITHOUT = (
+    "the driver's clocks were not read: it takes nvidia-ml-py or amdsmi, and some "
+    "seconds of training"
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where something held the clocks down for long enough."""
     use = run.device_use
     if use is None or use.throttle_frac is None or use.samples < MIN_SAMPLES:
-        return Abstained(ID, "the driver's clocks were not read (nvidia-ml-py, amdsmi)")
+        return Abstained(ID, WITHOUT)
     reasons = {name: frac for name, frac in use.throttle_frac.items() if name in SAID}
     held = [
         name for name in sorted(reasons, key=lambda n: -reasons[n]) if reasons[name] >= MIN_FRAC

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
@@ -196,6 +197,8 @@ def rest_table(results: RunResults) -> Table:
     table.add_row("memory", _memory(results))
     if (advised := _batch_size(results)) is not None:
         table.add_row("batch size", advised)
+    if results.device_use is not None:
+        table.add_row("device", _driver(results.device_use))
     table.add_row("traces", _traces(results.traces, results))
     table.add_row("outside steps", _outside(results))
     wall = results.wall
@@ -209,6 +212,20 @@ def rest_table(results: RunResults) -> Table:
             "probe off", f"{failure.probe} failed at step {failure.step}: {failure.error}"
         )
     return table
+
+
+def _driver(use: DeviceUse) -> str:
+    """Return what the driver said, of whatever it said."""
+    watts = None if use.max_power_mw is None else f"up to {use.max_power_mw / 1000:.0f} W"
+    if watts is not None and use.power_limit_mw:
+        watts += f" of {use.power_limit_mw / 1000:.0f} W"
+    said = (
+        None if use.busy_frac is None else f"a kernel ran in {percent(use.busy_frac)} of the time",
+        None if use.max_sm_clock_mhz is None else f"up to {use.max_sm_clock_mhz:,} MHz",
+        watts,
+        None if use.max_temperature_c is None else f"up to {use.max_temperature_c} C",
+    )
+    return f"{', '.join(filter(None, said)) or 'nothing'} (its driver, {use.samples} readings)"
 
 
 def verbose_parts(

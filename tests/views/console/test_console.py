@@ -3,6 +3,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
@@ -11,6 +12,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
+    DeviceSample,
     Loader,
     Memory,
     Note,
@@ -215,6 +217,17 @@ def test_memory_on_a_gpu_is_shown_and_never_invented(report):
     )
     text = render(report(device=Device(type="cuda"), records=[memory]))
     assert "allocated 1.00 GiB, reserved 2.00 GiB, peak 4.00 GiB of 8.00 GiB (50.0%)" in text
+
+
+def test_what_the_driver_said_of_the_device_is_shown_as_far_as_it_did(report):
+    seen = DeviceSample(step=49, start_ns=0, end_ns=1, samples=9, busy_frac=0.25)
+    text = render(report(device=Device(type="cuda"), records=[seen]))
+    assert "a kernel ran in 25.0% of the time (its driver, 9 readings)" in text
+    full = structs.replace(
+        seen, max_power_mw=122_300, power_limit_mw=700_000, max_sm_clock_mhz=1_980
+    )
+    text = " ".join(render(report(device=Device(type="cuda"), records=[full])).split())
+    assert "25.0% of the time, up to 1,980 MHz, up to 122 W of 700 W (its driver" in text
 
 
 def test_the_advised_batch_size_is_shown_or_why_there_is_none(report):
