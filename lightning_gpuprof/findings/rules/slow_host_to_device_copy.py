@@ -24,9 +24,11 @@ no less than of 3.0 (`BUSES`: a card may be in an older slot, and no copy reache
 and so does what pinned copies take; to the high bound belongs what the device idles because the
 host, held up by the copy, launches late (`LATE`), for as long as it was held up at most. Where most
 bytes come from pinned memory, what the calls take stays, but for those of many small tensors: fewer
-bytes save what the device copies, at most. Where no trace tells the bytes, handing a batch over
-takes `STAYS_NS`, however small and pinned it is: 76 to 140 µs were measured beside an H100, of a
-few KB and of 16 MiB. Severity: the common scale (`findings/grade.py`).
+bytes save what the device copies, at most; where the device holds the steps up, that is what it
+copies while it computes nothing, however little the host has to do for it. Where no trace tells the
+bytes, handing a batch over takes `STAYS_NS`, however small and pinned it is: 76 to 140 µs were
+measured beside an H100, of a few KB and of 16 MiB. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -84,13 +86,25 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving = known or Range(
             low=max(0, saving.low - STAYS_NS), high=max(0, saving.high - STAYS_NS)
         )
+    title = (
+        f"{_what(cost_ns, hooks)} takes {duration(cost_ns)} of each step "
+        f"({percent(cost_ns / step_ns)})"
+    )
+    copying_ns = 0 if hooks or change else _alone_ns(run)
+    if copying_ns:
+        saving = Range(low=0, high=copying_ns)
+        evidence["copying_ns"] = copying_ns
+        title = (
+            f"Copying the batch takes the device {duration(copying_ns)} of each step "
+            f"({percent(copying_ns / step_ns)}), in which it computes nothing"
+        )
+        advice += " Or copy the next batch on a stream of its own, while this one is computed."
     if not saving.high:
         return None
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{_what(cost_ns, hooks)} takes {duration(cost_ns)} of each step "
-        f"({percent(cost_ns / step_ns)})",
+        title=title,
         advice=advice,
         evidence=evidence,
         saving_ns=saving,
@@ -131,6 +145,16 @@ def _of_copies(run: RunResults, saving: Range, cost_ns: int) -> Range:
     if sum(count) > SMALL_COPIES:
         return Range(low=0, high=round(saving.high * (1 - 1 / sum(count))))
     return Range(low=0, high=round(min(saving.high, sum(took_ns))))
+
+
+def _alone_ns(run: RunResults) -> int:
+    """Return what copies to a device that holds the steps up take it without computing beside."""
+    facts = trace_facts(run)
+    if facts is None or run.device_time is None or not run.device_time.is_behind:
+        return 0
+    copies = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"]
+    took_ns = sum(row.get("total_ns") or 0 for row in copies) / facts.steps
+    return round(min(took_ns, facts.per_step("gpu", "exposed_copy_ns") or 0.0))
 
 
 def _bus(run: RunResults) -> tuple[int, int]:

@@ -153,3 +153,27 @@ def test_a_small_batch_is_handed_over_no_faster_from_pinned_memory(judge):
 
     assert judge_of(70 * US) is None
     assert span(judge_of(400 * US)) == (249 * US, 325 * US)
+
+
+def test_a_device_that_holds_the_steps_up_copies_no_batch_for_nothing(judge):
+    def judge_of(exposed_ns, ahead):
+        copies = [{"kind": "HtoD", "memory": "pinned", "count": 2, "total_ns": 2 * MS, "bytes": 99}]
+        return judge(
+            "slow-host-to-device-copy",
+            {**WORK, "host_to_device": 100 * US},
+            device=Device(type="cuda"),
+            columns={
+                "device_dur": 12 * MS,
+                "device/host_to_device": 50 * US,
+                "run_ahead/host_to_device": ahead,
+            },
+            trace={"copies": copies, "gpu": {"exposed_copy_ns": exposed_ns}},
+        )
+
+    behind = judge_of(1_600 * US, 50 * MS)
+    assert span(behind) == (0, 800 * US)
+    assert behind.title.startswith("Copying the batch takes the device 800 µs of each step")
+    assert "stream of its own" in behind.advice
+    # Beside other work it costs nothing, and a device that waits for the host has the time.
+    assert span(judge_of(0, 50 * MS))[1] < 100 * US
+    assert span(judge_of(1_600 * US, 1))[1] < 100 * US
