@@ -66,6 +66,19 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "rows_of_columns": ("data-wait",),
     "saved_by_the_clock": ("slow-checkpoint",),  # second, behind dense-embedding
     "shards_collected": ("step-time-jitter",),
+    # The ninth set. Not right at the first look: confusion_by_numpy (small-kernels, though what
+    # leaves the device idle is one long count on the host, told second and third), cover_indexed
+    # (nothing above info), planes_of_colour (memory-bound-kernels; the layout second), scores_kept
+    # (memory-bound-kernels, which names no attention). lengths_tried_out's fixed form was no faster.
+    "activations_again": ("needless-checkpointing",),
+    "boxes_image_by_image": ("host-sync", "host-bound"),
+    "cache_emptied": ("slow-callback",),
+    "confusion_by_numpy": ("host-sync", "slow-python"),
+    "ema_by_name": ("slow-callback",),
+    "frames_in_doubles": ("slow-host-to-device-copy",),
+    "no_tensor_cores": ("low-precision-unused",),
+    "planes_of_colour": ("non-contiguous-layout",),
+    "spectra_in_workers": ("data-wait",),
     "target_loaded_back": ("slow-callback",),
 }
 
