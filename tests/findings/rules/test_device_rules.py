@@ -147,6 +147,21 @@ def test_a_loop_that_makes_most_calls_is_told_with_its_share_of_forward(
     assert "The loop at t.py:8 makes 600 calls" in finding.advice
 
 
+def test_loops_whose_turns_can_be_done_at_once_are_told_before_one_where_they_cannot(judge):
+    calls = {"follow": (0.5, 370, True), "encode": (0.2, 150, False), "decode": (0.1, 130, False)}
+    busy = tuple(
+        BusyFunction(frac, count, CallPlace("t.py", at, name, "y"), loop, count, goes_on)
+        for at, (name, (frac, count, goes_on)) in enumerate(calls.items(), 1)
+        for loop in [CallPlace("t.py", 10 * at, name, "for x in xs:")]
+    )
+    note = Note(step=2, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
+    options = {"device": H100, "columns": HOST_BOUND, "records": [note]}
+    finding = judge("small-kernels", WORK, trace=THIN, **options)
+    begin = "Begin with the loop at t.py:20 (150 calls) and the loop at t.py:30 (130 calls): "
+    assert finding.advice.startswith(begin)
+    assert "the loop at t.py:10, which makes 370 calls" in finding.advice
+
+
 def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
     trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
     finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
