@@ -96,6 +96,11 @@ class TraceFacts:
         found = (self.number("host_stretches", "causes", cause) or 0 for cause in causes)
         return self._usual_frac * sum(found) / self.steps
 
+    def copied_ns(self, *causes: str) -> float:
+        """Return the part of `stretch_ns` right behind a copy to the host."""
+        found = (self.number("host_stretches", "copied", cause) or 0 for cause in causes)
+        return self._usual_frac * sum(found) / self.steps
+
     def sync_ns(self) -> float | None:
         """Return the time in synchronizing calls per step, without those outside of all steps.
 

@@ -29,15 +29,15 @@ class HostStretches(Struct, frozen=True):
         count: Such gaps.
         causes: The host's part of them by what it did (`idle.HOST_CAUSES`).
         copied_count: Of the gaps, those right behind a copy to the host.
-        copied_ns: The host's part of these. It waits for such a copy, so nothing is queued behind
-            it: what the host does then, the device waits for.
+        copied: The host's part of these. It waits for such a copy, so nothing is queued behind it:
+            what the host does then, the device waits for.
     """
 
     pace_ns: int
     count: int
     causes: dict[str, int]
     copied_count: int
-    copied_ns: int
+    copied: dict[str, int]
 
 
 class StretchSums:
@@ -54,29 +54,31 @@ class StretchSums:
         to_host = np.array([copy_kind(name)[0] == "DtoH" for name in timeline.names] or [False])
         self._copied = (before >= 0) & to_host[timeline.device.name[before]]
         self._total_ns: Int64 | int = 0
-        self._copied_ns = self._count = self._copied_count = 0
+        self._copied_ns: Int64 | int = 0
+        self._count = self._copied_count = 0
 
     def add(self, parts: Int64, some: slice) -> None:
         """Add gaps: the time (columns) by what the host did (rows) until it launched."""
         if self._pace_ns is None:
             return
-        late = parts.sum(axis=0)
-        long = late >= STRETCH * self._pace_ns
+        long = parts.sum(axis=0) >= STRETCH * self._pace_ns
         copied = long & self._copied[some]
         self._total_ns += parts[:, long].sum(axis=1)
         self._count += int(long.sum())
-        self._copied_ns += int(late[copied].sum())
+        self._copied_ns += parts[:, copied].sum(axis=1)
         self._copied_count += int(copied.sum())
 
     def over(self, causes: Sequence[str]) -> HostStretches | None:
         """Return the sums; None where no pace is known."""
         if self._pace_ns is None:
             return None
-        totals = np.broadcast_to(self._total_ns, len(causes)).tolist()
-        by_cause = {cause: ns for cause, ns in zip(causes, totals, strict=True) if ns}
-        return HostStretches(
-            self._pace_ns, self._count, by_cause, self._copied_count, self._copied_ns
-        )
+        total, copied = (_by_cause(causes, ns) for ns in (self._total_ns, self._copied_ns))
+        return HostStretches(self._pace_ns, self._count, total, self._copied_count, copied)
+
+
+def _by_cause(causes: Sequence[str], total_ns: Int64 | int) -> dict[str, int]:
+    totals = np.broadcast_to(total_ns, len(causes)).tolist()
+    return {cause: ns for cause, ns in zip(causes, totals, strict=True) if ns}
 
 
 def launch_pace_ns(timeline: Timeline, launches: Launches) -> int | None:

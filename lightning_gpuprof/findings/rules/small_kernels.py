@@ -20,15 +20,15 @@ makes most calls, do its turns at once.
 ## Thresholds
 `THIN_COUNT_FRAC`: most kernels, and launched one by one: those of a graph need one launch, and
 those inside one call of a recurrent layer (`LIBRARY_LOOPS`) are not the program's to fuse:
-torch.compile leaves that call as it is. What compiling or capturing changes is in forward and backward, and
-the kernels still have to run: at most what these two phases take, less the time that kernels run,
-can go; what the Trainer, the loader and the optimizer do stays. At least gaps between kernels and
-launch latency go (`GAPS`), as idle time while the host was at an operator or in Python may have
-another cause. Where most steps wait for the host that latency passes beside its next work: there at
-least the time inside the launching calls of thin kernels goes, but for those of the optimizer.
-A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of that phase:
-`LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a share of
-time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
+torch.compile leaves that call as it is. What compiling or capturing changes is in forward and
+backward, and the kernels still have to run: at most what these two phases take, less the time that
+kernels run, can go; what the Trainer, the loader and the optimizer do stays. At least gaps between
+kernels and launch latency go (`GAPS`), as idle time while the host was at an operator or in Python
+may have another cause. Where most steps wait for the host that latency passes beside its next work:
+there at least the time inside the launching calls of thin kernels goes, but for those of the
+optimizer. A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of
+that phase: `LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a
+share of time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
 Severity: the common scale (`findings/grade.py`).
 """
 

@@ -147,6 +147,35 @@ def test_a_loop_that_makes_most_calls_is_told_with_its_share_of_forward(
     assert "The loop at t.py:8 makes 600 calls" in finding.advice
 
 
+def test_gaps_in_which_the_host_launched_nothing_for_long_are_not_of_small_kernels(judge):
+    stretches = {"pace_ns": 30 * US, "causes": {"host_region": 12 * MS, "host_data_wait": 9 * MS}}
+    options = {"device": H100, "columns": HOST_BOUND}
+    finding = judge("small-kernels", WORK, trace=THIN | {"host_stretches": stretches}, **options)
+    assert finding.evidence["gaps_ns"] == 14 * MS - 6 * MS
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        {"launches": {"kernel_count": 200, "graph_count": 4, "graphed_thin_count": 90}},
+        {"operators": [{"name": "aten::_cudnn_rnn_backward", "count": 2, "device_count": 90}]},
+    ],
+)
+def test_thin_kernels_that_one_call_launches_are_not_launched_one_by_one(judge, together):
+    options = {"device": H100, "columns": HOST_BOUND}
+    assert judge("small-kernels", WORK, trace=THIN | together, **options) is None
+
+
+def test_what_is_replayed_as_a_graph_already_is_not_proposed_again(judge):
+    launches = {"kernel_count": 200, "graph_count": 4, "graphed_thin_count": 40}
+    launches["overhead"] = {"median_ns": 5 * US}
+    options = {"device": H100, "columns": HOST_BOUND}
+    finding = judge("small-kernels", WORK, trace=THIN | {"launches": launches}, **options)
+    assert finding.change is None
+    assert finding.advice.startswith("A part of the step is replayed as a graph already")
+    assert finding.saving_ns.low == 70 * 5 * US
+
+
 def test_loops_whose_turns_can_be_done_at_once_are_told_before_one_where_they_cannot(judge):
     calls = {"follow": (0.5, 370, True), "encode": (0.2, 150, False), "decode": (0.1, 130, False)}
     busy = tuple(
