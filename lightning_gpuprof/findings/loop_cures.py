@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding
-from lightning_gpuprof.findings.places import busiest
+from lightning_gpuprof.findings.places import at_once, busiest
 from lightning_gpuprof.records.function_calls import (
     BusyFunction,
     CellLoop,
@@ -22,6 +22,12 @@ CHAIN_ADVICE = (
     "The loop at {file}:{line} makes {calls} calls of torch's functions in each step, and each "
     "turn needs what the one before gave: what can be fewer are the calls in a turn."
 )
+AT_ONCE_ADVICE = (
+    "Begin with {loops}: do all turns at once (stack what each goes through, and call each layer "
+    "once for all of it). In the loop at {file}:{line}, which makes {calls} calls of torch's "
+    "functions in each step, each turn needs what the one before gave: what can be fewer there are "
+    "the calls in a turn. {rest}"
+)
 CELL_ADVICE = (
     "The loop around {file}:{line} calls an nn.{kind}Cell {turns} times in each step, and all its "
     "inputs are there beforehand: nn.{kind} takes the whole sequence in one call. Its weights are "
@@ -38,10 +44,12 @@ class LoopInForward:
     Args:
         busy: The function.
         cell: The recurrent cell that its loop is around.
+        at_once: Others, whose loops' turns could be done at once, where its own cannot.
     """
 
     busy: BusyFunction
     cell: CellLoop | None
+    at_once: tuple[BusyFunction, ...] = ()
 
     @property
     def chain(self) -> bool:
@@ -69,6 +77,10 @@ class LoopInForward:
             advice = CELL_ADVICE.format(kind=self.cell.kind, turns=self.cell.turns, **where)
             return replace(found, advice=advice, change=CELL_CHANGE.format(kind=self.cell.kind))
         at = dict(calls=self.calls, file=self.busy.loop.file, line=self.busy.loop.line)
+        if self.at_once:
+            loops = " and ".join(map(_told, self.at_once))
+            advice = AT_ONCE_ADVICE.format(loops=loops, rest=found.advice, **at)
+            return replace(found, advice=advice, change=None)
         if self.chain:
             return replace(found, advice=f"{found.advice} {CHAIN_ADVICE.format(**at)}")
         return replace(found, advice=LOOP_ADVICE.format(**at), change=None)
@@ -80,7 +92,12 @@ def loop_in_forward(run: RunResults) -> LoopInForward | None:
     first = None if seen is None else next(iter(busiest(seen)), None)
     if seen is None or first is None:
         return None
-    return LoopInForward(first, _cell_in(seen, first))
+    return LoopInForward(first, _cell_in(seen, first), at_once(seen))
+
+
+def _told(one: BusyFunction) -> str:
+    place = one.loop or one.place
+    return f"the loop at {place.file}:{place.line} ({one.loop_calls or one.calls} calls)"
 
 
 def _cell_in(seen: FunctionNotes, busy: BusyFunction) -> CellLoop | None:

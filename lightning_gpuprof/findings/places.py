@@ -96,7 +96,8 @@ def _busy(run: RunResults, finding: Finding) -> tuple[Where, ...]:
     if seen is None:
         return ()
     if finding.id != SYNC:
-        places = [at for one in busiest(seen) for at in (one.place, one.loop) if at]
+        named = (*at_once(seen), *busiest(seen))
+        places = [at for one in named for at in (one.place, one.loop) if at]
         return in_forward(dict.fromkeys(places))
     least = max(MIN_READS, MIN_FRAC * finding.evidence.get("reads_per_step_count", 0))
     reading = [one for one in seen.reading[:MOST] if one.calls >= least]
@@ -108,3 +109,20 @@ def busiest(seen: FunctionNotes) -> tuple[BusyFunction, ...]:
     return tuple(
         one for one in seen.busy[:MOST] if one.calls_frac >= MIN_FRAC and one.calls >= MIN_CALLS
     )
+
+
+def at_once(seen: FunctionNotes) -> tuple[BusyFunction, ...]:
+    """Return functions whose loops' turns could be done at once, beside one where they cannot.
+
+    That one makes most calls, and each of its turns needs what the one before gave. The others are
+    told where they are a good part of the calls together.
+    """
+    first = next(iter(busiest(seen)), None)
+    if first is None or not first.goes_on or any(one.loop == first.loop for one in seen.cells):
+        return ()
+    found = [
+        one
+        for one in seen.busy
+        if one.loop is not None and not one.goes_on and (one.loop_calls or one.calls) >= MIN_CALLS
+    ]
+    return tuple(found) if sum(one.calls_frac for one in found) >= MIN_FRAC else ()

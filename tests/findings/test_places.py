@@ -69,15 +69,36 @@ def test_many_small_calls_are_named_by_the_line_that_calls_most_not_the_one_that
         ],
     )
 
-    found = Finding(
-        id=finding,
-        severity=Severity.INFO,
-        title="",
-        advice="",
-        evidence={"reads_per_step_count": reads} if reads else {},
-        saving_ns=None,
-        confidence=0.5,
-    )
+    found = finding_of(finding, {"reads_per_step_count": reads} if reads else {})
     named = with_lines(found, run)
 
     assert [(at.file, at.line) for at in named.where] == [("t.py", line)]
+
+
+def finding_of(finding_id, evidence):
+    return Finding(
+        id=finding_id,
+        severity=Severity.INFO,
+        title="",
+        advice="",
+        evidence=evidence,
+        saving_ns=None,
+        confidence=0.5,
+    )
+
+
+@pytest.mark.parametrize(("goes_on", "lines"), [(True, [2, 3, 1]), (False, [1])])
+def test_lines_whose_loop_can_be_done_at_once_come_before_one_where_it_cannot(
+    analyze, goes_on, lines
+):
+    calls = [(0.5, 400, goes_on), (0.2, 150, False), (0.1, 130, False)]
+    places = [CallPlace("t.py", line, f"f{line}", "y") for line in (1, 2, 3)]
+    busy = tuple(
+        BusyFunction(frac, count, at, at, count, chain)
+        for at, (frac, count, chain) in zip(places, calls, strict=True)
+    )
+    note = Note(step=3, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
+    named = with_lines(
+        finding_of("small-kernels", {}), analyze({"forward": 10 * MS}, records=[note])
+    )
+    assert [at.line for at in named.where] == lines

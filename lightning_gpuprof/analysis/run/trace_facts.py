@@ -88,6 +88,19 @@ class TraceFacts:
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
         return self._usual_frac * sum(row.get("total_ns") or 0 for row in rows) / self.steps
 
+    def stretch_ns(self, *causes: str) -> float:
+        """Return the part of `idle_ns` in which the host launched nothing for long.
+
+        0 where it is not known: of few launches, or in an older analysis.
+        """
+        found = (self.number("host_stretches", "causes", cause) or 0 for cause in causes)
+        return self._usual_frac * sum(found) / self.steps
+
+    def copied_ns(self, *causes: str) -> float:
+        """Return the part of `stretch_ns` right behind a copy to the host."""
+        found = (self.number("host_stretches", "copied", cause) or 0 for cause in causes)
+        return self._usual_frac * sum(found) / self.steps
+
     def sync_ns(self) -> float | None:
         """Return the time in synchronizing calls per step, without those outside of all steps.
 

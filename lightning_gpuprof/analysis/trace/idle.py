@@ -6,7 +6,8 @@ after the gap did, the host was late, and what the launching thread did meanwhil
 cause up to the call; from the call's start to the event's start it is launch latency. Where
 the call had begun before the gap, the work was queued and the device did not take it yet: a
 short gap between two events of one stream is the device's own (`kernel_gap`), all else is a
-`dependency`.
+`dependency`. Where the host launched nothing for much longer than it usually takes from one launch
+to the next, it did something else: such stretches are told apart from its pace of launching.
 """
 
 import numpy as np
@@ -15,6 +16,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
+from lightning_gpuprof.analysis.trace.host_stretches import HostStretches, StretchSums
 from lightning_gpuprof.analysis.trace.intervals import Spans, complement
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -77,11 +79,13 @@ class IdleReport(Struct, frozen=True):
         longest: The longest gaps.
         before_thin_ns: Time in gaps that a kernel of less than 10 us ended: the most that fusing
             such kernels, or launching them as a graph, could save.
+        stretches: None where too few launches tell the host's pace.
     """
 
     causes: tuple[IdleCause, ...]
     longest: tuple[Gap, ...]
     before_thin_ns: int
+    stretches: HostStretches | None = None
 
 
 def idle_causes(
@@ -96,6 +100,7 @@ def idle_causes(
         causes=_totals(gaps.total_ns, gaps.count),
         longest=_longest(trace, gaps, places),
         before_thin_ns=int((between.end - between.start)[_thin(trace.timeline, following)].sum()),
+        stretches=gaps.stretches,
     )
 
 
@@ -130,6 +135,7 @@ class _Gaps:
         cause: The cause with the largest part of each.
         total_ns: By cause.
         count: Gaps that a cause has a part in.
+        stretches: What of it is no pace of launching; None where that is not known.
     """
 
     def __init__(self, trace: LinkedTrace, spans: DeviceSpans) -> None:
@@ -142,9 +148,12 @@ class _Gaps:
         self.following = np.append(rows, -1)[at]
         self.cause = np.zeros(len(between), dtype=np.int8)
         self.total_ns, self.count = np.zeros((2, len(CAUSES)), dtype=np.int64)
+        self.stretches: HostStretches | None = None
         if not len(between):
             return
-        stream, own = _previous_streams(timeline, rows, between), activities(timeline, nesting)
+        before, own = _previous(timeline, rows, between), activities(timeline, nesting)
+        stream = np.where(before >= 0, device.stream[before], np.int64(_NO_STREAM))
+        stretches = StretchSums(timeline, trace.launches, before)
         for low in range(0, len(between), _BATCH_GAPS):
             some = slice(low, low + _BATCH_GAPS)
             launched = _Launched(trace, self.following[some], stream[some])
@@ -153,6 +162,8 @@ class _Gaps:
             self.cause[some] = parts.argmax(axis=0)
             self.total_ns += parts.sum(axis=1)
             self.count += (parts > 0).sum(axis=1)
+            stretches.add(parts[: len(HOST_CAUSES)], some)
+        self.stretches = stretches.over(HOST_CAUSES)
 
 
 class _Launched:
@@ -205,15 +216,13 @@ def _parts(
     return parts
 
 
-def _previous_streams(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
-    """Return the stream of the event that ended last before each gap; none is a number below 0."""
-    device = timeline.device
-    ends = device.end_ns[rows]
+def _previous(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
+    """Return the row of the event that ended last before each gap; -1 for none."""
+    ends = timeline.device.end_ns[rows]
     order = np.argsort(ends, kind="stable")
     last = np.searchsorted(ends[order], between.start, side="right") - 1
-    known = device.stream[rows[order[last]]]
-    streams: Int64 = np.where(last >= 0, known, np.int64(_NO_STREAM))
-    return streams
+    found: Int64 = np.where(last >= 0, rows[order[last]], -1)
+    return found
 
 
 def _totals(total_ns: Int64, count: Int64) -> tuple[IdleCause, ...]:

@@ -5,9 +5,10 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
+from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.analysis.trace.trace_steps import step_events
-from lightning_gpuprof.arrays import Int32, Int64
+from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 SERIES_POINTS = 200
@@ -55,6 +56,8 @@ class LaunchStats(Struct, frozen=True):
         count: Calls that launched something: a kernel, a copy, a fill or a graph.
         kernel_count: Kernels on the devices, those of graphs included.
         graph_count: Graph launches, by their calls' names.
+        graphed_count: Kernels that these launched.
+        graphed_thin_count: Of these, ones below `THIN_NS`.
         kernels_per_step: Kernels between the first step's start and the last one's end, per
             step; None without steps.
         launches_per_step: Launching calls per step; None without steps.
@@ -67,6 +70,8 @@ class LaunchStats(Struct, frozen=True):
     count: int
     kernel_count: int
     graph_count: int
+    graphed_count: int
+    graphed_thin_count: int
     kernels_per_step: float | None
     launches_per_step: float | None
     delay: Distribution | None
@@ -84,10 +89,13 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
     started = device.start_ns[first]
     called = host.start_ns[launches.call[first]]
     is_kernel = device.category == CATEGORY_ID["kernel"]
+    graphed = is_kernel & _by_graphs(timeline, launches)
     return LaunchStats(
         count=len(launches.calls),
         kernel_count=int(is_kernel.sum()),
         graph_count=sum(row.count for row in calls if row.kind == "graph"),
+        graphed_count=int(graphed.sum()),
+        graphed_thin_count=int((device.dur_ns[graphed] < THIN_NS).sum()),
         kernels_per_step=_per_step(device.start_ns[is_kernel], steps.start_ns, steps.end_ns),
         launches_per_step=_per_step(host.start_ns[launches.calls], steps.start_ns, steps.end_ns),
         delay=distribution(started - called),
@@ -95,6 +103,15 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
         queue_depth=_queue_depth(called, np.maximum(started, called)),
         calls=calls,
     )
+
+
+def _by_graphs(timeline: Timeline, launches: Launches) -> Mask:
+    """Return which device rows a graph launched."""
+    if not len(launches.calls):
+        return np.zeros(len(timeline.device), dtype=np.bool_)
+    graphs = np.array([call_kind(name) == "graph" for name in timeline.names])
+    by_graphs: Mask = (launches.call >= 0) & graphs[timeline.host.name[launches.call]]
+    return by_graphs
 
 
 def _first_events(launches: Launches) -> Int32:

@@ -13,7 +13,7 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.probes.looks.attention_trial import unread_weights
-from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
+from lightning_gpuprof.probes.looks.function_calls import FunctionCalls, versions_of
 from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.looks.function_uses import notes_of
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
@@ -51,6 +51,7 @@ class FunctionWatch(Watch):
         self._told = 0
         self._mode: Watching | None = None
         self._batches: list[FunctionCalls] = []
+        self._versions: dict[int, int] = {}
 
     @override
     @guarded
@@ -65,13 +66,13 @@ class FunctionWatch(Watch):
     def _begin(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         self._leave()
         if not self._waited:
-            self._waited = True
+            self._waited, self._versions = True, versions_of(pl_module)
         elif len(self._batches) == LOOKS or not _may_look(pl_module):
             self._release()
         else:
             for batch in self._batches:
                 batch.attention.clear()  # its tensors are not ours to keep
-            self._batches.append(FunctionCalls(pl_module))
+            self._batches.append(FunctionCalls(pl_module, self._versions))
             self._told = 0
             self._mode = Watching(self._seen, self._clock)
             self._mode.start()

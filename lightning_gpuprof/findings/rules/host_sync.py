@@ -2,7 +2,8 @@
 
 ## What it measures
 From the sync detector: lines of code that make the host wait, how often per step, and for how long.
-From a trace: the time in synchronizing calls (on a GPU), and the reads of single values
+From a trace: the time in synchronizing calls (on a GPU), what the host does behind copies to itself
+before it launches anything, and the reads of single values
 (`aten::item`) per step; on a GPU also the turns of loops that read value after value, each from one
 read's end to the next one's (`trace/read_loops.py`). A copy to the device from pageable memory
 waits too, and reads nothing: see slow-host-to-device-copy.
@@ -27,16 +28,22 @@ host-bound (`savings/call_time.py`). On a GPU such a loop costs its turns, launc
 one operation over the whole tensor needs none of them. At most they take what they took of a
 profiled step, scaled to a steady one; at least they take `EVENT_NS` less for each event in them,
 which is what recording it took at most, and of that `LOW_FRAC` goes. Waits of other reads are added
-by the replay (`REPLAY_ERROR`). Where a trace has waits, its time of them counts: watched steps are
-slower. Severity: the common scale (`findings/grade.py`).
+by the replay (`REPLAY_ERROR`). Where the host, behind a copy to itself, launches nothing for ten
+times as long as it usually takes from one launch to the next (`trace/host_stretches.py`), copies
+and work are one cause: nothing is queued behind a copy that the host waits for. At most all of that
+work goes, and `AROUND_FRAC` more; at least what samples saw in lines of the function that copies,
+less `LEFT_FRAC`, as in slow-python. Where a trace has waits, its time of them counts: watched steps
+are slower. Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.device_time import StepState
+from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.call_time import EVENT_NS
+from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
@@ -49,6 +56,7 @@ from lightning_gpuprof.findings.model import (
     Where,
 )
 from lightning_gpuprof.findings.sync_cures import cure
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, SyncSite
 from lightning_gpuprof.units import duration, percent
 
@@ -62,6 +70,9 @@ REPLAY_ERROR = 0.3
 MOST_SITES = 5
 QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
+WORKING = ("host_operator", "host_region", "host_python", "host_launch_call")
+"""What a host does in idle time, when it neither waits nor asks for memory."""
+LEFT_FRAC = 0.1
 LOW_FRAC = 0.6
 """Least part of a reading loop's overhead that one operation over the whole tensor removes."""
 
@@ -105,6 +116,9 @@ def _on_gpu(
     if facts is not None and (facts.per_step("read_loops", "read_count") or 0) >= LOOP_READS:
         return _loop_on_gpu(step_ns, facts, cost_ns, sites)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
+    behind = facts.host_scale * facts.copied_ns(*WORKING) if facts else 0.0
+    if behind >= SYNC_FRAC * step_ns:
+        return _works_on_copies(run, step_ns, round(behind), cost_ns, facts, sites)
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
     # What a sync costs is the device's idle time behind it, not the wait: the device works on.
@@ -133,6 +147,59 @@ def _on_gpu(
         return None  # the device had work all the while
     title = f"The host waits for the device {duration(cost_ns)} in each step"
     return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
+
+
+def _works_on_copies(
+    run: RunResults,
+    step_ns: int,
+    behind_ns: int,
+    blocked_ns: int,
+    facts: TraceFacts | None,
+    sites: list[SyncSite],
+) -> Finding:
+    """Tell of copies to the host and what it does behind them: nothing is queued meanwhile."""
+    waited = (facts.saved_ns("sync") if facts else None) or 0.0
+    lines = _beside(run, sites)
+    host, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    sure = 0.0
+    if host is not None and forward is not None and lines:
+        count = sum(one.count for one in lines)
+        sure = min(behind_ns, host.interval(count, Phase.FORWARD)[0] * forward.mean_ns)
+    saving = Range(
+        low=round(min(step_ns, (1 - REPLAY_ERROR) * waited + (1 - LEFT_FRAC) * sure)),
+        high=round(min(step_ns, (1 + REPLAY_ERROR) * waited + (1 + AROUND_FRAC) * behind_ns)),
+    )
+    evidence: dict[str, int | float] = {
+        "blocked_ns": blocked_ns,
+        "behind_copies_ns": behind_ns,
+        "step_ns": step_ns,
+    }
+    title = (
+        f"The host waits for copies from the device ({duration(blocked_ns)} of each step) and "
+        f"works for {duration(behind_ns)} more ({percent(behind_ns / step_ns)}) before it launches "
+        "anything: the device has nothing to do"
+    )
+    found = _finding(title, evidence, saving, step_ns, sites, 0.8 if lines else 0.6)
+    busy = tuple(
+        Where(file=one.file, line=one.line, source=one.source, phase=one.phase) for one in lines
+    )
+    named = {(at.file, at.line) for at in found.where}
+    return replace(
+        found,
+        advice="Do on the device what is done with the copies, as operations on whole tensors, and "
+        f"copy its result in one step of many; or do it in one step of many. {found.advice}",
+        where=(*found.where, *(at for at in busy if (at.file, at.line) not in named))[:MOST_SITES],
+        change=None,
+    )
+
+
+def _beside(run: RunResults, sites: list[SyncSite]) -> list[LineCount]:
+    """Return the lines of the functions that copy, by how often samples saw them."""
+    lines = host_lines(run.notes)
+    if lines is None:
+        return []
+    copying = {(site.file, site.function) for site in sites if site.phase == Phase.FORWARD.value}
+    return [one for one in lines.of(Phase.FORWARD) if (one.file, one.function) in copying]
 
 
 def _loop_on_gpu(

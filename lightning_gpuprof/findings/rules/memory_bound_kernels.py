@@ -16,7 +16,9 @@ optimizers; use a smaller type (bfloat16), which halves the bytes.
 ## Thresholds
 `MIN_FRAC`: 40% of kernel time, the complement of the 60% that matrix products should have (see
 docs/adr/0030). `LOW_KEPT`, `HIGH_KEPT`: fusing a chain of two kernels leaves 2 of 4 passes over
-memory, a chain of many at least a quarter. `MIN_ROOF_FRAC`: a kernel below 10 µs that moves
+memory, a chain of many at least a quarter. That is of what a compiler fuses (`FUSED`), with a
+roofline: at least of the time that its bytes take at the memory's peak, as a kernel that reads
+badly is not slow for what is read twice. `MIN_ROOF_FRAC`: a kernel below 10 µs that moves
 its bytes ten times slower than the memory could is bound by neither: it has too little work to fill
 the device. Steps that wait for the host or for data are no shorter for shorter kernels
 (`savings/hidden.py`); what fewer launches save there is small-kernels'. Severity: the common scale
@@ -39,6 +41,9 @@ EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new
 MIN_FRAC = 0.40
 MIN_ROOF_FRAC = 0.10
 LOW_KEPT, HIGH_KEPT = 0.25, 0.75
+FUSED = ("elementwise", "norm", "softmax", "reduction")
+"""Categories of the roofline. A compiler leaves convolutions, products and attention as they are,
+memory-bound or not."""
 STREAMING = ("elementwise", "normalisation", "reduction")
 MOST = 3
 
@@ -53,7 +58,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not whole or bound < MIN_FRAC * whole:
         return None
     per_step = bound / facts.steps
-    least, most = per_step * (1 - HIGH_KEPT), per_step * (1 - LOW_KEPT)
+    by_bytes, fusible = _fusible_ns(facts) or (bound, bound)
+    least = (1 - HIGH_KEPT) * by_bytes / facts.steps
+    most = (1 - LOW_KEPT) * fusible / facts.steps
     saving = Range(*faster_kernels(run, run.step_ns, least, most))
     if not saving.high:
         return None
@@ -89,6 +96,28 @@ def fills_memory(row: Mapping[str, Any]) -> bool:
     if not rate or not peak or not kernels:
         return True
     return bool(rate >= MIN_ROOF_FRAC * peak or row.get("total_ns", 0) >= THIN_NS * kernels)
+
+
+def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
+    """Return what kernels that a compiler fuses take for their bytes alone, and in all.
+
+    None without a roofline.
+    """
+    if not facts.rows("roofline"):
+        return None
+    rows = [
+        row
+        for row in facts.rows("roofline")
+        if row.get("bound") == "memory" and row.get("category") in FUSED and fills_memory(row)
+    ]
+    return sum(map(_bytes_ns, rows)), sum(row.get("total_ns") or 0 for row in rows)
+
+
+def _bytes_ns(row: Mapping[str, Any]) -> float:
+    """Return what a row's bytes take at the memory's peak; all of its time where that is open."""
+    total: float = row.get("total_ns") or 0
+    moved, peak = (row.get("num_bytes") or 0) * (row.get("count") or 0), row.get("peak_bytes_per_s")
+    return min(total, 1e9 * moved / peak) if moved and peak else total
 
 
 def _bound_ns(facts: TraceFacts) -> float:

@@ -17,12 +17,13 @@ keep it by size (`functools.lru_cache`).
 
 ## Thresholds
 Results count as the same where sizes and sums are. Only what is made on the CPU is compared: on a
-GPU that would make the host wait. `MIN_FRAC`: nearly every model makes a small range or a mask. A
-fifth less goes with it at least, `MOST` times its own time at most (docs/adr/0031), and up to
-`CALL_NS` for each call from Python. By samples it is the share's interval (`run/host_lines.py`) of
-the forward pass, a fifth more or less, where that is more. A list that is filled in Python and made
-a tensor at the end is in such a function most of its time, and in one of torch's at the end alone.
-Severity: the common scale (`findings/grade.py`).
+GPU that would make the host wait, and there the same functions count. What a batch changes in place
+(`num_batches_tracked`, running averages) is no constant, nor what is made of it. `MIN_FRAC`: nearly
+every model makes a small range or a mask. A fifth less goes with it at least, `MOST` times its own
+time at most (docs/adr/0031), and up to `CALL_NS` for each call from Python. By samples it is the
+share's interval (`run/host_lines.py`) of the forward pass, a fifth more or less, where that is
+more. A list that is filled in Python and made a tensor at the end is in such a function most of its
+time, and in one of torch's at the end alone. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import host_lines

@@ -3,8 +3,10 @@
 ## What it measures
 From a trace: kernels per step, those below 10 µs (`thin`), and the device's idle time between
 kernels that were launched too late or one by one (`launch_latency`, `kernel_gap`, `host_operator`,
-`host_region`, `host_python`, `host_launch_call`), scaled to steps without the profiler. The kernel
-before each read of a loop that reads value after value is left out: that loop is host-sync's.
+`host_region`, `host_python`, `host_launch_call`), scaled to steps without the profiler. A gap in
+which the host launched nothing for ten times as long as it usually takes from one launch to the
+next (`trace/host_stretches.py`) is left out: there it did something else. So is the kernel before
+each read of a loop that reads value after value: that loop is host-sync's.
 
 ## Why it matters
 A kernel costs the host 2 to 10 µs to launch whatever it does. Where most kernels are shorter, the
@@ -16,15 +18,17 @@ Launch fewer: fuse (`torch.compile`), replay the step as one CUDA graph
 makes most calls, do its turns at once.
 
 ## Thresholds
-`THIN_COUNT_FRAC`: most kernels. What compiling or capturing changes is in forward and backward, and
-the kernels still have to run: at most what these two phases take, less the time that kernels run,
-can go; what the Trainer, the loader and the optimizer do stays. At least gaps between kernels and
-launch latency go (`GAPS`), as idle time while the host was at an operator or in Python may have
-another cause. Where most steps wait for the host that latency passes beside its next work: there at
-least the time inside the launching calls of thin kernels goes, but for those of the optimizer.
-A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of that phase:
-`LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a share of
-time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
+`THIN_COUNT_FRAC`: most kernels, and launched one by one: those of a graph need one launch, and
+those inside one call of a recurrent layer (`LIBRARY_LOOPS`) are not the program's to fuse:
+torch.compile leaves that call as it is. What compiling or capturing changes is in forward and
+backward, and the kernels still have to run: at most what these two phases take, less the time that
+kernels run, can go; what the Trainer, the loader and the optimizer do stays. At least gaps between
+kernels and launch latency go (`GAPS`), as idle time while the host was at an operator or in Python
+may have another cause. Where most steps wait for the host that latency passes beside its next work:
+there at least the time inside the launching calls of thin kernels goes, but for those of the
+optimizer. A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of
+that phase: `LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a
+share of time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
 Severity: the common scale (`findings/grade.py`).
 """
 
@@ -53,6 +57,23 @@ LATE = ("host_operator", "host_region", "host_python", "host_launch_call")
 MOSTLY = 0.5
 LOOP_LOW = 0.75
 OPTIMIZER = "optimizer"
+LIBRARY_LOOPS = frozenset(
+    f"aten::{name}{backward}"
+    for name in ("_cudnn_rnn", "miopen_rnn")
+    for backward in ("", "_backward")
+)
+ADVICE = (
+    "Launch less: capture the step as a CUDA graph or compile it, so that small kernels are fused "
+    "or replayed together."
+)
+GRAPHED_ADVICE = (
+    "A part of the step is replayed as a graph already: capture what is still launched kernel by "
+    "kernel too (the loss, what is around the captured module), or compile it."
+)
+LARGER_BATCH = (
+    " A larger batch saves nothing of a step, and most of it per sample: the device has time for "
+    "more work per launch."
+)
 EXPLAINS = ("host-bound",)
 
 
@@ -66,6 +87,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if thin_frac is None or thin_frac < THIN_COUNT_FRAC:
         return None
     gaps, late = (facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, LATE))
+    late -= facts.host_scale * facts.stretch_ns(*LATE)
     late = max(0.0, late - facts.host_scale * (facts.per_step("read_loops", "total_ns") or 0.0))
     if not gaps + late:
         return None
@@ -86,15 +108,26 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 
 def _thin_frac(facts: TraceFacts, reads: float) -> float | None:
-    """Return the share of thin kernels, without the one that each read of a loop waits for."""
+    """Return the share of thin kernels that the program launches one by one.
+
+    Not of those that a graph or a recurrent layer's one call launched; of reads, each of a loop
+    waits for a kernel that is not counted.
+    """
     frac = facts.number("thin_kernels", "count_frac")
     thin, kernels = (
         facts.per_step(table, count)
         for table, count in (("thin_kernels", "count"), ("launches", "kernel_count"))
     )
-    if frac is None or not reads or thin is None or kernels is None:
+    if frac is None or thin is None or kernels is None:
         return frac
-    return max(0.0, thin - reads) / max(1.0, kernels - reads)
+    return max(0.0, thin - reads - _launched_together(facts)) / max(1.0, kernels - reads)
+
+
+def _launched_together(facts: TraceFacts) -> float:
+    """Return how many thin kernels per step one launch, or one call of a library, launches."""
+    layers = (row for row in facts.rows("operators") if row.get("name") in LIBRARY_LOOPS)
+    in_layers = sum(row.get("device_count") or 0 for row in layers) / facts.steps
+    return in_layers + (facts.per_step("launches", "graphed_thin_count") or 0.0)
 
 
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
@@ -113,6 +146,7 @@ def _launching_ns(facts: TraceFacts, reads: float) -> float:
         row.get("count") or 0 for row in _thin_rows(facts) if row.get("category") == OPTIMIZER
     )
     thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps - reads
+    thin -= _launched_together(facts)
     return facts.host_scale * each * max(0.0, thin)
 
 
@@ -143,18 +177,17 @@ def _finding(
     if kernels is not None:
         evidence["kernels_per_step_count"] = round(kernels)
     most = max(_thin_rows(facts), key=lambda row: row.get("count") or 0, default=None)
+    graphs = bool(facts.number("launches", "graph_count"))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"{percent(thin_frac)} of the kernels are below 10 µs, and the device idles "
         f"{duration(idle_ns)} of each step between launches",
-        advice="Launch less: capture the step as a CUDA graph or compile it, so that small kernels "
-        "are fused or replayed together. A larger batch saves nothing of a step, and most of it "
-        "per sample: the device has time for more work per launch.",
+        advice=(GRAPHED_ADVICE if graphs else ADVICE) + LARGER_BATCH,
         evidence=evidence,
         saving_ns=saving,
         confidence=0.7,
         where=(Where(kernel=str(most["name"])),) if most else (),
-        change='model = torch.compile(model, mode="reduce-overhead")',
+        change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         explains=EXPLAINS,
     )

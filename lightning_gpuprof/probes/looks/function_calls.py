@@ -1,7 +1,7 @@
 """Watches torch's functions for what a step computes without its batch, and module by module."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
@@ -76,15 +76,26 @@ class Dropped(NamedTuple):
     made_bytes: int
 
 
+def versions_of(model: Module) -> dict[int, int]:
+    """Return how often what is not trained was changed in place, by its number.
+
+    A count of batches, or an average over them, is changed in each.
+    """
+    fixed = (one for one in model.parameters() if not one.requires_grad)
+    return {id(one): version(one) for one in (*model.buffers(), *fixed)}
+
+
 @dataclass
 class FunctionCalls:
     """What the functions of one batch did; `seen` is told of each.
 
     Args:
         model: Whose parameters and buffers are known.
+        versions: What `versions_of` told of the model at an earlier batch.
     """
 
     model: Module
+    versions: Mapping[int, int] | None = None
     calls: list[Call] = field(default_factory=list)
     attention: list[tuple[Place, Any, Any, Any]] = field(default_factory=list)
     """Calls of attention that were asked for weights: its place, function and arguments."""
@@ -111,10 +122,12 @@ class FunctionCalls:
         self._plain: set[tuple[str, str]] = set()
         self._known = WeakIdKeyDictionary()
         self._parameters = {id(one) for one in self.model.parameters()}
-        fixed = (one for one in self.model.parameters() if not one.requires_grad)
-        self._constants = {id(one) for one in (*self.model.buffers(), *fixed)}
+        every = versions_of(self.model)
+        known = every if self.versions is None else self.versions
+        self._changed = {one for one, now in every.items() if known.get(one) != now}
+        self._constants = every.keys() - self._changed
         self._on_host = all(one.device.type == "cpu" for one in self.model.parameters())
-        weights = {*self._parameters, *self._constants}
+        weights = {*self._parameters, *every}
         self.layers, self.values = LayerCalls(self._parameters, self._known), Values()
         self.lookups, self.scores = Lookups(weights), Scores(weights)
         self.compared, self.written = Comparisons(), AttentionScores()
@@ -243,6 +256,8 @@ class FunctionCalls:
             return known
         if id(tensor) in self._constants:
             return Known(Origin.CONSTANT, {}, weighted=id(tensor) in self._parameters)
+        if id(tensor) in self._changed:
+            return Known(Origin.DATA, {}, weighted=id(tensor) in self._parameters, drawn=True)
         trained = id(tensor) in self._parameters
         # A teacher may be kept out of the model's modules.
         weighted = trained or isinstance(tensor, torch.nn.Parameter)

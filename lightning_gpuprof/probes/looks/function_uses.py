@@ -201,10 +201,9 @@ def _varies(by_batch: Iterable[Mapping[Place, Sequence[Call]]], place: Place) ->
     return None in first or any(one != first for one in others)
 
 
-def _results(calls: Iterable[Call]) -> list[object] | None:
-    """Return what tells the results of calls apart; None, unlike any other, where that is open."""
-    digests = [one.digest for one in calls]
-    return None if not digests or None in digests else [*digests]
+def _results(calls: Iterable[Call]) -> list[object]:
+    """Return what tells the results of calls apart: by their names where values are not read."""
+    return [one.name if one.digest is None else one.digest for one in calls]
 
 
 def _penalty(calls: FunctionCalls) -> Penalty | None:

@@ -40,7 +40,7 @@ class Known(NamedTuple):
     weighted: bool = False
     """A parameter took part, trained or not."""
     drawn: bool = False
-    """Random numbers took part."""
+    """Random numbers took part, or what the model keeps and changes from batch to batch."""
 
 
 def passed_through(known: Sequence[Known]) -> dict[Group, Passed]:

@@ -5,6 +5,8 @@ import torch
 from look_models import Grid, Model
 from torch.nn import functional as F
 
+from lightning_gpuprof.probes.looks import function_calls
+
 
 def test_what_is_the_same_in_every_step_is_noted_with_its_line(look):
     (found,) = look(Grid()).constants
@@ -117,6 +119,33 @@ class Filled(Grid):
 @pytest.mark.parametrize("model", [Drawn, Scheduled, Filled])
 def test_what_changes_from_step_to_step_is_no_constant(look, model):
     assert look(model()).constants == ()
+
+
+class Counting(Grid):
+    """Counts its batches in place, as BatchNorm does; with no sums to compare, as on a GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("batches", torch.zeros(()))
+        self.register_buffer("places", torch.linspace(0, 1, 32))
+
+    def grid(self):
+        self.batches.add_(1)
+        return (self.places.square() / self.batches).cos()
+
+
+def test_what_a_batch_changes_in_place_is_no_constant_where_no_values_are_compared(
+    look, monkeypatch
+):
+    monkeypatch.setattr(function_calls, "digest_of", lambda results: None)
+    (found,) = look(Counting()).constants
+    assert (found.taken_ns, found.calls) == (10, 1)
+    assert found.places[0].source == "return (self.places.square() / self.batches).cos()"
+
+
+def test_a_count_of_batches_is_no_work_on_the_batch(look):
+    found = look(Counting()).on_data
+    assert "grid" not in [place.function for one in found for place in one.places]
 
 
 class Penalised(Model):

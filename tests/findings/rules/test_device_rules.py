@@ -147,6 +147,50 @@ def test_a_loop_that_makes_most_calls_is_told_with_its_share_of_forward(
     assert "The loop at t.py:8 makes 600 calls" in finding.advice
 
 
+def test_gaps_in_which_the_host_launched_nothing_for_long_are_not_of_small_kernels(judge):
+    stretches = {"pace_ns": 30 * US, "causes": {"host_region": 12 * MS, "host_data_wait": 9 * MS}}
+    options = {"device": H100, "columns": HOST_BOUND}
+    finding = judge("small-kernels", WORK, trace=THIN | {"host_stretches": stretches}, **options)
+    assert finding.evidence["gaps_ns"] == 14 * MS - 6 * MS
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        {"launches": {"kernel_count": 200, "graph_count": 4, "graphed_thin_count": 90}},
+        {"operators": [{"name": "aten::_cudnn_rnn_backward", "count": 2, "device_count": 90}]},
+    ],
+)
+def test_thin_kernels_that_one_call_launches_are_not_launched_one_by_one(judge, together):
+    options = {"device": H100, "columns": HOST_BOUND}
+    assert judge("small-kernels", WORK, trace=THIN | together, **options) is None
+
+
+def test_what_is_replayed_as_a_graph_already_is_not_proposed_again(judge):
+    launches = {"kernel_count": 200, "graph_count": 4, "graphed_thin_count": 40}
+    launches["overhead"] = {"median_ns": 5 * US}
+    options = {"device": H100, "columns": HOST_BOUND}
+    finding = judge("small-kernels", WORK, trace=THIN | {"launches": launches}, **options)
+    assert finding.change is None
+    assert finding.advice.startswith("A part of the step is replayed as a graph already")
+    assert finding.saving_ns.low == 70 * 5 * US
+
+
+def test_loops_whose_turns_can_be_done_at_once_are_told_before_one_where_they_cannot(judge):
+    calls = {"follow": (0.5, 370, True), "encode": (0.2, 150, False), "decode": (0.1, 130, False)}
+    busy = tuple(
+        BusyFunction(frac, count, CallPlace("t.py", at, name, "y"), loop, count, goes_on)
+        for at, (name, (frac, count, goes_on)) in enumerate(calls.items(), 1)
+        for loop in [CallPlace("t.py", 10 * at, name, "for x in xs:")]
+    )
+    note = Note(step=2, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
+    options = {"device": H100, "columns": HOST_BOUND, "records": [note]}
+    finding = judge("small-kernels", WORK, trace=THIN, **options)
+    begin = "Begin with the loop at t.py:20 (150 calls) and the loop at t.py:30 (130 calls): "
+    assert finding.advice.startswith(begin)
+    assert "the loop at t.py:10, which makes 370 calls" in finding.advice
+
+
 def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
     trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
     finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
@@ -214,6 +258,7 @@ def test_no_step_gets_shorter_than_what_the_host_takes_while_it_fills_the_queue(
 
 def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_memory(judge):
     row = {"bound": "memory", "total_ns": 9 * MS, "count": 1_000, "peak_bytes_per_s": 3e12}
+    row["category"] = "elementwise"
     trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
     busy = trace | {"roofline": [row | {"bytes_per_s": 1e12}]}
     assert judge("memory-bound-kernels", WORK, trace=busy, device=H100) is not None
@@ -222,6 +267,58 @@ def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_me
     # One that takes long all the same reads its memory badly.
     slow = trace | {"roofline": [row | {"bytes_per_s": 1e8, "count": 10}]}
     assert judge("memory-bound-kernels", WORK, trace=slow, device=H100) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"), [("norm", 750, 3_000), ("conv", 250, 1_500), ("gemm", 250, 1_500)]
+)
+def test_only_what_a_compiler_fuses_goes_and_at_least_by_its_bytes(judge, kind, low, high):
+    def row(category, num_bytes):
+        moved = {"count": 10, "num_bytes": num_bytes, "peak_bytes_per_s": 1e12}
+        return moved | {"bound": "memory", "total_ns": 4 * MS, "category": category}
+
+    # Of 4 ms the bytes of the one take 2, of the other all.
+    rows = [row("elementwise", 200_000_000), row(kind, 900_000_000)]
+    trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)], "roofline": rows}
+    finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
+    assert span(finding) == (low * US, high * US)
+
+
+TRANSPOSES = {
+    "gpu": GPU,
+    "operators": [{"name": "aten::convolution", "count": 16, "total_ns": MS, "self_ns": MS}],
+    "kernels": [{"name": "cudnn::nchwToNhwcKernel<bf16>", "total_ns": 2 * MS, "mean_ns": 10 * US}],
+}
+
+
+def test_transposes_around_convolutions_go_in_channels_last(judge):
+    finding = judge("non-contiguous-layout", WORK, trace=TRANSPOSES, device=H100)
+    assert span(finding) == (800 * US, 1_200 * US)
+    assert "channels_last" in finding.change
+    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": US}
+    options = {"trace": TRANSPOSES, "device": H100, "columns": columns}
+    assert judge("non-contiguous-layout", WORK, **options) is None  # it would wait for the host
+
+
+def test_where_a_net_lies_plane_after_plane_its_norms_get_faster_too(judge):
+    norm = {"name": "aten::native_batch_norm_backward", "category": "norm", "bound": "memory"}
+    norm |= {"count": 10, "num_bytes": 50_000_000, "peak_bytes_per_s": 1e12, "total_ns": 5 * MS}
+    finding = judge(
+        "non-contiguous-layout", WORK, trace=TRANSPOSES | {"roofline": [norm]}, device=H100
+    )
+    # The bytes take 0.5 ms: in channels_last 1.25 to 3.05 are left, of two steps.
+    assert span(finding) == (round(0.8 * (1_000 + 975)) * US, (1_200 + 1_875) * US)
+    assert finding.explains == ("memory-bound-kernels",)
+
+
+def test_the_copies_around_a_group_norm_are_torchs_own(judge):
+    copies = {"name": "aten::contiguous", "count": 16, "total_ns": MS, "device_total_ns": 4 * MS}
+    groups = {"name": "aten::native_group_norm", "count": 8, "total_ns": MS}
+    rows = [one | {"self_ns": 0} for one in (copies, groups)]
+    options = {"device": H100, "trace": {"gpu": GPU, "operators": rows}}
+    assert judge("non-contiguous-layout", WORK, **options) is None
+    rows[0]["count"] = 24
+    assert judge("non-contiguous-layout", WORK, **options).evidence["relayout_ns"] == 666_667
 
 
 def test_layout_changes_are_counted_in_the_backward_pass_too(judge):

@@ -70,6 +70,18 @@ def test_growth_is_seen_on_a_machine_that_others_slow_down_now_and_then(judge):
     assert "forward" not in judge("memory-growth", steady, steps=500, records=RISING).title
 
 
+@pytest.mark.parametrize(("optimizer", "told"), [(lambda n: 2 * n, True), (lambda n: 2, False)])
+def test_a_backward_pass_that_gets_shorter_alone_makes_no_other_phase_grow(judge, optimizer, told):
+    slowed = [1 + (500 - step) / 500 for step in range(500)]
+    phases = {
+        "forward": [round(4 * MS + step % 7 * 10 * US) for step in range(500)],
+        "backward": [round(n * 8 * MS) for n in slowed],
+        "optimizer_step": [round(optimizer(n) * MS) for n in slowed],
+    }
+    finding = judge("memory-growth", phases, steps=500, records=RISING)
+    assert ("forward went from" in finding.title) is told
+
+
 @pytest.mark.parametrize(
     ("source", "wanted", "change"),
     [

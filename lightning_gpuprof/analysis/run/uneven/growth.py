@@ -66,17 +66,22 @@ def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
     """Return the phases of the steady steps that take longer and longer.
 
     What other programs on the machine do to all of a step may hide that: a phase is looked at in
-    itself, and at the pace at which its steps went through the backward pass and the optimizer.
+    itself, and at the pace at which its steps went through the backward pass and the optimizer:
+    of both, and of each by itself, for one that gets shorter alone makes no other phase grow.
     """
     found: dict[Phase, Growth] = {}
     if steady.sum() < BUCKETS * MIN_PER_BUCKET:
         return found
     before = int(np.argmax(steady))  # the warm-up's steps, as a rule
-    pace = pace_of(steady_work(session, steady))
+    whole = steady_work(session, steady)
+    each = (column[steady] for column in session.phases_ns(PACE).values())
+    paces = [pace_of(work.astype(np.float64)) for work in (whole, *each) if np.median(work)]
     for phase, column in session.phases_ns(Phase).items():
         grown = growth(column[steady], steps_before=before)
         if grown is None and phase not in PACE:
-            grown = growth((column[steady] / pace).astype(np.int64), steps_before=before)
+            paced = ((column[steady] / pace).astype(np.int64) for pace in paces)
+            found_at = [growth(values, steps_before=before) for values in paced]
+            grown = None if None in found_at else next(iter(found_at), None)
         if grown is not None:
             found[phase] = grown
     return found
