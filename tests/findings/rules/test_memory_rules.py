@@ -1,0 +1,116 @@
+"""Rules about kernels that move memory, and the layouts that they move it in."""
+
+import pytest
+from rule_cases import MS, US, WORK, span
+
+from lightning_gpuprof.records.schema import Device
+
+H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
+GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
+
+
+def category(name, total_ns):
+    return {"category": name, "count": 10, "total_ns": total_ns, "frac": 0.5}
+
+
+def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
+    trace = {"gpu": GPU, "categories": [category("gemm", 4 * MS), category("elementwise", 6 * MS)]}
+    finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
+    assert finding.evidence["memory_bound_frac"] == 0.6
+    assert span(finding) == (750_000, 2_250_000)
+
+
+def test_memory_bound_kernels_are_judged_by_the_roofline_where_there_is_one(judge):
+    trace = {
+        "gpu": GPU,
+        "categories": [category("gemm", 10 * MS)],
+        "roofline": [
+            {"bound": "memory", "total_ns": MS},
+            {"bound": "compute", "total_ns": 9 * MS},
+        ],
+    }
+    assert judge("memory-bound-kernels", WORK, trace=trace, device=H100) is None
+
+
+def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_memory(judge):
+    row = {"bound": "memory", "total_ns": 9 * MS, "count": 1_000, "peak_bytes_per_s": 3e12}
+    row["category"] = "elementwise"
+    trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
+    busy = trace | {"roofline": [row | {"bytes_per_s": 1e12}]}
+    assert judge("memory-bound-kernels", WORK, trace=busy, device=H100) is not None
+    tiny = trace | {"roofline": [row | {"bytes_per_s": 1e8}]}
+    assert judge("memory-bound-kernels", WORK, trace=tiny, device=H100) is None
+    # One that takes long all the same reads its memory badly.
+    slow = trace | {"roofline": [row | {"bytes_per_s": 1e8, "count": 10}]}
+    assert judge("memory-bound-kernels", WORK, trace=slow, device=H100) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"), [("norm", 750, 3_000), ("conv", 250, 1_500), ("gemm", 250, 1_500)]
+)
+def test_only_what_a_compiler_fuses_goes_and_at_least_by_its_bytes(judge, kind, low, high):
+    def row(category, num_bytes):
+        moved = {"count": 10, "num_bytes": num_bytes, "peak_bytes_per_s": 1e12}
+        return moved | {"bound": "memory", "total_ns": 4 * MS, "category": category}
+
+    # Of 4 ms the bytes of the one take 2, of the other all.
+    rows = [row("elementwise", 200_000_000), row(kind, 900_000_000)]
+    trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)], "roofline": rows}
+    finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
+    assert span(finding) == (low * US, high * US)
+
+
+TRANSPOSES = {
+    "gpu": GPU,
+    "operators": [{"name": "aten::convolution", "count": 16, "total_ns": MS, "self_ns": MS}],
+    "kernels": [{"name": "cudnn::nchwToNhwcKernel<bf16>", "total_ns": 2 * MS, "mean_ns": 10 * US}],
+}
+
+
+def test_transposes_around_convolutions_go_in_channels_last(judge):
+    finding = judge("non-contiguous-layout", WORK, trace=TRANSPOSES, device=H100)
+    assert span(finding) == (800 * US, 1_200 * US)
+    assert "channels_last" in finding.change
+    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": US}
+    options = {"trace": TRANSPOSES, "device": H100, "columns": columns}
+    assert judge("non-contiguous-layout", WORK, **options) is None  # it would wait for the host
+
+
+def test_where_a_net_lies_plane_after_plane_its_norms_get_faster_too(judge):
+    norm = {"name": "aten::native_batch_norm_backward", "category": "norm", "bound": "memory"}
+    norm |= {"count": 10, "num_bytes": 50_000_000, "peak_bytes_per_s": 1e12, "total_ns": 5 * MS}
+    finding = judge(
+        "non-contiguous-layout", WORK, trace=TRANSPOSES | {"roofline": [norm]}, device=H100
+    )
+    # The bytes take 0.5 ms: in channels_last 1.25 to 3.05 are left, of two steps.
+    assert span(finding) == (round(0.8 * (1_000 + 975)) * US, (1_200 + 1_875) * US)
+    assert finding.explains == ("memory-bound-kernels",)
+
+
+def test_the_copies_around_a_group_norm_are_torchs_own(judge):
+    copies = {"name": "aten::contiguous", "count": 16, "total_ns": MS, "device_total_ns": 4 * MS}
+    groups = {"name": "aten::native_group_norm", "count": 8, "total_ns": MS}
+    rows = [one | {"self_ns": 0} for one in (copies, groups)]
+    options = {"device": H100, "trace": {"gpu": GPU, "operators": rows}}
+    assert judge("non-contiguous-layout", WORK, **options) is None
+    rows[0]["count"] = 24
+    assert judge("non-contiguous-layout", WORK, **options).evidence["relayout_ns"] == 666_667
+
+
+def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
+    operators = [
+        {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0},
+    ]
+    finding = judge("non-contiguous-layout", WORK, trace={"operators": operators})
+    # One of eight may have to stay; what goes with the others differs by up to a fifth.
+    assert span(finding) == (700 * 1_000, 2 * MS)
+
+
+def test_copies_that_the_gradient_of_a_convolution_makes_are_torchs_own(judge):
+    row = {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0}
+    within = {**row, "backward_count": 16, "backward_ns": 2 * MS}
+    assert judge("non-contiguous-layout", WORK, trace={"operators": [within]}) is None
+    half = {**row, "backward_count": 8, "backward_ns": MS}
+    finding = judge("non-contiguous-layout", WORK, trace={"operators": [half]})
+    assert finding.evidence["relayout_ns"] == MS // 2
+    assert finding.evidence["relayouts_per_step_count"] == 4
