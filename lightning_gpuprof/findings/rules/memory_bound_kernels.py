@@ -101,15 +101,12 @@ def fills_memory(row: Mapping[str, Any]) -> bool:
 def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
     """Return what kernels that a compiler fuses take for their bytes alone, and in all.
 
-    None without a roofline.
+    None where no roofline says what is bound by memory.
     """
-    if not facts.rows("roofline"):
+    measured = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
+    if not measured:
         return None
-    rows = [
-        row
-        for row in facts.rows("roofline")
-        if row.get("bound") == "memory" and row.get("category") in FUSED and fills_memory(row)
-    ]
+    rows = [row for row in measured if row.get("category") in FUSED and fills_memory(row)]
     return sum(map(_bytes_ns, rows)), sum(row.get("total_ns") or 0 for row in rows)
 
 
