@@ -15,7 +15,7 @@ _STEP = "ProfilerStep"
 _LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 _OF_CYCLES = "Warning: Profiler clears events at the end of each cycle"
 """What torch 2.11 warns of in every recording, also of one that has no second cycle."""
-_TEARDOWN, _YES = "TEARDOWN_CUPTI", "1"
+_TEARDOWN, _YES, _NO = "TEARDOWN_CUPTI", "1", "0"
 """Kineto leaves CUPTI attached behind a recording, which slows all launches for the rest of the
 process, unless this says otherwise (docs/adr/0045)."""
 _FIRST_SAFE_CUDA = (12, 6)
@@ -85,6 +85,8 @@ class TorchTrace:
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
+        if self._on_cuda:
+            _detach_cupti(True)  # one that was detached is then attached again
         with _quiet(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_OF_CYCLES)
             self._profiler.prepare_trace()
@@ -156,22 +158,25 @@ class TorchTrace:
         return original(*args, **kwargs)
 
 
-_asked_by_us = False
+_said_of_cupti: str | None = None
+
+
+def forget_cupti() -> None:
+    """Take back what recordings have said of CUPTI: whoever profiles later finds it as it was."""
+    global _said_of_cupti
+    if _said_of_cupti is not None and os.environ.get(_TEARDOWN) == _said_of_cupti:
+        del os.environ[_TEARDOWN]
+    _said_of_cupti = None
 
 
 def _detach_cupti(wanted: bool) -> None:
-    """Say whether Kineto detaches CUPTI from here on; who has said so before keeps it."""
-    global _asked_by_us
-    said = os.environ.get(_TEARDOWN)
-    if said is not None and not (_asked_by_us and said == _YES):
-        return
+    """Say whether Kineto detaches CUPTI from here on; who else has said so keeps it."""
+    global _said_of_cupti
     cuda = torch.version.cuda
-    wanted = wanted and cuda is not None and _numbers(cuda) >= _FIRST_SAFE_CUDA
-    _asked_by_us = wanted
-    if wanted:
-        os.environ[_TEARDOWN] = _YES
-    else:
-        os.environ.pop(_TEARDOWN, None)
+    if cuda is None or _numbers(cuda) < _FIRST_SAFE_CUDA:
+        return
+    if os.environ.get(_TEARDOWN) == _said_of_cupti:
+        os.environ[_TEARDOWN] = _said_of_cupti = _YES if wanted else _NO
 
 
 def _numbers(version: str) -> tuple[int, ...]:

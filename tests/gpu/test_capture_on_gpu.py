@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,51 @@ def test_peaks_begin_anew_with_each_reading():
     probe.read()
     reading = probe.read()
     assert reading.peak_allocated_bytes == reading.allocated_bytes
+
+
+SEVERAL_RECORDINGS = """
+import gzip, json, sys
+from pathlib import Path
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+
+def kernels(text):
+    return sum(event.get("cat") == "kernel" for event in json.loads(text)["traceEvents"])
+
+folder = Path(sys.argv[1])
+for number in range(2):
+    callback = ProfilerSchedule(wait=5, warmup=1, active=3, repeat=1, finish_timeout_s=30)
+    quiet = dict(logger=False, enable_checkpointing=False, enable_model_summary=False)
+    trainer = Trainer(max_steps=30, accelerator="gpu", devices=1, enable_progress_bar=False,
+                      limit_val_batches=0, default_root_dir=str(folder / str(number)),
+                      callbacks=[callback], **quiet)
+    trainer.fit(BoringModel())
+    for path in sorted((folder / str(number)).rglob("*.pt.trace.json.gz")):
+        print("ours", kernels(gzip.decompress(path.read_bytes())), flush=True)
+
+def told(profiler):
+    profiler.export_chrome_trace(str(folder / "theirs.json"))
+    print("theirs", kernels((folder / "theirs.json").read_text()), flush=True)
+
+both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+layer = torch.nn.Linear(64, 64).cuda()
+with profile(activities=both, schedule=schedule(wait=1, warmup=1, active=2, repeat=3),
+             on_trace_ready=told) as profiler:
+    for _ in range(13):
+        layer(torch.ones(8, 64, device="cuda")).sum().backward()
+        torch.cuda.synchronize()
+        profiler.step()
+"""
+"""In a process of its own: CUPTI that is detached and attached again has crashed some."""
+
+
+def test_every_recording_of_a_process_holds_kernels_ours_and_theirs(tmp_path):
+    command = [sys.executable, "-c", SEVERAL_RECORDINGS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = [line.split() for line in done.stdout.splitlines() if line[:4] in ("ours", "thei")]
+    assert [who for who, _ in told] == 4 * ["ours"] + 3 * ["theirs"]
+    assert all(int(count) > 0 for _, count in told)

@@ -89,25 +89,25 @@ def test_the_level_of_kinetos_lines_is_set_for_its_start_alone(monkeypatch, give
 class Recorder:
     """torch.profiler's, but for recording anything."""
 
-    said: list  # what the environment says of CUPTI whenever a recording ends
+    said: list  # what the environment says of CUPTI whenever a recording begins and ends
 
     def __init__(self, **_):
         pass
 
-    def prepare_trace(self):
+    def start_trace(self):
         pass
 
-    start_trace = prepare_trace
-
-    def stop_trace(self):
+    def prepare_trace(self):
         self.said.append(os.environ.get("TEARDOWN_CUPTI"))
+
+    stop_trace = prepare_trace
 
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """What the environment said when each recording ended; `stopped` makes one."""
+    """What the environment said when each recording began and ended; `stopped` makes one."""
     monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
-    monkeypatch.setattr(torch_trace, "_asked_by_us", False)
+    monkeypatch.setattr(torch_trace, "_said_of_cupti", None)
     monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Recorder)
     monkeypatch.setattr(torch_trace.torch._C._autograd, "_profiler_enabled", lambda: True)
     monkeypatch.setattr(torch_trace.torch.version, "cuda", "13.0")
@@ -135,25 +135,36 @@ def stopped(*, device_type="cuda", intruded=False, last=True):
 def test_cupti_is_detached_behind_the_last_recording_alone(recorded):
     for last in (False, True, False, True):
         stopped(last=last)
-    assert recorded == [None, "1", None, "1"]
+    assert recorded == ["1", "0", "1", "1", "1", "0", "1", "1"]
+
+
+def test_who_profiles_after_the_training_finds_the_environment_as_it_was(recorded):
+    stopped()
+    torch_trace.forget_cupti()
+    assert "TEARDOWN_CUPTI" not in os.environ
+    stopped(last=False)
+    torch_trace.forget_cupti()
+    torch_trace.forget_cupti()
+    assert "TEARDOWN_CUPTI" not in os.environ
+    assert recorded == ["1", "1", "1", "0"]
 
 
 def test_cupti_stays_for_a_profiler_that_begins_at_once(recorded, monkeypatch):
     monkeypatch.setattr(torch_trace._autograd_profiler, "_prepare_profiler", lambda: None)
     stopped(intruded=True)
-    assert recorded == [None]
+    assert recorded == ["1", "0"]
 
 
 @pytest.mark.parametrize(("version", "said"), [("12.6", "1"), ("12.4", None), (None, None)])
 def test_cupti_stays_where_detaching_it_may_crash_and_on_hip(recorded, monkeypatch, version, said):
     monkeypatch.setattr(torch_trace.torch.version, "cuda", version)
     stopped()
-    assert recorded == [said]
+    assert recorded == [said, said]
 
 
 def test_nothing_is_said_of_cupti_without_a_device(recorded):
     stopped(device_type="cpu")
-    assert recorded == [None]
+    assert recorded == [None, None]
 
 
 @pytest.mark.parametrize("said", ["0", "1"])
@@ -161,11 +172,18 @@ def test_what_the_environment_says_of_cupti_is_kept(recorded, monkeypatch, said)
     monkeypatch.setenv("TEARDOWN_CUPTI", said)
     for last in (True, False):
         stopped(last=last)
-    assert recorded == [said, said]
+    torch_trace.forget_cupti()
+    assert recorded == [said] * 4
+    assert os.environ["TEARDOWN_CUPTI"] == said
 
 
-def test_what_torch_says_of_cupti_meanwhile_is_kept(recorded):
+def test_what_torch_says_of_cupti_meanwhile_is_kept(recorded, monkeypatch):
+    def torch_forbids(profiler):
+        os.environ["TEARDOWN_CUPTI"] = "0"
+
+    monkeypatch.setattr(Recorder, "start_trace", torch_forbids)
     stopped()
-    os.environ["TEARDOWN_CUPTI"] = "0"
     stopped()
-    assert recorded == ["1", "0"]
+    torch_trace.forget_cupti()
+    assert recorded == ["1", "0", "0", "0"]
+    assert os.environ["TEARDOWN_CUPTI"] == "0"
