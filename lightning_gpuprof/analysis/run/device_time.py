@@ -151,7 +151,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         parts=_parts(session, marked),
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
-        falls_behind_ns=_falls_behind_ns(session, marked),
+        falls_behind_ns=_falls_behind_ns(session, steady, marked),
         host_alone_ns=alone_ns,
         host_alone_least_ns=None
         if alone_ns is None
@@ -159,11 +159,12 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     )
 
 
-def _falls_behind_ns(session: Session, marked: Mask) -> int:
-    """Return what run-ahead grows by per step, from the first to the last mark of each epoch.
+def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
+    """Return what run-ahead grows by per step, from mark to mark.
 
-    Between epochs the device may catch up, in no step's time. Marked steps take the host longer,
-    and early ones are marked more often: their own lengths would tell less.
+    Between epochs the device may catch up, in no step's time, and so may it in steps that are not
+    steady: the profiler's end waits for it. Marked steps take the host longer, and early ones are
+    marked more often: their own lengths would tell less.
     """
     ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
     if ahead is None:
@@ -172,9 +173,9 @@ def _falls_behind_ns(session: Session, marked: Mask) -> int:
     steps, ahead = session.columns["step"][rows], ahead[rows]
     epochs = session.columns.get("epoch")
     epoch = np.zeros(len(rows), dtype=np.int64) if epochs is None else epochs[rows]
-    _, first, count = np.unique(epoch, return_index=True, return_counts=True)
-    last = first + count - 1
-    grown, over = (int((column[last] - column[first]).sum()) for column in (ahead, steps))
+    apart = np.cumsum(~steady)[rows]
+    goes_on = (np.diff(epoch) == 0) & (np.diff(apart) == 0)
+    grown, over = (int(np.diff(column)[goes_on].sum()) for column in (ahead, steps))
     return round(grown / max(1, over))
 
 

@@ -109,6 +109,31 @@ def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze
     assert analyze(HOST, columns=columns, device=GPU).step_ns == 40 * MS
 
 
+def test_a_device_that_catches_up_in_steps_apart_has_been_behind_between_them(analyze):
+    # The profiler's end waits for all that is queued.
+    steps = np.arange(40)
+    profiled = (steps >= 17) & (steps < 20)
+    ahead = 10 * MS * np.where(steps < 20, steps, steps - 20)
+    columns = marks(np.zeros(40), 10 * MS, 10 * MS, ahead=(ahead, ahead, ahead))
+    flags = np.where(profiled, int(StepFlag.PROFILED), 0)
+    run = analyze(HOST, steps=40, columns=columns, flags=flags, device=GPU)
+    assert run.device_time.falls_behind_ns == 10 * MS
+
+
+def test_what_the_host_takes_alone_is_the_same_in_each_epoch(analyze):
+    # The queue is full after 34 steps of each epoch; then each waits for the device's 5 ms.
+    steps = np.arange(600)
+    within = steps % 200
+    marked = steps % 3 == 0
+    device = np.where(marked, 5 * MS, NOT_MEASURED)
+    ahead = np.where(marked, np.minimum(3 * MS * (within + 1), 100 * MS), NOT_MEASURED)
+    columns = marks(np.where(marked, 0, NOT_MEASURED), device, device, ahead=(ahead,) * 3)
+    columns |= {"device_dur": device, "epoch": steps // 200}
+    host = np.where(within >= 34, 5 * MS, np.where(marked, 3 * MS, 2 * MS))
+    run = analyze({"forward": host}, columns=columns, steps=600, device=GPU)
+    assert (run.device_time.host_alone_ns, run.device_time.host_alone_least_ns) == (2 * MS, 2 * MS)
+
+
 def test_an_epochs_first_step_is_no_measure_of_steps_without_marks(analyze):
     # Of 200 steps ten are marked, and the epoch's first: it takes the device two seconds.
     device = np.full(11, 30 * MS)
