@@ -26,7 +26,10 @@ _HOST_KIND = {
 
 
 def host_kinds(timeline: Timeline) -> Int64:
-    """Return the kind of each host event, as an index into `KINDS`; syncs are runtime calls yet."""
+    """Return the kind of each host event, as an index into `KINDS`.
+
+    Calls that wait for the device are of the kind `runtime` here, not `sync`.
+    """
     host = timeline.host
     by_category = [KIND_ID[_HOST_KIND.get(name, "overhead")] for name in CATEGORIES]
     kinds = np.array(by_category, dtype=np.int64)[host.category]

@@ -7,10 +7,13 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.steady import EARLY
+from lightning_gpuprof.analysis.trace.idle import EVENT_CAUSES
 from lightning_gpuprof.records.phases import Phase
 
 STALLED = 2
 """So many times as long as the median no profiled step is by what recording adds to it."""
+LOOP_READS = 20
+"""A loop that reads value after value reads at least tens of them a step."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +84,38 @@ class TraceFacts:
     def idle_ns(self, *causes: str) -> float | None:
         """Return the first device's idle time of these causes per step; None without a device.
 
-        Of steps that stood still in between it counts as in the others (`_going_on`).
+        Of steps that stood still in between it counts as in the others (`_going_on`), but where a
+        single event is the cause: what a call for memory took is what it costs.
         """
         if not self.on_device:
             return None
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
-        return self._usual_frac * sum(row.get("total_ns") or 0 for row in rows) / self.steps
+        found = (self._usual(row["cause"], row.get("total_ns")) for row in rows)
+        return sum(found) / self.steps
 
     def stretch_ns(self, *causes: str) -> float:
         """Return the part of `idle_ns` in which the host launched nothing for long.
 
         0 where it is not known: of few launches, or in an older analysis.
         """
-        found = (self.number("host_stretches", "causes", cause) or 0 for cause in causes)
-        return self._usual_frac * sum(found) / self.steps
+        found = ((cause, self.number("host_stretches", "causes", cause)) for cause in causes)
+        return sum(self._usual(cause, ns) for cause, ns in found) / self.steps
 
     def copied_ns(self, *causes: str) -> float:
         """Return the part of `stretch_ns` right behind a copy to the host."""
-        found = (self.number("host_stretches", "copied", cause) or 0 for cause in causes)
-        return self._usual_frac * sum(found) / self.steps
+        found = ((cause, self.number("host_stretches", "copied", cause)) for cause in causes)
+        return sum(self._usual(cause, ns) for cause, ns in found) / self.steps
+
+    @property
+    def loop_reads(self) -> float:
+        """Reads per step in loops that read value after value; 0 where they are too few."""
+        reads = self.per_step("read_loops", "read_count") or 0.0
+        return reads if reads >= LOOP_READS else 0.0
+
+    def loop_idle_ns(self) -> float:
+        """Return the most that such loops have of `idle_ns`: the time of their turns."""
+        turns = self.per_step("read_loops", "total_ns") or 0.0
+        return self._usual_frac * turns if self.loop_reads else 0.0
 
     def sync_ns(self) -> float | None:
         """Return the time in synchronizing calls per step, without those outside of all steps.
@@ -136,11 +152,22 @@ class TraceFacts:
         """Whether anything ran on a GPU in this trace."""
         return isinstance(self.document.get("gpu"), Mapping)
 
+    def _usual(self, cause: str, total_ns: float | None) -> float:
+        """Return a cause's total as if no step had stood still."""
+        return (total_ns or 0) * (1.0 if cause in EVENT_CAUSES else self._usual_frac)
+
     @property
     def _usual_frac(self) -> float:
-        """The idle time of a step that goes on, of the mean step's."""
-        gpus = [(mark.get("dur_ns"), mark.get("gpu") or {}) for mark in self.rows("steps")]
-        idle = [(dur_ns, gpu["idle_ns"]) for dur_ns, gpu in gpus if dur_ns and "idle_ns" in gpu]
+        """The idle time of a step that goes on, of the mean step's, without single events'.
+
+        Of these the longest gaps tell: one that a step stood still for is among them.
+        """
+        marks = [mark for mark in self.rows("steps") if "idle_ns" in (mark.get("gpu") or {})]
+        idle = [
+            (mark["dur_ns"], max(0, mark["gpu"]["idle_ns"] - self._in_events_ns(mark)))
+            for mark in marks
+            if mark.get("dur_ns")
+        ]
         whole = sum(idle_ns for _, idle_ns in idle)
         if not whole:
             return 1.0
@@ -148,6 +175,16 @@ class TraceFacts:
         kept = [idle_ns for dur_ns, idle_ns in idle if dur_ns in usual]
         frac: float = sum(kept) / len(kept) / whole * len(idle)
         return min(1.0, frac)
+
+    def _in_events_ns(self, mark: Mapping[str, Any]) -> int:
+        """Return a step's time in the longest gaps that single events are the cause of."""
+        begin = mark.get("start_ns")
+        gaps = [row for row in self.rows("gaps") if row.get("cause") in EVENT_CAUSES]
+        return sum(
+            gap["dur_ns"]
+            for gap in gaps
+            if begin is not None and begin <= gap["start_ns"] < begin + mark["dur_ns"]
+        )
 
     def _operator(self, row: Mapping[str, Any]) -> Operator:
         device = row.get("device_total_ns")

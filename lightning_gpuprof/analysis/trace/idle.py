@@ -27,6 +27,12 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
+WORKING_CAUSES = ("host_launch_call", "host_operator", "host_region", "host_python")
+"""What a host does in idle time when it waits for nothing and asks for no memory."""
+LATE_CAUSES = (*WORKING_CAUSES, "launch_latency")
+"""Idle time up to a launch that a host at work made late."""
+EVENT_CAUSES = ("host_data_wait", "host_sync", "host_allocator")
+"""What a single event is the cause of: a wait for data or the device, a call for memory."""
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20

@@ -8,6 +8,7 @@ from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kin
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.nesting import rows_by_thread
 from lightning_gpuprof.analysis.trace.operators import Regions
+from lightning_gpuprof.analysis.trace.trace_steps import step_events
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import of_category
 
@@ -22,13 +23,13 @@ SHORT_NS = 10_000
 
 
 class ReadLoops(Struct, frozen=True):
-    """The turns of such loops, each from the end of one read to the end of the next.
+    """The turns of such loops, each from the end of one read to the end of the step's next.
 
     Args:
         read_count: Reads: those that end turns, and the first of each loop.
         total_ns: The turns' time on the host.
         event_count: Operators and runtime calls in them.
-        waited_ns: Of `total_ns` the calls that wait for the device.
+        waited_ns: Of `total_ns` the calls inside reads that wait for the device.
     """
 
     read_count: int
@@ -49,26 +50,32 @@ def read_loops(trace: LinkedTrace, regions: Regions) -> ReadLoops | None:
     is_event = of_category(host, "cpu_op", "cuda_runtime", "cuda_driver")
     waits = named(timeline, lambda name: call_kind(name) == "sync" or blocks_as_copy(name))
     waited_ns = np.where(waits & is_event, host.dur_ns, 0)
+    begins = step_events(timeline).start_ns
     found = np.zeros(4, dtype=np.int64)
     for part in rows_by_thread(host):
         rows = part[is_event[part]]
         if is_read[rows].any():
-            found += _of_thread(trace, rows, is_read, waited_ns)
+            found += _of_thread(trace, rows, is_read, waited_ns, begins)
     return ReadLoops(*found.tolist())
 
 
-def _of_thread(trace: LinkedTrace, rows: Int64, is_read: Mask, waited_ns: Int64) -> Int64:
-    """Return the figures of `ReadLoops` for one thread."""
-    at = np.flatnonzero(is_read[rows])
+def _of_thread(
+    trace: LinkedTrace, rows: Int64, is_read: Mask, waited_ns: Int64, begins: Int64
+) -> Int64:
+    """Return the figures of `ReadLoops` for one thread, where steps begin at `begins`."""
+    at, starts = np.flatnonzero(is_read[rows]), trace.timeline.host.start_ns[rows]
     ends = trace.nesting.end_ns[rows[at]]
-    waited = np.add.reduceat(waited_ns[rows], at)
+    last = np.maximum(0, np.cumsum(is_read[rows]) - 1)
+    waited = np.add.reduceat(np.where(starts < ends[last], waited_ns[rows], 0), at)
     # What a read has inside comes after it in the table: with it a turn has as many events.
     turn_ns, events = np.diff(ends), np.diff(at)
-    short = turn_ns < SHORT_NS * events
+    same_step = np.diff(np.searchsorted(begins, starts[at], side="right")) == 0
+    short = same_step & (turn_ns < SHORT_NS * events)
     alike = (events[1:] <= ALIKE * events[:-1]) & (events[:-1] <= ALIKE * events[1:])
     goes_on = np.append(False, short[1:] & short[:-1] & alike) if len(events) else short
     loop = np.cumsum(~goes_on) - 1 if len(events) else np.zeros(0, dtype=np.int64)
     kept = short & (np.bincount(loop)[loop] >= MIN_TURNS) if len(events) else short
     reads = kept.sum() + len(np.unique(loop[kept]))
-    figures = (reads, turn_ns[kept].sum(), events[kept].sum(), waited[1:][kept].sum())
+    waited = np.minimum(waited[1:], turn_ns)  # of a wait inside a wait both are in the sum
+    figures = (reads, turn_ns[kept].sum(), events[kept].sum(), waited[kept].sum())
     return np.array(figures, dtype=np.int64)

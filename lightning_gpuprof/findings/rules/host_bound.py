@@ -46,6 +46,7 @@ from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, HostWork, anomaly_on, host_work
+from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.loop_cures import loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
@@ -71,7 +72,6 @@ MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
 QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
-HOST_CAUSES = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -135,7 +135,7 @@ def _on_gpu(step_ns: int, frac: float, work: HostWork | None, *, chain: bool) ->
 
 
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
-    idle_ns = round((facts.idle_ns(*HOST_CAUSES) or 0.0) * facts.host_scale)
+    idle_ns = round((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale)
     thin_frac = facts.number("thin_kernels", "count_frac") or 0.0
     if idle_ns < IDLE_FRAC * step_ns or thin_frac >= THIN_COUNT_FRAC:
         return None

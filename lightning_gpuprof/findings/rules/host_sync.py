@@ -41,10 +41,11 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import LOOP_READS, TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.call_time import EVENT_NS
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
+from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,
@@ -63,15 +64,12 @@ from lightning_gpuprof.units import duration, percent
 ID = "host-sync"
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
 SYNC_FRAC = 0.05
-LOOP_READS = 20
 READ_SHARE = 0.10
 REPLAY_ERROR = 0.3
 """The replay keeps launch costs and clocks as they were with the waits."""
 MOST_SITES = 5
 QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
-WORKING = ("host_operator", "host_region", "host_python", "host_launch_call")
-"""What a host does in idle time, when it neither waits nor asks for memory."""
 LEFT_FRAC = 0.1
 LOW_FRAC = 0.6
 """Least part of a reading loop's overhead that one operation over the whole tensor removes."""
@@ -113,10 +111,10 @@ def _on_gpu(
     idle = facts.idle_ns("host_sync") if facts else None
     # What is rare may be in none of the traced steps: then the watched ones tell.
     cost_ns = min(step_ns, round(in_calls) or blocked)
-    if facts is not None and (facts.per_step("read_loops", "read_count") or 0) >= LOOP_READS:
+    if facts is not None and facts.loop_reads:
         return _loop_on_gpu(step_ns, facts, cost_ns, sites)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
-    behind = facts.host_scale * facts.copied_ns(*WORKING) if facts else 0.0
+    behind = facts.host_scale * facts.copied_ns(*WORKING_CAUSES) if facts else 0.0
     if behind >= SYNC_FRAC * step_ns:
         return _works_on_copies(run, step_ns, round(behind), cost_ns, facts, sites)
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
@@ -204,7 +202,7 @@ def _beside(run: RunResults, sites: list[SyncSite]) -> list[LineCount]:
 
 def _loop_on_gpu(
     step_ns: int, facts: TraceFacts, blocked_ns: int, sites: list[SyncSite]
-) -> Finding:
+) -> Finding | None:
     reads, took_ns, events, waited_ns = (
         facts.per_step("read_loops", key) or 0.0
         for key in ("read_count", "total_ns", "event_count", "waited_ns")
@@ -218,6 +216,8 @@ def _loop_on_gpu(
         low=round(LOW_FRAC * least),
         high=round(min(longest, most + (1 + REPLAY_ERROR) * others)),
     )
+    if not saving.high:
+        return None  # the device had work all the while
     evidence: dict[str, int | float] = {
         "reads_per_step_count": round(reads),
         "reading_ns": round(most),

@@ -39,6 +39,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, computes
+from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.loop_cures import LoopInForward, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
@@ -53,7 +54,6 @@ EFFORT = Effort(
 )
 THIN_COUNT_FRAC = 0.5
 GAPS = ("launch_latency", "kernel_gap")
-LATE = ("host_operator", "host_region", "host_python", "host_launch_call")
 MOSTLY = 0.5
 LOOP_LOW = 0.75
 OPTIMIZER = "optimizer"
@@ -82,13 +82,15 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.on_device:
         return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
-    reads = facts.per_step("read_loops", "read_count") or 0.0
+    reads = facts.loop_reads
     thin_frac = _thin_frac(facts, reads)
     if thin_frac is None or thin_frac < THIN_COUNT_FRAC:
         return None
-    gaps, late = (facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, LATE))
-    late -= facts.host_scale * facts.stretch_ns(*LATE)
-    late = max(0.0, late - facts.host_scale * (facts.per_step("read_loops", "total_ns") or 0.0))
+    gaps, late = (
+        facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, WORKING_CAUSES)
+    )
+    late -= facts.host_scale * facts.stretch_ns(*WORKING_CAUSES)
+    late = max(0.0, late - facts.host_scale * facts.loop_idle_ns())
     if not gaps + late:
         return None
     longest = _longest_ns(run, facts, run.step_ns)

@@ -54,6 +54,35 @@ def test_what_lies_between_the_loops_of_two_steps_is_in_neither(found, loop, op)
     assert twice == ReadLoops(40, 2 * 19 * 36 * US, 2 * 19 * 4, 2 * 19 * 6 * US)
 
 
+def test_waits_outside_the_reads_are_not_theirs(found, loop, op):
+    # The profiler's own at its end, and one a turn has beside its read.
+    own = op("cudaDeviceSynchronize", 36 * 20 + 5, 900, cat="cuda_runtime")
+    assert found([*loop(20), own]).waited_ns == 19 * 6 * US
+    beside = [
+        op("cudaEventSynchronize", 36 * turn + 17, 2, cat="cuda_runtime") for turn in range(20)
+    ]
+    assert found([*loop(20), *beside]).waited_ns == 19 * 6 * US
+
+
+def test_turns_wait_for_no_longer_than_they_take(found, loop, op):
+    # The driver's calls inside the runtime's.
+    inside = [
+        op(name, 36 * turn + 25, 6, cat="cuda_driver")
+        for turn in range(20)
+        for name in [f"cuStreamSynchronize_v{version}" for version in range(8)]
+    ]
+    of_all = found([*loop(20), *inside])
+    assert of_all.waited_ns == of_all.total_ns == 19 * 36 * US
+
+
+def test_a_read_in_each_of_many_short_steps_is_no_loop(found, loop, op):
+    marks = [op(f"ProfilerStep#{i}", 36 * i, 36, cat="user_annotation") for i in range(20)]
+    assert found([*loop(20), *marks]) == ReadLoops(0, 0, 0, 0)
+    marks = [op(f"ProfilerStep#{i}", 720 * i, 720, cat="user_annotation") for i in range(2)]
+    assert found([*loop(40), *marks]).read_count == 40
+    assert found([*loop(40), *marks]).total_ns == 2 * 19 * 36 * US
+
+
 def test_turns_that_work_or_wait_for_long_are_no_loops_cost(found, op, launched):
     events = []
     for turn in range(20):

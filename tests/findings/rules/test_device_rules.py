@@ -113,6 +113,14 @@ def test_a_traced_step_that_stood_still_does_not_count(judge):
     assert finding.evidence["gaps_ns"] == 4 * MS
 
 
+def test_the_kernels_of_few_reads_are_no_loops(judge):
+    loop = {"read_count": 38, "total_ns": 16 * MS, "event_count": 900, "waited_ns": MS}
+    trace = THIN | {"read_loops": loop}
+    options = {"device": H100, "columns": HOST_BOUND}
+    without = judge("small-kernels", WORK, trace=THIN, **options)
+    assert judge("small-kernels", WORK, trace=trace, **options) == without
+
+
 def test_the_kernels_of_a_loop_of_reads_are_host_syncs(judge):
     loop = {"read_count": 160, "total_ns": 16 * MS, "event_count": 900, "waited_ns": MS}
     options = {"device": H100, "columns": HOST_BOUND}

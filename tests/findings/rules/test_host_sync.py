@@ -95,6 +95,11 @@ def test_a_loop_of_reads_on_a_gpu_costs_its_turns(judge):
     assert span(finding) == (300 * US, 500 * US)
 
 
+def test_a_loop_of_reads_beside_which_the_device_works_all_the_while_costs_nothing(judge):
+    trace = {"gpu": {"busy_ns": 20 * MS}, "sync_ns": MS, "read_loops": LOOP}
+    assert judge("host-sync", WORK, trace=trace, device=Device(type="cuda")) is None
+
+
 def test_waits_of_other_reads_are_added_to_a_loops(judge):
     what_if = {"savings": [{"part": "sync", "saved_ns": 2_400 * US}]}
     trace = {"gpu": {}, "sync_ns": 3 * MS, "read_loops": LOOP, "what_if": what_if}
