@@ -18,26 +18,30 @@ the dataset, once per sample.
 `LEFT_FRAC`: what may stay of a hook's work after it was moved, as for callbacks. `SMALL_COPIES`: a
 batch is a handful of tensors. On a GPU only the time the device stood idle counts
 (`savings/hidden.py`). A pinned copy takes its time too, and the device waits for it: where a trace
-tells the bytes that came from pageable memory, they stay, in the high bound at the rate of the
-device's own PCIe generation with 16 lanes, in the low one at three quarters of the one before, but
-no less than of 3.0 (`BUSES`: a card may be in an older slot, and no copy reaches the whole rate),
-and so does what pinned copies take; to the high bound belongs what the device idles because the
-host, held up by the copy, launches late (`LATE`), for as long as it was held up at most. Where most
-bytes come from pinned memory, what the calls take stays, but for those of many small tensors: fewer
-bytes save what the device copies, at most; where the device holds the steps up, that is what it
-copies while it computes nothing, however little the host has to do for it. Where no trace tells the
-bytes, handing a batch over takes `STAYS_NS`, however small and pinned it is: 76 to 140 µs were
-measured beside an H100, of a few KB and of 16 MiB. Severity: the common scale
-(`findings/grade.py`).
+tells the bytes that came from pageable memory, they stay, and so does what pinned copies take. They
+stay at the rate of the trace's own pinned copies, if they are large (`RATED_BYTES`); else in the
+high bound at that of the device's PCIe generation with 16 lanes, or of NVLink-C2C, in the low one
+at three quarters of PCIe 3.0, with eight lanes but for `SIXTEEN_LANES`: what slot a card is in is
+not recorded, and no copy reaches the whole rate; to the high bound belongs what the device idles
+because the host, held up by the copy, launches late (`trace/idle.py`), for as long as it was held
+up at most. Where most bytes come from pinned memory, what the calls take stays, but for those of
+many small tensors: fewer bytes save what the device copies, at most; where the device holds the
+steps up, that is what it copies while it computes nothing, however little the host has to do for
+it. Where no trace tells the bytes, handing a batch over takes `STAYS_NS`, however small and pinned
+it is: 76 to 140 µs were measured beside an H100, of a few KB and of 16 MiB. Severity: the common
+scale (`findings/grade.py`).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import compress
+from typing import Any
 
 from lightning_gpuprof.analysis.run.phase_split import Part
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.phases import Phase
@@ -51,12 +55,19 @@ EFFORT = Effort(
 )
 LEFT_FRAC = 0.1
 SMALL_COPIES = 8
-BUSES = {7: (12, 16), 8: (12, 32), 9: (24, 64), 10: (24, 64), 12: (24, 64)}
-"""Bytes per ns, which is GB/s, by an NVIDIA device's major compute capability: 7 (Volta, Turing) is
-PCIe 3.0, 8 (Ampere, Ada) 4.0, 9 and later (Hopper, Blackwell) 5.0."""
-UNKNOWN_BUS = (12, 64)
+SLOWEST, SLOWEST_OF_SIXTEEN = 6, 12
+"""Bytes per ns, which is GB/s: three quarters of PCIe 3.0 with eight lanes, and with 16."""
+SIXTEEN_LANES = ("7.0", "8.0", "9.0", "10.0", "10.3")
+"""Compute capabilities that only devices of data centres have; others may have eight lanes."""
+FASTEST = {7: 16, 8: 32}
+"""With 16 lanes, by major compute capability: Volta and Turing have PCIe 3.0, Ampere and Ada 4.0,
+later ones 5.0."""
+FASTEST_PCIE = 64
+CHIP_TO_CHIP, CHIP_TO_CHIP_RATE = re.compile(r"\bG[HB]\d"), 450
+"""GH200, GB200, GB300 and GB10 reach the memory of their CPU over NVLink-C2C instead."""
+RATED_BYTES = 2**20
+"""Takes 16 us at the fastest, a few times what the start of a copy takes."""
 STAYS_NS = 75_000
-LATE = ("host_operator", "host_python", "host_launch_call", "launch_latency")
 PIN = "DataLoader(..., pin_memory=True)"
 
 
@@ -136,9 +147,9 @@ def _of_copies(run: RunResults, saving: Range, cost_ns: int) -> Range:
     is_pageable = [row.get("memory") == "pageable" for row in rows]
     pageable = sum(compress(size, is_pageable))
     if pageable and 2 * pageable >= sum(size):
-        late_ns = min((facts.idle_ns(*LATE) or 0.0) * facts.host_scale, cost_ns)
+        late_ns = min((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale, cost_ns)
         pinned_ns = sum(took_ns) - sum(compress(took_ns, is_pageable))
-        slow, fast = _bus(run)
+        slow, fast = _pinned_rate(rows) or _bus(run)
         high = saving.high - pageable / fast - pinned_ns + late_ns
         low = max(0, round(saving.low - pageable / slow - pinned_ns))
         return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
@@ -157,12 +168,25 @@ def _alone_ns(run: RunResults) -> int:
     return round(min(took_ns, facts.per_step("gpu", "exposed_copy_ns") or 0.0))
 
 
-def _bus(run: RunResults) -> tuple[int, int]:
+def _pinned_rate(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Return the bytes per ns of a trace's pinned copies, twice; None where they are small."""
+    pinned = [row for row in rows if row.get("memory") == "pinned"]
+    count, size, took_ns = (
+        sum(row.get(key) or 0 for row in pinned) for key in ("count", "bytes", "total_ns")
+    )
+    # Of small copies much of the time is their start's.
+    return (size / took_ns,) * 2 if took_ns and size >= RATED_BYTES * count else None
+
+
+def _bus(run: RunResults) -> tuple[float, float]:
+    """Return the least and the most bytes per ns that pinned copies reach on this device."""
     device = run.start.device
-    if device is None or device.type != "cuda":
-        return UNKNOWN_BUS
-    major = (device.capability or "").partition(".")[0]
-    return BUSES.get(int(major), UNKNOWN_BUS) if major.isdecimal() else UNKNOWN_BUS
+    capability = (device.capability if device is not None else None) or ""
+    slow = SLOWEST_OF_SIXTEEN if capability in SIXTEEN_LANES else SLOWEST
+    if device is not None and CHIP_TO_CHIP.search(device.name or ""):
+        return slow, CHIP_TO_CHIP_RATE
+    major = capability.partition(".")[0]
+    return slow, FASTEST.get(int(major) if major.isdecimal() else 0, FASTEST_PCIE)
 
 
 def _copies(run: RunResults) -> dict[str, int | float]:
