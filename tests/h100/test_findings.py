@@ -11,7 +11,7 @@ NAMED = {
     "fp32-products": {"low-precision-unused"},
     "pageable-copies": {"slow-host-to-device-copy"},
     "reads-in-a-loop": {"host-sync"},
-    "small-batch": {"host-bound", "small-kernels", "unused-vram"},
+    "small-batch": {"host-bound", "small-kernels"},
 }
 
 
@@ -32,17 +32,27 @@ def test_a_leak_is_told_with_its_rate(h100):
     assert growth.evidence["growth_per_step_bytes"] == pytest.approx(4 * 2**20, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    ("name", "saved_ns"),
+    [
+        ("fp32-products", 1_703_558),
+        ("pageable-copies", 11_500_000),
+        ("reads-in-a-loop", 460_000),
+        ("small-batch", 240_000),  # as a graph
+    ],
+)
+def test_what_mending_the_fault_saved_is_inside_what_is_promised(h100, name, saved_ns):
+    # By pairs of runs without a profiler, of the same card: docs/adr/0031.
+    saving = load_report(str(h100 / name)).findings[0].saving_ns
+    assert saving.low <= saved_ns <= saving.high
+
+
 def test_pageable_copies_promise_no_more_than_what_the_copies_take(h100):
     report = load_report(str(h100 / "pageable-copies"))
-    copying = report.results.device_time.phases["host_to_device"].median_ns
+    copying = report.results.device_time.phases["host_to_device"].mean_ns
     saving = report.findings[0].saving_ns
     # Pinned, the same 128 MiB take 2.4 ms over this card's bus, at the 54 GB/s of other runs here.
     assert 0 < saving.low < copying - 2_400_000 < saving.high <= copying
-
-
-def test_single_precision_promises_what_tensor_cores_give(h100):
-    saving = load_report(str(h100 / "fp32-products")).findings[0].saving_ns
-    assert saving.low <= 1_703_558 <= saving.high  # measured on the same card, by taking turns
 
 
 def test_each_known_sync_is_a_row_with_its_line_and_owner(h100):

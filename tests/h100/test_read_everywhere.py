@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import struct
 
 import pytest
@@ -14,8 +15,10 @@ from lightning_gpuprof.views.tab.memory_sites import write_sites
 pytest.importorskip("tensorboard")
 TRACED = ("fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch")
 TIMED = (*TRACED, "device-bound", "host-bound", "sync-bound", "leak")
-SIGNED = ("delta", "change", "parent", "diff", "low", "high", "max_steps", "max_epochs", "behind")
-"""Differences may be negative, and so may what stands for "none" and "no limit"."""
+SIGNED = re.compile(
+    r"(?:.*_)?(?:delta|change|diff)(?:_.*)?|parent|max_steps|max_epochs|falls_behind_ns"
+)
+"""Names of what may be negative: differences, and what stands for "none" and "no limit"."""
 
 
 def odd_numbers(value, at=""):
@@ -27,8 +30,15 @@ def odd_numbers(value, at=""):
         for index, one in enumerate(value):
             yield from odd_numbers(one, f"{at}[{index}]")
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value) or (value < 0 and not any(part in at for part in SIGNED)):
+        names = re.sub(r"\[\d+\]", "", at).split(".")
+        if not math.isfinite(value) or (value < 0 and not any(map(SIGNED.fullmatch, names))):
             yield f"{at} = {value}"
+
+
+def test_only_whole_names_exempt_a_number():
+    low = {"findings": [{"saving_ns": {"low": -1, "high": -1}}], "slowest_parents": [-1]}
+    assert len(list(odd_numbers(low))) == 3
+    assert list(odd_numbers({"step": {"delta_ns": -1, "max_steps": -1}, "parent": [-1]})) == []
 
 
 def printed(capsys, *words):
