@@ -10,7 +10,7 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
-from lightning_gpuprof.records.schema import Device, Loader, Memory, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import Advice, Device, Loader, Memory, Note, ProfilerCycle
 
 GB = 10**9
 H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
@@ -303,6 +303,19 @@ def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
     finding = judge("vram-pressure", WORK, records=[memory], device=H100)
     assert finding.severity is Severity.CRITICAL
     assert "retried 3 times" in finding.title
+
+
+@pytest.mark.parametrize(("advised", "told"), [(4, "Lower the batch size and"), (1, "size to 1 ")])
+def test_memory_that_ran_out_in_a_batch_that_can_hardly_be_it_is_not_said_to_be_unused(
+    judge, advised, told
+):
+    sizes = {"peak_allocated_bytes": GB, "peak_reserved_bytes": GB, "total_bytes": 80 * GB}
+    memory = Memory(step=50, allocated_bytes=GB, reserved_bytes=GB, alloc_retries=1, **sizes)
+    records = [memory, Advice(step=50, batch_size=2, suggested_batch_size=advised)]
+    finding = judge("vram-pressure", WORK, records=records, device=H100)
+    assert "retried once" in finding.title
+    assert told in finding.advice
+    assert judge("unused-vram", WORK, records=records, device=H100) is None
 
 
 def test_what_others_hold_fills_the_device_too(judge):
