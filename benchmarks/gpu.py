@@ -122,7 +122,7 @@ def parts(work: Path) -> dict[str, Part]:
         "tests-memory": tests("memory", 70),
         "memory": measures("memory", 120),
         "faults": measures("faults", 80, "--runs", str(work / "runs" / "faults")),
-        "marks": measures("marks", 100),
+        "marks": measures("marks", 84),
         "example": Part(
             ("example_projects/char_lm/demo.py", "--steps", DEMO_STEPS, "--runs", runs("example")),
             80,

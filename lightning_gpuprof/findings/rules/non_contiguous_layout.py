@@ -70,7 +70,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     cost_ns = round(copied_ns + kernels_ns)
     if not cost_ns or (calls < MIN_CALLS and not kernels_ns):
         return None
-    kept, norms_most = 1 / calls if calls >= MIN_CALLS else 1.0, 0.0
+    kept, norms_least, norms_most = 1 / calls if calls >= MIN_CALLS else 1.0, 0.0, 0.0
     least, most = (1 - kept) * copied_ns, BACKWARD * copied_ns
     saving = Range(around(round(least))[0], round(most))
     if kernels_ns:
@@ -102,6 +102,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     return replace(
         found,
         evidence={**found.evidence, "slow_norms_ns": round(norms_most)},
+        title=f"{found.title}{_told_norms(norms_least, norms_most)}",
         advice=CHANNELS_LAST_ADVICE,
         where=tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST]),
         change=CHANNELS_LAST,
@@ -119,6 +120,15 @@ def _by_planes(facts: TraceFacts) -> tuple[float, float]:
             least += max(0.0, row["total_ns"] - NORM_MOST * bytes_ns)
             most += max(0.0, row["total_ns"] - NORM_LEAST * bytes_ns)
     return least / facts.steps, most / facts.steps
+
+
+def _told_norms(least_ns: float, most_ns: float) -> str:
+    if not most_ns:
+        return ""
+    lost = f"up to {duration(most_ns)}"
+    if least_ns:
+        lost = f"{duration(least_ns)} to {duration(most_ns)}"
+    return f", and normalising plane after plane loses {lost} more"
 
 
 def _copies(facts: TraceFacts, *, planes: bool) -> tuple[float, float]:

@@ -21,8 +21,8 @@ batch is a handful of tensors. On a GPU only the time the device stood idle coun
 tells the bytes that came from pageable memory, they stay, and so does what pinned copies take. They
 stay at the rate of the trace's own pinned copies, if they are large (`RATED_BYTES`); else in the
 high bound at that of the device's PCIe generation with 16 lanes, or of NVLink-C2C, in the low one
-at three quarters of PCIe 3.0, with eight lanes but for `SIXTEEN_LANES`: what slot a card is in is
-not recorded, and no copy reaches the whole rate; to the high bound belongs what the device idles
+at three quarters of the slowest slot that a card may be in (`SLOWEST_OF`): its own is not
+recorded, and no copy reaches the whole rate; to the high bound belongs what the device idles
 because the host, held up by the copy, launches late (`trace/idle.py`), for as long as it was held
 up at most. Where most bytes come from pinned memory, what the calls take stays, but for those of
 many small tensors: fewer bytes save what the device copies, at most; where the device holds the
@@ -55,10 +55,11 @@ EFFORT = Effort(
 )
 LEFT_FRAC = 0.1
 SMALL_COPIES = 8
-SLOWEST, SLOWEST_OF_SIXTEEN = 6, 12
-"""Bytes per ns, which is GB/s: three quarters of PCIe 3.0 with eight lanes, and with 16."""
-SIXTEEN_LANES = ("7.0", "8.0", "9.0", "10.0", "10.3")
-"""Compute capabilities that only devices of data centres have; others may have eight lanes."""
+SLOWEST = 6
+"""Bytes per ns, which is GB/s: three quarters of PCIe 3.0 with eight lanes."""
+SLOWEST_OF = {"7.0": 12, "8.0": 12, "9.0": 24, "10.0": 24, "10.3": 24}
+"""By compute capabilities that only devices of data centres have, which use 16 lanes: three quarters
+of PCIe 3.0, and from Hopper on, whose servers came after it, of 4.0."""
 FASTEST = {7: 16, 8: 32}
 """With 16 lanes, by major compute capability: Volta and Turing have PCIe 3.0, Ampere and Ada 4.0,
 later ones 5.0."""
@@ -182,7 +183,7 @@ def _bus(run: RunResults) -> tuple[float, float]:
     """Return the least and the most bytes per ns that pinned copies reach on this device."""
     device = run.start.device
     capability = (device.capability if device is not None else None) or ""
-    slow = SLOWEST_OF_SIXTEEN if capability in SIXTEEN_LANES else SLOWEST
+    slow = SLOWEST_OF.get(capability, SLOWEST)
     if device is not None and CHIP_TO_CHIP.search(device.name or ""):
         return slow, CHIP_TO_CHIP_RATE
     major = capability.partition(".")[0]

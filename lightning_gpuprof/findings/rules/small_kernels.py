@@ -29,17 +29,19 @@ there at least the time inside the launching calls of thin kernels goes, but for
 optimizer. A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of
 that phase: `LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a
 share of time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
-Severity: the common scale (`findings/grade.py`).
+Nothing goes beyond the time that the device does not work. Steps that wait for worker processes to
+make their data get no shorter: they only wait for longer. In steps that wait for a value of the
+device, latency may pass beside what they wait for: they count at most. Severity: the common scale
+(`findings/grade.py`).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
+from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, computes
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
+from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.loop_cures import LoopInForward, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
@@ -93,20 +95,38 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     late = max(0.0, late - facts.host_scale * facts.loop_idle_ns())
     if not gaps + late:
         return None
-    longest = _longest_ns(run, facts, run.step_ns)
-    idle_ns = round(min(run.step_ns - (facts.per_step("gpu", "busy_ns") or 0.0), gaps + late))
+    free_ns = max(0.0, run.step_ns - (facts.per_step("gpu", "busy_ns") or 0.0))
+    idle_ns = round(min(free_ns, gaps + late))
+    longest = min(free_ns, _longest_ns(run, facts, run.step_ns))
     # Where the host holds the steps back, a launch's latency passes beside its next work.
     waits = run.device_time is not None and not run.device_time.is_behind
     least = _launching_ns(facts, reads) if waits else gaps
     high = min(longest, idle_ns)
     saving = Range(low=round(min(least, high)), high=round(high))
+    costs = f"the device idles {duration(idle_ns)} of each step between launches"
     loop = loop_in_forward(run) if waits and not reads else None
     if loop is not None and not loop.chain and loop.calls_frac >= MOSTLY:
-        saving = _of_loop(run, facts, loop, longest)
+        saving, costs = _of_loop(run, facts, loop, longest)
+    sure, may = _shortened_frac(run)
+    saving = Range(low=round(sure * saving.low), high=round(may * saving.high))
     if not saving.high:
         return None
-    found = _finding(facts, run.step_ns, thin_frac, idle_ns, saving)
+    found = _finding(facts, run.step_ns, thin_frac, idle_ns, saving, costs)
     return found if loop is None else loop.told(found)
+
+
+def _shortened_frac(run: RunResults) -> tuple[float, float]:
+    """Return the share of steps that fewer launches make shorter for sure, and at most.
+
+    1 where nothing was marked. Data that the training process makes itself is waited for beside no
+    other work of its own, so that such steps get shorter, too.
+    """
+    if run.device_time is None:
+        return 1.0, 1.0
+    states, loader = run.device_time.state_frac, run.start.loader
+    fed = loader is not None and bool(loader.num_workers)
+    may = 1.0 - fed * states[StepState.DATA_BOUND]
+    return may - states[StepState.SYNC_BOUND], may
 
 
 def _thin_frac(facts: TraceFacts, reads: float) -> float | None:
@@ -144,30 +164,37 @@ def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
 def _launching_ns(facts: TraceFacts, reads: float) -> float:
     """Return the time inside the launching calls of thin kernels, of a steady step."""
     each = facts.number("launches", "overhead", "median_ns") or 0.0
+    # Of one name some may be longer: at the least, all of it are thin kernels of the optimizer.
     updates = sum(
-        row.get("count") or 0 for row in _thin_rows(facts) if row.get("category") == OPTIMIZER
+        row.get("count") or 0
+        for row in facts.rows("kernels")
+        if row.get("category") == OPTIMIZER and (row.get("min_ns") or 0) < THIN_NS
     )
     thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps - reads
     thin -= _launched_together(facts)
     return facts.host_scale * each * max(0.0, thin)
 
 
-def _thin_rows(facts: TraceFacts) -> list[Mapping[str, Any]]:
-    return [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < 10_000]
-
-
-def _of_loop(run: RunResults, facts: TraceFacts, loop: LoopInForward, longest: float) -> Range:
+def _of_loop(
+    run: RunResults, facts: TraceFacts, loop: LoopInForward, longest: float
+) -> tuple[Range, str]:
+    """Return what doing a loop's turns at once saves, and what the loop takes, in words."""
     forward, backward = (run.per_step(phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    whole = loop.calls_frac * (forward.mean_ns if forward else 0)
+    whole_ns = forward.mean_ns if forward else 0
+    whole = loop.calls_frac * whole_ns
     nodes = sum(op.backward_calls for op in facts.operators.values() if computes(op))
     behind = nodes >= MOSTLY * loop.calls
     more = loop.calls_frac * backward.mean_ns if backward is not None and behind else 0.0
     high = round(min(longest, whole + more))
-    return Range(low=min(high, round(LOOP_LOW * (1 - AROUND_FRAC) * whole)), high=high)
+    costs = (
+        f"a loop makes {percent(loop.calls_frac)} of the calls in the {duration(whole_ns)} of "
+        "each step's forward pass"
+    )
+    return Range(low=min(high, round(LOOP_LOW * (1 - AROUND_FRAC) * whole)), high=high), costs
 
 
 def _finding(
-    facts: TraceFacts, step_ns: int, thin_frac: float, idle_ns: int, saving: Range
+    facts: TraceFacts, step_ns: int, thin_frac: float, idle_ns: int, saving: Range, costs: str
 ) -> Finding:
     kernels = facts.number("launches", "kernels_per_step")
     evidence: dict[str, int | float] = {
@@ -178,13 +205,13 @@ def _finding(
     }
     if kernels is not None:
         evidence["kernels_per_step_count"] = round(kernels)
-    most = max(_thin_rows(facts), key=lambda row: row.get("count") or 0, default=None)
+    short = [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < THIN_NS]
+    most = max(short, key=lambda row: row.get("count") or 0, default=None)
     graphs = bool(facts.number("launches", "graph_count"))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{percent(thin_frac)} of the kernels are below 10 µs, and the device idles "
-        f"{duration(idle_ns)} of each step between launches",
+        title=f"{percent(thin_frac)} of the kernels are below {THIN_NS // 1_000} µs, and {costs}",
         advice=(GRAPHED_ADVICE if graphs else ADVICE) + LARGER_BATCH,
         evidence=evidence,
         saving_ns=saving,

@@ -47,8 +47,15 @@ LOW_FRAC = 0.9
 MIN_TOLD_FRAC = 0.02
 MIN_COLLECTIONS = 3
 GC_FRAC = 0.02
-"""CPython's own collections take less of a training loop that makes a few hundred objects a "
-"step."""
+"""CPython's own collections take less of a training loop that makes a few hundred objects a
+step."""
+
+NEW_SHAPES = (Phase.FORWARD, Phase.BACKWARD)
+NEW_SHAPES_ADVICE = (
+    "Where batches come in shapes not seen before, Trainer(benchmark=True) has cuDNN try its "
+    "algorithms out in each such step, and memory is asked for anew: leave it out, or pad to a few "
+    "lengths. Else look for other programs on this machine."
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -69,7 +76,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
         return None
     saving = _saving(seen, collected_ns, by_collector=by_collector)
-    advice, change = _advice(seen, _called_at(run), by_collector=by_collector)
+    call = _called_at(run)
+    advice, change = _advice(seen, call, by_collector=by_collector, on_gpu=run.on_gpu)
     evidence: dict[str, int | float] = {
         "spikes_count": seen.count,
         "excess_per_step_ns": seen.excess_per_step_ns,
@@ -135,7 +143,9 @@ def _called_at(run: RunResults) -> LineCount | None:
     return max(calls, key=lambda one: one.count, default=None)
 
 
-def _advice(seen: Spikes, call: LineCount | None, *, by_collector: bool) -> tuple[str, str | None]:
+def _advice(
+    seen: Spikes, call: LineCount | None, *, by_collector: bool, on_gpu: bool
+) -> tuple[str, str | None]:
     if by_collector and call is not None:
         return (
             f"{call.function} calls gc.collect() ({call.file}:{call.line}): take the call out, or "
@@ -155,4 +165,6 @@ def _advice(seen: Spikes, call: LineCount | None, *, by_collector: bool) -> tupl
             "empty_cache(), a print, a file.",
             None,
         )
+    if on_gpu and seen.phase in NEW_SHAPES:
+        return f"No pattern and no recorded cause. {NEW_SHAPES_ADVICE}", None
     return "No pattern and no recorded cause: look for other programs on this machine first.", None

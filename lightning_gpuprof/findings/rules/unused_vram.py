@@ -13,8 +13,9 @@ Raise the batch size towards the advised one, and the learning rate with it; kee
 batch by lowering `accumulate_grad_batches` where it must not change.
 
 ## Thresholds
-`TARGET_LOW_FRAC`: 60% of the device, the lower end of the advisor's target band of 60-80%. No time
-is claimed as saved: what a larger batch gains per sample is not known before it was run.
+`TARGET_LOW_FRAC`: 60% of the device, the lower end of the advisor's target band of 60-80%. Where
+the allocator ran out of memory all the same, vram-pressure says so, and nothing is said here. No
+time is claimed as saved: what a larger batch gains per sample is not known before it was run.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -33,7 +34,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     memory = run.memory
     if memory is None:
         return Abstained(ID, "device memory was not measured (no GPU)")
-    if memory.peak_frac >= TARGET_LOW_FRAC:
+    if memory.peak_frac >= TARGET_LOW_FRAC or memory.alloc_retries or memory.ooms:
         return None
     suggested = run.advice.suggested_batch_size if run.advice else None
     evidence: dict[str, int | float] = {

@@ -51,18 +51,29 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         evidence["alloc_retries_count"] = retries
     facts = trace_facts(run)
     stalled = round((facts.idle_ns("host_allocator") or 0.0) if facts else 0.0)
-    suggested = run.advice.suggested_batch_size if run.advice else None
-    smaller = f"Lower the batch size{f' to {suggested}' if suggested else ''} and accumulate"
+    smaller = f"Lower the batch size{_to_advised(run)} and accumulate"
     return Finding(
         id=ID,
         severity=Severity.CRITICAL if retries or ooms else Severity.WARNING,
         title=f"The memory peak is {size(memory.peak_reserved_bytes)}, {percent(memory.peak_frac)} "
         f"of the device"
         f"{f', with {size(memory.others_bytes)} in use beside it' if memory.others_bytes else ''}"
-        f"{f', and the allocator retried {retries} times' if retries else ''}",
+        f"{f', and the allocator retried {_times(retries)}' if retries else ''}",
         advice=f"{smaller} gradients, checkpoint activations, or let segments grow.",
         evidence=evidence,
         saving_ns=Range(low=0, high=stalled),
         confidence=0.9,
         change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
     )
+
+
+def _to_advised(run: RunResults) -> str:
+    """Return the advised batch size, where that is smaller than the one of the run."""
+    advised = run.advice.suggested_batch_size if run.advice else None
+    if run.advice is None or advised is None or advised >= run.advice.batch_size:
+        return ""
+    return f" to {advised}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -84,7 +84,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
         yield from _findings(report, verbose)
-        yield from _unexplained(report, "AT WHICH LINES" if lines else "WHERE A STEP GOES")
+        yield from _unexplained(report, lines is not None)
         if verbose and (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
     if lines is not None:
@@ -130,20 +130,21 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _indented(Text("--verbose has the changes of all of them."))
 
 
-def _unexplained(report: Report, shown: str) -> Iterator[RenderableType]:
+def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
     """Say how much of the step no finding speaks of: the largest cause may be one no rule knows.
 
     Args:
         report: The report.
-        shown: The heading under which the rest of the step is shown.
+        lines: Whether lines are shown: phases that call none of the program's have none.
     """
     found = together(report.results, report.findings)
     if found is None or found.step_low_ns < MOSTLY * found.step_ns:
         return
+    shown = "WHERE A STEP GOES and AT WHICH LINES show" if lines else "WHERE A STEP GOES shows"
     yield _indented(
         Text(
             f"together: at most {duration(found.saving_high_ns)} of the step's "
-            f"{duration(found.step_ns)}. {shown} shows where the other "
+            f"{duration(found.step_ns)}. {shown} where the other "
             f"{duration(found.step_low_ns)} go."
         )
     )

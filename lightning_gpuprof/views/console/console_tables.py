@@ -29,6 +29,8 @@ MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
+BEHIND_FRAC = 0.01
+"""By so much of the host's mean step the device's differs in the digits that are shown."""
 _NAME_WIDTH = 52
 _LINE_WIDTH, _LEAST_SOURCE = 52, 20
 """Of a place in the program and its source, so that they mostly fit into one line of the table."""
@@ -68,6 +70,11 @@ def step_lines(results: RunResults) -> RenderableType:
             if frac
         ]
         text.append(f"\nsteps by state: {', '.join(states)}")
+        if results.step_ns and results.step_ns >= (1 + BEHIND_FRAC) * dur.mean_ns:
+            text.append(
+                f"\nthe device takes {duration(results.step_ns)} per step, and is behind the host "
+                "until an epoch's end: savings are of that"
+            )
     if (lone := _lone_step(results)) is not None:
         text.append(f"\n{lone}")
     return text
@@ -225,7 +232,8 @@ def _driver(use: DeviceUse) -> str:
         watts,
         None if use.max_temperature_c is None else f"up to {use.max_temperature_c} C",
     )
-    return f"{', '.join(filter(None, said)) or 'nothing'} (its driver, {use.samples} readings)"
+    readings = "1 reading" if use.samples == 1 else f"{use.samples} readings"
+    return f"{', '.join(filter(None, said)) or 'nothing'} (its driver, {readings})"
 
 
 def verbose_parts(

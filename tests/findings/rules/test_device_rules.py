@@ -10,7 +10,7 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
-from lightning_gpuprof.records.schema import Device, Memory, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import Advice, Device, Loader, Memory, Note, ProfilerCycle
 
 GB = 10**9
 H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
@@ -153,6 +153,59 @@ def test_a_loop_that_makes_most_calls_is_told_with_its_share_of_forward(
     finding = judge("small-kernels", WORK, trace=THIN | {"operators": operators}, **options)
     assert span(finding) == (low * US, high * US)
     assert "The loop at t.py:8 makes 600 calls" in finding.advice
+    loops = "a loop makes 90.0% of the calls in the 6.00 ms of each step's forward pass"
+    assert (loops in finding.title) is not goes_on
+
+
+def a_loop():
+    place, begin = (CallPlace("t.py", at, "step", "out[row].add(1.0)") for at in (9, 8))
+    busy = (BusyFunction(0.9, 600, place, begin, 600),)
+    return Note(step=2, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
+
+
+@pytest.mark.parametrize(("busy_ns", "high"), [(14 * MS, 3 * MS), (18 * MS, MS), (24 * MS, None)])
+@pytest.mark.parametrize("records", [[], [a_loop()]])
+def test_no_more_goes_than_the_device_idles(judge, busy_ns, high, records):
+    trace = THIN | {"gpu": GPU | {"compute_ns": 2 * MS, "busy_ns": busy_ns}}
+    options = {"device": H100, "columns": HOST_BOUND, "records": records}
+    finding = judge("small-kernels", WORK, trace=trace, **options)
+    assert (finding and finding.saving_ns.high) == high
+    assert finding is None or finding.evidence["gaps_ns"] == high
+
+
+def states(columns, count):
+    """Return columns of 100 steps of which so many are as `columns` says, the others host-bound."""
+    return {
+        name: [columns.get(name, usual)] * count + [usual] * (100 - count)
+        for name, usual in (HOST_BOUND | {"device/data_wait": 0, "run_ahead/backward": US}).items()
+    }
+
+
+WAITS_FOR_DATA = {"device/data_wait": 5 * MS}
+WAITS_FOR_A_VALUE = {"run_ahead/forward": 6 * MS}
+
+
+@pytest.mark.parametrize(
+    ("waits", "workers", "count", "expected"),
+    [
+        (WAITS_FOR_DATA, 2, 40, (270 * US, 5_400 * US)),
+        (WAITS_FOR_DATA, 2, 100, None),
+        (WAITS_FOR_DATA, 0, 100, (450 * US, 9 * MS)),
+        (WAITS_FOR_A_VALUE, 2, 40, (270 * US, 9 * MS)),
+    ],
+)
+def test_steps_that_wait_for_something_else_get_no_shorter(judge, waits, workers, count, expected):
+    options = {"device": H100, "columns": states(waits, count), "trace": THIN}
+    options["loader"] = Loader(num_workers=workers)
+    finding = judge("small-kernels", {**WORK, "optimizer_step": 10 * MS}, **options)
+    assert (finding and span(finding)) == expected
+
+
+def test_an_update_of_which_any_kernel_is_thin_is_the_optimizers(judge):
+    options = {"device": H100, "columns": HOST_BOUND}
+    row = {"name": "adam", "category": "optimizer", "count": 80, "mean_ns": 30_000, "min_ns": 2_000}
+    trace = THIN | {"kernels": [row]}
+    assert judge("small-kernels", WORK, trace=trace, **options).saving_ns.low == 250 * US
 
 
 def test_gaps_in_which_the_host_launched_nothing_for_long_are_not_of_small_kernels(judge):
@@ -258,6 +311,19 @@ def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
     finding = judge("vram-pressure", WORK, records=[memory], device=H100)
     assert finding.severity is Severity.CRITICAL
     assert "retried 3 times" in finding.title
+
+
+@pytest.mark.parametrize(("advised", "told"), [(4, "Lower the batch size and"), (1, "size to 1 ")])
+def test_memory_that_ran_out_in_a_batch_that_can_hardly_be_it_is_not_said_to_be_unused(
+    judge, advised, told
+):
+    sizes = {"peak_allocated_bytes": GB, "peak_reserved_bytes": GB, "total_bytes": 80 * GB}
+    memory = Memory(step=50, allocated_bytes=GB, reserved_bytes=GB, alloc_retries=1, **sizes)
+    records = [memory, Advice(step=50, batch_size=2, suggested_batch_size=advised)]
+    finding = judge("vram-pressure", WORK, records=records, device=H100)
+    assert "retried once" in finding.title
+    assert told in finding.advice
+    assert judge("unused-vram", WORK, records=records, device=H100) is None
 
 
 def test_what_others_hold_fills_the_device_too(judge):

@@ -2,7 +2,7 @@ from rule_cases import MS, US, WORK, every, span, unmarked
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, Where
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import Device, Note
 
 
 def collecting(*steps):
@@ -23,7 +23,14 @@ def test_spikes_at_regular_distances_have_a_cause(judge):
 
 def test_irregular_ones_are_a_fact_at_most(judge):
     forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-    assert judge("step-time-jitter", {"forward": forward}).severity is Severity.INFO
+    found = judge("step-time-jitter", {"forward": forward})
+    assert found.severity is Severity.INFO
+    assert found.advice.endswith("look for other programs on this machine first.")
+    on_gpu = judge("step-time-jitter", {"forward": forward}, device=Device(type="cuda"))
+    assert "Trainer(benchmark=True)" in on_gpu.advice
+    waiting = {"forward": 10 * MS, "other": [one - 10 * MS for one in forward]}
+    elsewhere = judge("step-time-jitter", waiting, device=Device(type="cuda"))
+    assert elsewhere.advice == found.advice
 
 
 def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(judge):

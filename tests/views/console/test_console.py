@@ -84,6 +84,16 @@ def test_what_no_finding_explains_is_said_with_where_to_look(report):
     assert "together:" not in render(report(loader=Loader(num_workers=0)))
 
 
+def test_where_the_device_falls_behind_its_step_is_what_savings_are_of(report):
+    def shown(ahead):
+        columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
+        return " ".join(render(report(device=Device(type="cuda"), columns=columns)).split())
+
+    behind = "the device takes 12.0 ms per step, and is behind the host until an epoch's end"
+    assert behind in shown([2 * MS * step for step in range(1, 101)])
+    assert "the device takes" not in shown(6 * MS)
+
+
 @pytest.mark.parametrize(
     ("when", "phase", "explained"),
     [
@@ -223,6 +233,8 @@ def test_what_the_driver_said_of_the_device_is_shown_as_far_as_it_did(report):
     seen = DeviceSample(step=49, start_ns=0, end_ns=1, samples=9, busy_frac=0.25)
     text = render(report(device=Device(type="cuda"), records=[seen]))
     assert "a kernel ran in 25.0% of the time (its driver, 9 readings)" in text
+    once = render(report(device=Device(type="cuda"), records=[structs.replace(seen, samples=1)]))
+    assert "(its driver, 1 reading)" in once
     full = structs.replace(
         seen, max_power_mw=122_300, power_limit_mw=700_000, max_sm_clock_mhz=1_980
     )
