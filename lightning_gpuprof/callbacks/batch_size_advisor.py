@@ -49,7 +49,8 @@ SHOWN_EVERY_NS = 5_000_000_000
 DENSE, SHORT_NS, REST = 10, 1_000_000_000, 9
 """So many windows are watched, which is more than it takes to see memory grow. Later each one that
 took less time than this is followed by a rest as long as so many: to look at each batch, to read
-and to write takes the host of an H100 2 ms a window, more than a callback may of so short a one."""
+and to write takes the host of an H100 2 ms a window, more than a callback may of so short a one.
+One that validation cut short is judged by its pace."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )

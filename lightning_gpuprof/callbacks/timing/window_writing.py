@@ -150,9 +150,7 @@ class WindowWriting:
         device = self.device
         spacing = 1 if self.choice is None else self.choice.every
         more = (
-            {}
-            if device is None
-            else device.columns(window.steps, window.total_ns, spacing=spacing)
+            {} if device is None else device.columns(window.steps, window.total_ns, spacing=spacing)
         )
         self._output.write(window.record(more))
         self.cost.add(window)

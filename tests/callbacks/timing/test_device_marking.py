@@ -327,7 +327,7 @@ def test_a_cost_that_lies_about_the_budget_turns_nothing_back_and_forth(marking)
     marking._steps_marked = 10
     marks.marked, marks.own_ns = 10, 100_000  # 10 us a step, of which the budget is one in 100
     steps = np.arange(8)
-    for number in range(20):
+    for _ in range(20):
         for dur_ns in (8 * MS * 95 // 100, 8 * MS * 105 // 100):
             marking.columns(steps, dur_ns)
     assert (marking.every, len(marking.notes)) == (2, 1)
