@@ -330,8 +330,7 @@ def _say(text: str) -> None:
 def _arguments() -> Namespace:
     parser = ArgumentParser(description="Measure the overhead per step of profilers.")
     parser.add_argument("--quick", action="store_true", help="some minutes, coarse figures")
-    on_cpu = [kind for kind in KINDS if "GPU" not in kind]
-    parser.add_argument("--step", nargs="*", default=on_cpu, choices=list(KINDS))
+    parser.add_argument("--step", nargs="*", choices=list(KINDS), help="default: its device's")
     parser.add_argument("--only", nargs="+", default=[], choices=list(VARIANTS))
     parser.add_argument("--fits", type=int, help="fits per variant that is toggled")
     parser.add_argument("--seed", type=int, default=0, help="of the order of blocks")
@@ -343,6 +342,9 @@ def _arguments() -> Namespace:
     parser.add_argument("--raw", type=Path, help="add to what this file holds")
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
+    if args.step is None:
+        on_gpu = args.accelerator != "cpu"
+        args.step = [kind for kind in KINDS if ("GPU" in kind) == on_gpu]
     if args.quick and args.fits is None:
         args.fits = 1
     if args.rounds is None:

@@ -131,6 +131,8 @@ class Blocks:
             return
         if self._switch is None:
             self._switch = Switch(model)
+        if self._out_since is None:  # to wait for the device is none of the variant's doing
+            self._out_since = time.perf_counter_ns()
         self._settle()
         self._ended.append((time.perf_counter_ns(), model.computing_ns))
         done = at >= len(self._order)
@@ -140,12 +142,9 @@ class Blocks:
 
     def _turn(self, *, on: bool) -> None:
         assert self._switch is not None
-        now = time.perf_counter_ns()
         if on and self._out_since is not None:
-            self._out_ns += now - self._out_since
+            self._out_ns += time.perf_counter_ns() - self._out_since
             self._out_since = None
-        elif not on and self._out_since is None:
-            self._out_since = now
         self._switch.turn(on=on)
 
     def pairs(self) -> list[Pair]:

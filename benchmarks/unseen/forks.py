@@ -1,10 +1,11 @@
 """Trainings in forks of a process that has imported torch and Lightning, and used no GPU yet.
 
-A fork saves the seconds of the imports. Two of them never train at the same time: `turn` is held
-from before the first use of the device to the end of training, so that only the report at the end
-of a fit may overlap with the next one's start.
+A fork saves the seconds of the imports. Two of them never train at the same time: the file `turn`
+is locked from before the first use of the device to the end of training, so that only the report
+at the end of a fit may overlap with the next one's start. Whoever dies lets go of it.
 """
 
+import fcntl
 import importlib
 import logging
 import os
@@ -17,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FORK = get_context("fork")
-TURN_S, TRAINING_S = 60, 150
-"""Whoever has waited longer for its turn goes on: the one before must have died."""
+TRAINING_S = 150
 
 
 def preload() -> None:
@@ -69,41 +69,36 @@ def _train(out: Connection, name: str, fixed: bool, root: Path) -> None:
     out.send(Timed(clock.mean_ns / 1e6, clock.loss))
 
 
-def begin_look(name: str, root: Path, turn: Any) -> BaseProcess:
+def begin_look(name: str, root: Path, turn: Path) -> BaseProcess:
     """Train with the profiler in a fork, once it is its turn; `console.txt` takes what it says."""
     child = FORK.Process(target=_look, args=(name, root, turn))
     child.start()
     return child
 
 
-def _look(name: str, root: Path, turn: Any) -> None:
+def _look(name: str, root: Path, turn: Path) -> None:
     file = os.open(root / "console.txt", os.O_WRONLY | os.O_CREAT)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    held = turn.acquire(timeout=TURN_S)
-    try:
-        import lightning as L
-        from case import Run
+    with turn.open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # not `flock`, which its data workers would hold too
+        try:
+            import lightning as L
+            from case import Run
 
-        from lightning_gpuprof import GpuProfCallback
+            from lightning_gpuprof import GpuProfCallback
 
-        class Passes(L.Callback):
-            """Lets the next one train as soon as this one has: after the profiler's own end."""
+            class Passes(L.Callback):
+                """Lets the next one train as soon as this one has: after the profiler's own end."""
 
-            def on_train_end(self, *_: Any) -> None:
-                nonlocal held
-                if held:
-                    turn.release()
-                held = False
+                def on_train_end(self, *_: Any) -> None:
+                    fcntl.lockf(lock, fcntl.LOCK_UN)
 
-        module = _imported(name, quiet=False)
-        module.main(Run(module.STEPS, False, root, [GpuProfCallback(), Passes()]))
-    except BaseException:
-        traceback.print_exc()
-        raise
-    finally:
-        if held:
-            turn.release()
+            module = _imported(name, quiet=False)
+            module.main(Run(module.STEPS, False, root, [GpuProfCallback(), Passes()]))
+        except BaseException:
+            traceback.print_exc()
+            raise
 
 
 def _imported(name: str, *, quiet: bool = True) -> Any:

@@ -18,7 +18,7 @@ first at hand, the third when with the second, and so on; the causes from the th
 users' threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B
 is looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those
 of the fault suite in other guises, the ninth's those of one NVIDIA GPU (its programs run on a CPU
-too, with sizes that make no case there). `both` is for a machine that is lent: looks and pairs in
+too, with sizes that make no case there). `both` is for another machine: looks and pairs in
 forks of one process, needing no installation; what is small of each recording goes to `--keep`, to
 be read again elsewhere. The docstrings from the fifth on say in words what a right
 answer names, and by these a first look's finding is judged (`judged.py`), for their authors knew no
@@ -222,7 +222,8 @@ def both(args: argparse.Namespace, state: dict[str, Any]) -> None:
     state["gpu"] = said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     found = cases(SETS[args.set][0], args.cases, args.half)
     entries = {case.name: noted(state, case) for case in found}
-    turn, begun = forks.FORK.Semaphore(1), []
+    args.runs.mkdir(parents=True, exist_ok=True)
+    turn, begun = args.runs / "turn", []
     waiting = [case for case in found if "first_look" not in entries[case.name]]
     while begun or (waiting and time.monotonic() < end):
         while waiting and len(begun) < IN_FLIGHT and time.monotonic() < end:
@@ -238,8 +239,9 @@ def both(args: argparse.Namespace, state: dict[str, Any]) -> None:
             seen = {"recorded": root.name, "exit_code": child.exitcode, **reread(case, root)}
             entries[case.name]["first_look"] = seen
         except (subprocess.CalledProcessError, ValueError, KeyError) as error:
-            console = (root / "console.txt").read_text(errors="replace")
-            failed = f"{error}; exit {child.exitcode}; {console[-1500:]}"
+            console = root / "console.txt"
+            said_last = console.read_text(errors="replace")[-1500:] if console.exists() else ""
+            failed = f"{error}; exit {child.exitcode}; {said_last}"
             entries[case.name]["look_failed"] = failed
         _write(args.results, state)
         keep_small(args.keep, case.name, root)

@@ -19,9 +19,8 @@ from lightning_gpuprof.callbacks._lightning import (
     Callback,
     LightningModule,
     Trainer,
-    batches_begun,
 )
-from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
+from lightning_gpuprof.callbacks.dispatch import BatchCalls, Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory.advice_text import (
     advice_line,
@@ -50,7 +49,8 @@ SHOWN_EVERY_NS = 5_000_000_000
 DENSE, SHORT_NS, REST = 10, 1_000_000_000, 9
 """So many windows are watched, which is more than it takes to see memory grow. Later each one that
 took less time than this is followed by a rest as long as so many: to look at each batch, to read
-and to write takes the host of an H100 2 ms a window, more than a callback may of so short a one."""
+and to write takes the host of an H100 2 ms a window, more than a callback may of so short a one.
+One that validation cut short is judged by its pace."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )
@@ -126,7 +126,10 @@ class BatchSizeAdvisor(RecordingCallback):
         self._compiled_windows = 0
         self._validation_peak: int | None = None
         self._graphs: bool | None = None
-        self._batch = self._windows = self._window_begun_ns = self._first = 0
+        self._batch = self._windows = self._window_begun_ns = self._rested_from = 0
+        self._samples = 0
+        self._known_bytes: int | None = None
+        """Of the last window that was watched."""
         self._retries_before = self._ooms_before = 0
         self._rests = False
         self._last: BatchSizeAdvice | None = None
@@ -137,7 +140,7 @@ class BatchSizeAdvisor(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the device's memory, or say that there is none to measure."""
         self._begin(self._make_probe(trainer.strategy.root_device))
-        self._host, self._first = called_by_trainer(trainer, self), batches_begun(trainer)
+        self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
             self._counting.add(self._host)
             before = self._probe.read()  # the sanity check's peaks are not training's
@@ -175,31 +178,26 @@ class BatchSizeAdvisor(RecordingCallback):
         self._now.add(batch, outputs, self._samples_of(batch) or 0)
         if self._now.batches >= self.window:
             self._end_window(trainer)
-            self._rest_if_short()
 
-    def _rest_if_short(self) -> None:
-        """Look at no batch for a while, if the window that has ended was a short one."""
-        if self._output is None or self._host is None:
-            return
-        begun_ns, self._window_begun_ns = self._window_begun_ns, self._output.now()
+    def _rest_if_short(self, took_ns: int, batches: int) -> None:
+        """Look at no batch for a while, if so many took less than a short window's do."""
         self._windows += 1
-        if self._windows >= DENSE and self._window_begun_ns - begun_ns < SHORT_NS:
+        short = took_ns * self.window < SHORT_NS * batches
+        if self._windows >= DENSE and short and self._host is not None:
             self._rests = True
             self._counting.drop()
-            self._looking.drop()
             self._resting.add(self._host)
+            self._rested_from = BatchCalls.of(self._host).batches
 
     @guarded
     def _rest_ended(self, trainer: Trainer, *_: Any) -> None:
         """Note the highest peak of the batches that were not looked at, and look again."""
-        self._resting.drop()
         self._end_window(trainer)
-        if self._host is None or self._output is None:
-            return
+        self._resting.drop()
         self._rests = False
-        self._window_begun_ns = self._output.now()
-        self._counting.add(self._host)
-        self._looking.add(self._host)
+        if self._host is not None:
+            self._counting.add(self._host)
+        self._new_window()
 
     @override
     @guarded
@@ -215,15 +213,16 @@ class BatchSizeAdvisor(RecordingCallback):
         if reading is not None and not trainer.sanity_checking:
             seen = self._validation_peak or 0
             self._validation_peak = max(seen, reading.peak_allocated_bytes)
+        if self._output is not None:
+            self._window_begun_ns = self._output.now()
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Read the last, shorter window."""
-        samples = self._now.samples if self._now is not None else 0
         self._end_window(trainer)
         if self._compiled_windows and not self._peaks:
-            self._tell(BatchSizeAdvice(samples, reason=COMPILED_ALWAYS), trainer)
+            self._tell(BatchSizeAdvice(self._samples, reason=COMPILED_ALWAYS), trainer)
 
     @guarded
     def _enter(self, phase: Phase, *_: Any) -> None:
@@ -232,9 +231,10 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _new_window(self) -> None:
         """Begin a window, whose first step is looked at phase by phase."""
-        if self._probe is None:
+        if self._probe is None or self._output is None:
             return
         self._now = MemoryWindow(self._probe)
+        self._window_begun_ns = self._output.now()
         if self._host is not None and not self._rests:
             self._looking.add(self._host)
 
@@ -251,12 +251,14 @@ class BatchSizeAdvisor(RecordingCallback):
         window, output = self._now, self._output
         if window is None or output is None:
             return
-        batches = window.batches
-        if self._rests:  # nobody counts but the Trainer
-            batches = batches_begun(trainer) - self._first - self._batch
+        rested, batches = self._rests, window.batches
+        if rested and self._host is not None:  # counted by who calls us at its end
+            batches = BatchCalls.of(self._host).batches - self._rested_from
+            self._rested_from += batches
             self._batch += batches
         if not batches:
             return
+        took_ns = output.now() - self._window_begun_ns
         self._looking.drop()
         reading = window.close()
         if reading is not None:
@@ -265,6 +267,8 @@ class BatchSizeAdvisor(RecordingCallback):
             reading = replace(reading, alloc_retries=counted[0], ooms=counted[1])
             self._write(window, reading, trainer)
             output.flush()
+        if not rested:
+            self._rest_if_short(took_ns, batches)
         self._new_window()
 
     def _write(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
@@ -278,21 +282,27 @@ class BatchSizeAdvisor(RecordingCallback):
         held = reading.total_bytes - reading.free_bytes
         others = self._others | {max(0, held - reading.reserved_bytes)}
         self._others = {min(others), max(others)}
+        self._samples = max(self._samples, window.samples)
         if self._compiles.compiled_since():
             self._compiled_windows += 1
-        elif window.samples:
+            return
+        if window.samples:
             peak = window.peak(reading)
-            if says_more(peak, self._peaks):
-                self._peaks.append(peak)
-            self._advise(window, reading, trainer)
-        elif self._peaks:  # of batches that nobody looked at: taken for the largest seen
+            self._known_bytes = window.constant_bytes(reading, self._kinds)
+        elif self._peaks:
+            # Of batches that nobody looked at: if higher, taken for the largest seen. A lower one
+            # may be of smaller batches, and says nothing.
+            top = max(self._peaks, key=lambda peak: (peak.samples, peak.peak_allocated_bytes))
             peak = replace(
-                max(self._peaks, key=lambda peak: peak.samples),
-                peak_allocated_bytes=reading.peak_allocated_bytes,
-                peak_reserved_bytes=reading.peak_reserved_bytes,
+                top,
+                peak_allocated_bytes=max(top.peak_allocated_bytes, reading.peak_allocated_bytes),
+                peak_reserved_bytes=max(top.peak_reserved_bytes, reading.peak_reserved_bytes),
             )
-            if says_more(peak, self._peaks):
-                self._peaks.append(peak)
+        else:
+            return
+        if says_more(peak, self._peaks):
+            self._peaks.append(peak)
+        self._advise(reading, trainer)
 
     def _show(self, reading: MemoryReading) -> None:
         """Show the window's line: of short windows now and then, and of each whose peak is new."""
@@ -304,13 +314,13 @@ class BatchSizeAdvisor(RecordingCallback):
             self._next_shown_ns = now + SHOWN_EVERY_NS
             self._shown_bytes = max(self._shown_bytes, peak)
 
-    def _advise(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
+    def _advise(self, reading: MemoryReading, trainer: Trainer) -> None:
         room = DeviceRoom(
             total_bytes=reading.total_bytes,
             others_bytes=max(self._others),
             least_others_bytes=min(self._others),
             resting_bytes=reading.allocated_bytes,
-            known_bytes=window.constant_bytes(reading, self._kinds),
+            known_bytes=self._known_bytes,
         )
         seen = Circumstances(
             alloc_retries=reading.alloc_retries,

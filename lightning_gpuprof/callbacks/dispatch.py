@@ -95,6 +95,11 @@ class BatchCalls:
         calls = host.__dict__[_CALLS] = cls(host, counted=True)
         return calls
 
+    @property
+    def batches(self) -> int:
+        """How many batches were counted: none in a time in which nobody counts."""
+        return self._now()
+
     def add(self, method: _Method, every: int) -> None:
         """Call a method with the last of each so many batches from now on."""
         if not self._spaced and not self._counted:

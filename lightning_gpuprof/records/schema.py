@@ -223,9 +223,9 @@ class Memory(_Record, tag="memory"):
     alloc_retries: int | None = None
     ooms: int | None = None
     samples: int | None = None
-    """Batch size seen in this window, where it was one."""
+    """The largest batch of this window; None where nobody looked at its batches."""
     phase_peak_bytes: dict[str, int] = {}
-    """Of one step in the window: forward, backward, optimizer_step."""
+    """Of one step in the window: forward, backward, optimizer_step; empty where nobody looked."""
     kind_bytes: dict[str, int] = {}
     """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
     less what rests between steps, so temporaries too), other (rests too, of no kind above)."""

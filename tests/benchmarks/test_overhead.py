@@ -1,4 +1,5 @@
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,6 +89,41 @@ def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monk
     assert [pair["step"] for pair in pairs] == [14, 21, 28, 35]
     assert sorted(on for on, _ in seen) == [False] * 4 + [True] * 5
     assert all(names == (["GpuProfCallback"] if on else []) for on, names in seen)
+
+
+def test_a_variants_clock_stands_still_while_the_device_is_waited_for(fault_suite, monkeypatch):
+    import overhead_toggle
+
+    now = [0]
+
+    def passes(ns):
+        now[0] += ns
+
+    monkeypatch.setattr(overhead_toggle.time, "perf_counter_ns", lambda: now[0])
+    turns = []
+    switch = SimpleNamespace(turn=lambda on: turns.append(on))
+    monkeypatch.setattr(overhead_toggle, "Switch", lambda model: switch)
+    blocks = overhead_toggle.Blocks(3, 5, 0, settle=lambda: passes(1_000))
+    model = SimpleNamespace(computing_ns=0, trainer=SimpleNamespace(should_stop=False))
+
+    ran = 0
+    for _ in range(overhead_toggle.WARM_UP + 2 * 3 + 1):
+        blocks.begin(model)
+        passes(7)
+        ran += 7 if not turns or turns[-1] else 0
+
+    assert sorted(turns) == [False] * 3 + [True] * 4
+    assert blocks.clock() == ran
+
+
+@pytest.mark.parametrize(("accelerator", "on_gpu"), [("cpu", False), ("gpu", True)])
+def test_steps_are_by_default_those_of_the_device(fault_suite, monkeypatch, accelerator, on_gpu):
+    import overhead
+
+    monkeypatch.setattr("sys.argv", ["overhead.py", "--accelerator", accelerator])
+    steps = overhead._arguments().step
+    assert steps
+    assert all(("GPU" in kind) is on_gpu for kind in steps)
 
 
 def test_a_fork_leaves_its_parent_as_it_was(fault_suite):

@@ -93,7 +93,6 @@ class DeviceMarking:
         self._fold_ns = 0
         self._steps_marked = self._counted = self._spent_ns = 0
         self._per_mark_ns: deque[float] = deque(maxlen=_RECENT)
-        self._spacing = 1
         self._calibrated_ns: int | None = None
         self._held: tuple[Int64, Int64] | None = None
         self._lost_said = False
@@ -179,6 +178,9 @@ class DeviceMarking:
         self._mark(self._current, self._boundary())
         if step != OUTSIDE:
             self._steps_marked += 1
+        else:  # what is open now closes without our being told
+            self._stack.clear()
+            self._current = _NOTHING
         return True
 
     def _boundary(self) -> int:
@@ -222,18 +224,22 @@ class DeviceMarking:
             self._held = facts[done:], charged[done:]
         return facts[:done], charged[:done]
 
-    def columns(self, steps: Int64, dur_ns: int) -> dict[str, Int64]:
-        """Return the device's columns of some steps, which took `dur_ns` together."""
+    def columns(self, steps: Int64, dur_ns: int, *, spacing: int = 1) -> dict[str, Int64]:
+        """Return the device's columns of some steps.
+
+        Args:
+            steps: Their numbers.
+            dur_ns: What they took together.
+            spacing: Of all steps, one in so many is timed on the host.
+        """
         if is_disabled(self):
             return {}
-        return self._columns(steps, dur_ns) or {}
+        return self._columns(steps, dur_ns, spacing) or {}
 
     @guarded
-    def _columns(self, steps: Int64, dur_ns: int) -> dict[str, Int64]:
+    def _columns(self, steps: Int64, dur_ns: int, spacing: int) -> dict[str, Int64]:
         columns = self.marks.take(steps)
-        if len(steps) > 1:
-            self._spacing = max(1, round(int(steps[-1] - steps[0]) / (len(steps) - 1)))
-        self._keep_budget(dur_ns / len(steps))
+        self._keep_budget(dur_ns / len(steps), spacing)
         self._say_losses()
         return columns
 
@@ -247,7 +253,7 @@ class DeviceMarking:
         self.calibrate()
         return pending
 
-    def _keep_budget(self, step_ns: float) -> None:
+    def _keep_budget(self, step_ns: float, spacing: int) -> None:
         marks = self.marks
         if marks.marked > self._counted:
             spent_ns, count = marks.own_ns - self._spent_ns, marks.marked - self._counted
@@ -257,18 +263,18 @@ class DeviceMarking:
             return
         per_mark = marks.queueing_ns + median_low(self._per_mark_ns)
         per_step = per_mark * marks.marked / self._steps_marked
-        wanted = per_step / (self._budget * step_ns) if step_ns else 1
-        every = max(1, math.ceil(wanted / self._spacing))
-        if every > self.every or every * 2 <= self.every:
-            self.every = every
-            told = every * self._spacing
+        wanted = per_step / (self._budget * step_ns) / spacing if step_ns else 1
+        # More than one less was wanted when `every` was raised: half of that is clearly below it.
+        if wanted > self.every or wanted < (self.every - 1) / 2:
+            self.every = every = max(1, math.ceil(wanted))
+            told = every * spacing
             message = (
                 f"Marks on the device cost the host {per_step / 1000:.0f} µs of a step of "
                 f"{step_ns / 1000:.0f} µs, and overhead_budget is {self._budget:g}: every "
                 f"{told}. step is marked from now on."
             )
             self._note("device_marks_every", told, message if told > 1 else "")
-        self.cost_ns_per_step = per_step / (self.every * self._spacing)
+        self.cost_ns_per_step = per_step / (self.every * spacing)
 
     def _say_losses(self) -> None:
         if self.marks.lost and not self._lost_said:

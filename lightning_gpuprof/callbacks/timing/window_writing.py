@@ -148,7 +148,10 @@ class WindowWriting:
 
     def _write_window(self, window: Window, *, final: bool) -> None:
         device = self.device
-        more = {} if device is None else device.columns(window.steps, window.total_ns)
+        spacing = 1 if self.choice is None else self.choice.every
+        more = (
+            {} if device is None else device.columns(window.steps, window.total_ns, spacing=spacing)
+        )
         self._output.write(window.record(more))
         self.cost.add(window)
         if self._scalars:

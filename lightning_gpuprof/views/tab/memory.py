@@ -39,6 +39,10 @@ def _chunks(records: list[Memory]) -> list[list[Memory]]:
 
 def _point(chunk: list[Memory]) -> dict[str, Any]:
     last = chunk[-1]
+    phases: dict[str, int] = {}
+    for record in chunk:
+        for phase, peak in record.phase_peak_bytes.items():
+            phases[phase] = max(peak, phases.get(phase, 0))
     return {
         "step": last.step,
         "allocated_bytes": last.allocated_bytes,
@@ -48,7 +52,7 @@ def _point(chunk: list[Memory]) -> dict[str, Any]:
         "total_bytes": last.total_bytes,
         "free_bytes": last.free_bytes,
         "kind_bytes": last.kind_bytes,
-        "phase_peak_bytes": last.phase_peak_bytes,
+        "phase_peak_bytes": phases,
     }
 
 

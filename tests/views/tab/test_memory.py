@@ -1,3 +1,5 @@
+from lightning_gpuprof.records.schema import Memory
+from lightning_gpuprof.views.tab import memory
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.memory import memory_view
 from lightning_gpuprof.views.tab.query import Query
@@ -20,3 +22,25 @@ def test_a_run_of_one_rank_has_its_own_advice(made_runs, tmp_path):
 def test_on_a_cpu_there_is_no_memory_and_no_advice(made_runs, tmp_path):
     found = memory_view(LoadedRun(str(made_runs.demo_run(tmp_path))), Query({}))
     assert (found["points"], found["advice"]) == ([], None)
+
+
+def test_a_point_of_many_windows_has_the_highest_peak_of_each_phase(
+    write_run, make_session, monkeypatch
+):
+    monkeypatch.setattr(memory, "MAX_POINTS", 1)
+    peaks = ({"forward": 5, "backward": 7}, {"forward": 6, "optimizer_step": 2}, {})
+    records = [
+        Memory(
+            step=step,
+            allocated_bytes=1,
+            reserved_bytes=9,
+            peak_allocated_bytes=7,
+            peak_reserved_bytes=9,
+            total_bytes=100,
+            phase_peak_bytes=phases,  # the last is of a window that nobody looked at
+        )
+        for step, phases in enumerate(peaks)
+    ]
+    run = LoadedRun(str(write_run([*make_session(steps=3), *records])))
+    [point] = memory_view(run, Query({}))["points"]
+    assert point["phase_peak_bytes"] == {"forward": 6, "backward": 7, "optimizer_step": 2}
