@@ -58,7 +58,7 @@ SMALL_COPIES = 8
 SLOWEST = 6
 """Bytes per ns, which is GB/s: three quarters of PCIe 3.0 with eight lanes."""
 SLOWEST_OF = {"7.0": 12, "8.0": 12, "9.0": 24, "10.0": 24, "10.3": 24}
-"""By compute capabilities that only devices of data centres have, which use 16 lanes: three quarters
+"""By compute capabilities that only data centres have, which use 16 lanes: three quarters
 of PCIe 3.0, and from Hopper on, whose servers came after it, of 4.0."""
 FASTEST = {7: 16, 8: 32}
 """With 16 lanes, by major compute capability: Volta and Turing have PCIe 3.0, Ampere and Ada 4.0,
