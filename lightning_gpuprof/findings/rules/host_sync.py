@@ -163,9 +163,11 @@ def _works_on_copies(
     if host is not None and forward is not None and lines:
         count = sum(one.count for one in lines)
         sure = min(behind_ns, host.interval(count, Phase.FORWARD)[0] * forward.mean_ns)
+    busy_ns = (facts.per_step("gpu", "busy_ns") if facts else None) or 0.0
+    idle_ns = max(0.0, step_ns - busy_ns)  # nothing shortens what the device works
     saving = Range(
-        low=round(min(step_ns, (1 - REPLAY_ERROR) * waited + (1 - LEFT_FRAC) * sure)),
-        high=round(min(step_ns, (1 + REPLAY_ERROR) * waited + (1 + AROUND_FRAC) * behind_ns)),
+        low=round(min(idle_ns, (1 - REPLAY_ERROR) * waited + (1 - LEFT_FRAC) * sure)),
+        high=round(min(idle_ns, (1 + REPLAY_ERROR) * waited + (1 + AROUND_FRAC) * behind_ns)),
     )
     evidence: dict[str, int | float] = {
         "blocked_ns": blocked_ns,
