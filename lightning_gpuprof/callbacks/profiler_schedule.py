@@ -23,7 +23,7 @@ from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.tap.step_borders import StepBorders
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler, forget_cupti
+from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
 
@@ -279,4 +279,3 @@ class ProfilerSchedule(RecordingCallback):
         self._trainer = None
         if cycles is not None:
             cycles.drop()
-        forget_cupti()

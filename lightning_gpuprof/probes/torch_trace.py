@@ -161,14 +161,6 @@ class TorchTrace:
 _said_of_cupti: str | None = None
 
 
-def forget_cupti() -> None:
-    """Take back what recordings have said of CUPTI: whoever profiles later finds it as it was."""
-    global _said_of_cupti
-    if _said_of_cupti is not None and os.environ.get(_TEARDOWN) == _said_of_cupti:
-        del os.environ[_TEARDOWN]
-    _said_of_cupti = None
-
-
 def _detach_cupti(wanted: bool) -> None:
     """Say whether Kineto detaches CUPTI from here on; who else has said so keeps it."""
     global _said_of_cupti

@@ -138,7 +138,7 @@ SEVERAL_RECORDINGS = """
 import gzip, json, sys
 from pathlib import Path
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity, profile
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -157,18 +157,18 @@ for number in range(2):
     for path in sorted((folder / str(number)).rglob("*.pt.trace.json.gz")):
         print("ours", kernels(gzip.decompress(path.read_bytes())), flush=True)
 
-def told(profiler):
-    profiler.export_chrome_trace(str(folder / "theirs.json"))
-    print("theirs", kernels((folder / "theirs.json").read_text()), flush=True)
-
 both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 layer = torch.nn.Linear(64, 64).cuda()
-with profile(activities=both, schedule=schedule(wait=1, warmup=1, active=2, repeat=3),
-             on_trace_ready=told) as profiler:
-    for _ in range(13):
+for _ in range(2):
+    for step in range(303):
+        if step == 300:
+            profiler = profile(activities=both)
+            profiler.start()
         layer(torch.ones(8, 64, device="cuda")).sum().backward()
         torch.cuda.synchronize()
-        profiler.step()
+    profiler.stop()
+    profiler.export_chrome_trace(str(folder / "theirs.json"))
+    print("theirs", kernels((folder / "theirs.json").read_text()), flush=True)
 """
 """In a process of its own: CUPTI that is detached and attached again has crashed some."""
 
@@ -178,5 +178,5 @@ def test_every_recording_of_a_process_holds_kernels_ours_and_theirs(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]
     told = [line.split() for line in done.stdout.splitlines() if line[:4] in ("ours", "thei")]
-    assert [who for who, _ in told] == 4 * ["ours"] + 3 * ["theirs"]
-    assert all(int(count) > 0 for _, count in told)
+    assert [who for who, _ in told] == 4 * ["ours"] + 2 * ["theirs"]
+    assert [one for one in told if int(one[1]) == 0] == [], told
