@@ -108,13 +108,13 @@ class TorchTrace:
             self._step.__exit__(None, None, None)
             self._step = None
 
-    def stop(self, *, last: bool = True) -> None:
+    def stop(self, *, detach: bool = True) -> None:
         """Record no more; a recording that was only prepared is dropped.
 
         Args:
-            last: None follows at once, so that what a recording has attached to the device's driver
-                is detached. That happens some calls later, and a recording that begins meanwhile
-                would lose its kernels.
+            detach: What a recording has attached to the device's driver, for the steps to come.
+                That happens in a later call of the driver's: a recording that begins meanwhile
+                would lose its kernels, and a process that ends might wait.
 
         Raises:
             RuntimeError: Somebody took the recording away unseen, so there is nothing to export.
@@ -127,7 +127,7 @@ class TorchTrace:
             raise RuntimeError("another profiler ended this recording; it cannot be exported")
         self._started = False
         if self._on_cuda:
-            _detach_cupti(last and not self._intruded)
+            _detach_cupti(detach and not self._intruded)
         self._profiler.stop_trace()
 
     def export(self, path: str) -> None:

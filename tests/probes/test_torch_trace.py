@@ -116,25 +116,25 @@ def recorded(monkeypatch):
     os.environ.pop("TEARDOWN_CUPTI", None)
 
 
-def stopped(*, device_type="cuda", intruded=False, last=True):
+def stopped(*, device_type="cuda", intruded=False, detach=True):
     trace = TorchTrace(
         device_type=device_type,
         record_shapes=False,
         profile_memory=False,
         with_stack=False,
-        on_intruder=lambda: trace.stop(last=last),
+        on_intruder=lambda: trace.stop(detach=detach),
     )
     trace.prepare()
     trace.start()
     if intruded:
         torch_trace._autograd_profiler._prepare_profiler()
     else:
-        trace.stop(last=last)
+        trace.stop(detach=detach)
 
 
-def test_cupti_is_detached_behind_the_last_recording_alone(recorded):
-    for last in (False, True, False, True):
-        stopped(last=last)
+def test_cupti_is_detached_where_that_is_asked_for(recorded):
+    for detach in (False, True, False, True):
+        stopped(detach=detach)
     assert recorded == ["1", "0", "1", "1", "1", "0", "1", "1"]
 
 
@@ -159,8 +159,8 @@ def test_nothing_is_said_of_cupti_without_a_device(recorded):
 @pytest.mark.parametrize("said", ["0", "1"])
 def test_what_the_environment_says_of_cupti_is_kept(recorded, monkeypatch, said):
     monkeypatch.setenv("TEARDOWN_CUPTI", said)
-    for last in (True, False):
-        stopped(last=last)
+    for detach in (True, False):
+        stopped(detach=detach)
     assert recorded == [said] * 4
 
 

@@ -26,8 +26,8 @@ class Trace(Protocol):
         """Close the open step's span."""
         ...
 
-    def stop(self, *, last: bool) -> None:
-        """Record no more; `last` says that no other recording follows at once."""
+    def stop(self, *, detach: bool) -> None:
+        """Record no more; `detach` says that steps follow, and no other recording at once."""
         ...
 
     def export(self, path: str) -> None:
@@ -148,7 +148,7 @@ class Cycles:
         """Stop an open recording and forget it; only for when something has gone wrong."""
         trace, self._trace, self._recording = self._trace, None, False
         if trace is not None:
-            trace.stop(last=True)
+            trace.stop(detach=False)
 
     def _end(self, *, whole: bool) -> None:
         trace, recording, steps = self._trace, self._recording, self._steps
@@ -157,7 +157,7 @@ class Cycles:
             return
         trace.end_step()
         begun = self._now()
-        trace.stop(last=not whole or self._cycle + 1 >= self._schedule.cycles)
+        trace.stop(detach=whole and self._cycle + 1 >= self._schedule.cycles)
         if recording and steps is not None:
             stop_ns = self._now() - begun
             self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns, whole))

@@ -11,8 +11,8 @@ class FakeTrace:
     def __getattr__(self, name):
         return lambda *args: self.log.append(" ".join([name, *map(str, args)]))
 
-    def stop(self, *, last):
-        self.log.append("stop" if last else "stop, another follows")
+    def stop(self, *, detach):
+        self.log.append("stop and detach" if detach else "stop")
 
 
 class Rig:
@@ -53,7 +53,7 @@ def test_a_profiler_exists_only_from_warm_up_to_the_cycles_end():
     rig.steps(3, 4, 5, 6, 7)
     assert rig.log == [
         *("prepare", "start", "begin_step 3", "end_step", "begin_step 4"),
-        *("end_step", "end_step", "stop"),
+        *("end_step", "end_step", "stop and detach"),
     ]
     assert rig.spans == [(0, 3, 4, True)]
     assert rig.recorded[0].stop_ns == 7
@@ -65,7 +65,7 @@ def test_every_cycle_gives_its_own_recording():
     assert rig.spans == [(0, 2, 3, True), (1, 5, 6, True), (2, 8, 9, True)]
     assert rig.made == 3
     assert [told for told in rig.log if told.startswith("stop")] == [
-        *("stop, another follows", "stop, another follows", "stop")
+        *("stop", "stop", "stop and detach")
     ]
 
 
