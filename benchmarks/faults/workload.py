@@ -5,6 +5,7 @@ between two such moments holds everything that a step costs (data, callbacks, va
 checkpoints) without any profiler.
 """
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -155,6 +156,9 @@ def fit(
         turns.begin(setup.warm_steps)
         model.turns = turns
     trainer = _trainer(setup, folder, callbacks, steps)
+    # What was imported or forked is gone through once, before the steps: the collector's counters
+    # are each worker's, too, and one in which they are nearly full would go through all of it.
+    gc.collect()
     try:
         trainer.fit(model, _train_loader(setup, per_epoch), _val_loader(setup))
     finally:
