@@ -15,11 +15,7 @@ from lightning_gpuprof.analysis.memory.batch_size import (
     advise,
 )
 from lightning_gpuprof.analysis.memory.memory_line import Peak, says_more
-from lightning_gpuprof.callbacks._lightning import (
-    Callback,
-    LightningModule,
-    Trainer,
-)
+from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import BatchCalls, Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory.advice_text import (

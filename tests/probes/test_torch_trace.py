@@ -24,6 +24,16 @@ for _ in range(2):
 """
 
 
+def traced(*, device_type="cpu", on_intruder=print):
+    return TorchTrace(
+        device_type=device_type,
+        record_shapes=False,
+        profile_memory=False,
+        with_stack=False,
+        on_intruder=on_intruder,
+    )
+
+
 def test_recording_says_nothing_on_the_terminal():
     done = subprocess.run([sys.executable, "-c", TWO_CYCLES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -43,13 +53,7 @@ def test_what_torch_says_of_further_cycles_is_not_shown_and_other_warnings_are(m
             warnings.warn("CUPTI is missing", stacklevel=2)
 
     monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Profiler)
-    trace = TorchTrace(
-        device_type="cpu",
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        on_intruder=print,
-    )
+    trace = traced()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         trace.prepare()
@@ -73,13 +77,7 @@ def test_the_level_of_kinetos_lines_is_set_for_its_start_alone(monkeypatch, give
     else:
         monkeypatch.setenv("KINETO_LOG_LEVEL", given)
     monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Profiler)
-    trace = TorchTrace(
-        device_type="cpu",
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        on_intruder=lambda: None,
-    )
+    trace = traced()
     trace.prepare()
     trace._unwatch()
     assert seen == [at_work]
@@ -117,13 +115,7 @@ def recorded(monkeypatch):
 
 
 def stopped(*, device_type="cuda", intruded=False, detach=True):
-    trace = TorchTrace(
-        device_type=device_type,
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        on_intruder=lambda: trace.stop(detach=detach),
-    )
+    trace = traced(device_type=device_type, on_intruder=lambda: trace.stop(detach=detach))
     trace.prepare()
     trace.start()
     if intruded:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -64,22 +65,27 @@ class TraceFacts:
         every = {row["name"]: self._operator(row) for row in self.rows("operators")}
         return {name: op for name, op in every.items() if op.calls}
 
-    def rows(self, key: str) -> Sequence[Mapping[str, Any]]:
-        """Return a table of the document; empty where it has none."""
-        rows = self.document.get(key)
+    def rows(self, *keys: str) -> Sequence[Mapping[str, Any]]:
+        """Return a table somewhere in the document; empty where it has none."""
+        rows = self._at(*keys)
         return rows if isinstance(rows, list) else []
 
     def number(self, *keys: str) -> float | None:
         """Return a number somewhere in the document, such as `("gpu", "idle_ns")`."""
-        value: Any = self.document
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
+        value = self._at(*keys)
         return value if isinstance(value, int | float) else None
 
     def per_step(self, *keys: str) -> float | None:
         """Return a total of the document per step."""
         value = self.number(*keys)
         return None if value is None else value / self.steps
+
+    def free_ns(self, step_ns: int) -> float:
+        """Return the part of a step in which the first device does not work: no more can go.
+
+        All of it where the document knows of no device.
+        """
+        return max(0.0, step_ns - (self.per_step("gpu", "busy_ns") or 0.0))
 
     def idle_ns(self, *causes: str) -> float | None:
         """Return the first device's idle time of these causes per step; None without a device.
@@ -142,21 +148,37 @@ class TraceFacts:
 
     def saved_ns(self, part: str) -> float | None:
         """Return what a replay of the trace without a part saved per step; None without one."""
-        replay = self.document.get("what_if")
-        rows = replay.get("savings") if isinstance(replay, Mapping) else None
-        found = [row for row in rows or () if row.get("part") == part]
-        return (found[0].get("saved_ns") or 0) / self.steps if found else None
+        found = self._replayed(part)
+        return None if found is None else (found.get("saved_ns") or 0) / self.steps
+
+    def exposed_frac(self, part: str) -> float:
+        """Return the share of a part's time that a replay without it saved; 1 without one."""
+        found = self._replayed(part)
+        if found is None or not found.get("part_ns"):
+            return 1.0
+        return float(min(1.0, (found.get("saved_ns") or 0) / found["part_ns"]))
 
     @property
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""
         return isinstance(self.document.get("gpu"), Mapping)
 
+    def _at(self, *keys: str) -> Any:
+        value: Any = self.document
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def _replayed(self, part: str) -> Mapping[str, Any] | None:
+        """Return what a replay of the trace without a part found; None without one."""
+        rows = self.rows("what_if", "savings")
+        return next((row for row in rows if row.get("part") == part), None)
+
     def _usual(self, cause: str, total_ns: float | None) -> float:
         """Return a cause's total as if no step had stood still."""
         return (total_ns or 0) * (1.0 if cause in EVENT_CAUSES else self._usual_frac)
 
-    @property
+    @cached_property
     def _usual_frac(self) -> float:
         """The idle time of a step that goes on, of the mean step's, without single events'.
 

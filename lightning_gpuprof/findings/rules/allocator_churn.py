@@ -28,7 +28,6 @@ the usual one, too. What a replay of the trace without these calls would not sav
 
 import re
 from statistics import mean
-from typing import Any
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -60,13 +59,14 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.on_device:
         return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
-    calls = [row for row in _calls(facts) if _DEVICE_MEMORY.match(str(row.get("name")))]
+    every = facts.rows("launches", "calls")
+    calls = [row for row in every if _DEVICE_MEMORY.match(str(row.get("name")))]
     count = sum(row["count"] for row in calls) / facts.steps
     frees = sum(row["count"] for row in calls if _FREES.search(row["name"])) / facts.steps
     if count < MIN_CALLS or (frees < 1 and is_early(run)):
         return None
     taken_ns = sum(row["total_ns"] for row in calls) / facts.steps
-    exposed_ns = taken_ns * _exposed_frac(facts)
+    exposed_ns = taken_ns * facts.exposed_frac(REPLAYED)
     low = exposed_ns * min(facts.host_scale, _slowed(run, facts))
     high = min(run.step_ns, exposed_ns + _slow_launches_ns(facts))
     saving = Range(low=round(min(low, high)), high=round(high))
@@ -92,21 +92,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         change=_change(empties, frees >= 1),
         explains=EXPLAINS if empties is not None else (),
     )
-
-
-def _calls(facts: TraceFacts) -> list[dict[str, Any]]:
-    launches = facts.document.get("launches") or {}
-    rows: list[dict[str, Any]] = launches.get("calls") or []
-    return rows
-
-
-def _exposed_frac(facts: TraceFacts) -> float:
-    """Return the share of these calls' time that a replay without them saves; 1 without one."""
-    rows = (facts.document.get("what_if") or {}).get("savings") or []
-    found = next((row for row in rows if row.get("part") == REPLAYED), None)
-    if found is None or not found.get("part_ns"):
-        return 1.0
-    return float(min(1.0, (found.get("saved_ns") or 0) / found["part_ns"]))
 
 
 def _slowed(run: RunResults, facts: TraceFacts) -> float:

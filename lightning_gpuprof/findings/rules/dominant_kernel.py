@@ -20,13 +20,13 @@ holds up. Another rule that tells of it says more, and this one steps back. What
 what it saves is not known: no time is claimed, and it is no more than `info`.
 """
 
-import re
 from collections import Counter
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import held_by_device
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
+from lightning_gpuprof.analysis.trace.kernel_names import kernel_family
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -78,20 +78,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.9,
         where=(Where(kernel=family, name=launched[0] if launched else None),),
     )
-
-
-def kernel_family(name: str) -> str:
-    """Return a kernel's name without its template, arguments and namespaces.
-
-    >>> kernel_family("void (anonymous namespace)::add_rows<float, 4>(long const*, float*)")
-    'add_rows'
-    >>> kernel_family("std::enable_if<!(false), void>::type gemv::kernel<int>(gemv::Params<int>)")
-    'kernel'
-    """
-    plain = name.replace("(anonymous namespace)::", "")
-    while plain != (outer := re.sub(r"<[^<>]*>", "", plain)):
-        plain = outer
-    return re.split(r"::|\s", plain.split("(")[0].strip())[-1] or name
 
 
 def longest_kernel(facts: TraceFacts) -> tuple[str, int]:

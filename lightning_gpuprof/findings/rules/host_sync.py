@@ -115,7 +115,7 @@ def _on_gpu(
         return _loop_on_gpu(step_ns, facts, cost_ns, sites)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     behind = facts.host_scale * facts.copied_ns(*WORKING_CAUSES) if facts else 0.0
-    if behind >= SYNC_FRAC * step_ns:
+    if facts is not None and behind >= SYNC_FRAC * step_ns:
         return _works_on_copies(run, step_ns, round(behind), cost_ns, facts, sites)
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
@@ -152,19 +152,18 @@ def _works_on_copies(
     step_ns: int,
     behind_ns: int,
     blocked_ns: int,
-    facts: TraceFacts | None,
+    facts: TraceFacts,
     sites: list[SyncSite],
 ) -> Finding:
     """Tell of copies to the host and what it does behind them: nothing is queued meanwhile."""
-    waited = (facts.saved_ns("sync") if facts else None) or 0.0
+    waited = facts.saved_ns("sync") or 0.0
     lines = _beside(run, sites)
     host, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
     sure = 0.0
     if host is not None and forward is not None and lines:
         count = sum(one.count for one in lines)
         sure = min(behind_ns, host.interval(count, Phase.FORWARD)[0] * forward.mean_ns)
-    busy_ns = (facts.per_step("gpu", "busy_ns") if facts else None) or 0.0
-    idle_ns = max(0.0, step_ns - busy_ns)  # nothing shortens what the device works
+    idle_ns = facts.free_ns(step_ns)  # nothing shortens what the device works
     saving = Range(
         low=round(min(idle_ns, (1 - REPLAY_ERROR) * waited + (1 - LEFT_FRAC) * sure)),
         high=round(min(idle_ns, (1 + REPLAY_ERROR) * waited + (1 + AROUND_FRAC) * behind_ns)),
@@ -210,8 +209,7 @@ def _loop_on_gpu(
         for key in ("read_count", "total_ns", "event_count", "waited_ns")
     )
     others = max(0.0, (facts.saved_ns("sync") or 0.0) - waited_ns)
-    # What the device computes has to run all the same.
-    longest = max(0.0, step_ns - (facts.per_step("gpu", "busy_ns") or 0.0))
+    longest = facts.free_ns(step_ns)  # what the device computes has to run all the same
     most = min(longest, facts.host_scale * took_ns)
     least = min(most, max(waited_ns * facts.host_scale, took_ns - EVENT_NS * events))
     saving = Range(

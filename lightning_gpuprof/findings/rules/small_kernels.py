@@ -95,7 +95,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     late = max(0.0, late - facts.host_scale * facts.loop_idle_ns())
     if not gaps + late:
         return None
-    free_ns = max(0.0, run.step_ns - (facts.per_step("gpu", "busy_ns") or 0.0))
+    free_ns = facts.free_ns(run.step_ns)
     idle_ns = round(min(free_ns, gaps + late))
     longest = min(free_ns, _longest_ns(run, facts, run.step_ns))
     # Where the host holds the steps back, a launch's latency passes beside its next work.

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
+from typing_extensions import override
 
 from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
-from lightning_gpuprof.probes.looks.on_data import OnData, followed
-from lightning_gpuprof.probes.stacks.stack_lines import Place
+from lightning_gpuprof.probes.looks.on_data import OnData
+from lightning_gpuprof.probes.looks.wide_results import WidePair, WideResults
 from lightning_gpuprof.records.function_calls import Broadcast
 
 GROWS = 4
@@ -51,52 +51,38 @@ class _Wide(NamedTuple):
 
 
 @dataclass
-class _Pair:
-    places: list[Place]
+class _Pair(WidePair):
     wide_bytes: int
     given_bytes: int
-    taken_ns: int = 0
     trained: bool = False
     kind: str | None = None
     """What it turned out to be once it was summed up."""
     summed: int = 0
-    needed: bool = False
-    """Something else was done with it, too, or what no product of matrices does."""
 
 
 @dataclass
-class Broadcasts:
-    """What is written out in one batch; `seen` is told of each function on data."""
+class Broadcasts(WideResults[_Wide]):
+    """What is written out in one batch; `seen` is told of each function on data.
+
+    A pair is needed, too, where no product of matrices does what is done with it.
+    """
 
     pairs: list[_Pair] = field(default_factory=list)
-    _wide: Any = field(default_factory=WeakIdKeyDictionary)
 
-    def seen(self, call: OnData) -> None:
-        """Note what may be written out, or what becomes of it."""
-        sources = [one for one in call.given if one in self._wide]
-        if not sources:
-            self._begins(call)
-            return
-        source = sources[0]
-        self.used(one for one in sources if one is not source)
-        wide: _Wide = self._wide[source]
+    @override
+    def _after(self, wide: _Wide, call: OnData) -> _Wide | None:
+        kind = _after(wide.kind, call)
+        return None if kind is None else wide._replace(kind=kind)
+
+    @override
+    def _ends(self, wide: _Wide, call: OnData, source: Tensor) -> None:
         pair = wide.pair
-        pair.taken_ns += call.taken_ns
-        call.add_place(pair.places)
-        after = _after(wide.kind, call)
-        if after is not None and call.result.shape == source.shape:
-            self._wide[call.result] = wide._replace(kind=after)
-            return
         kind, summed = _summed(wide.kind, call.name), _over(call, source, wide.shared)
         if kind is None or not summed or pair.kind is not None:
             pair.needed = True
         pair.kind, pair.summed = kind, summed
 
-    def used(self, given: Iterable[Any]) -> None:
-        """Note that something is done with tensors of which no function on data tells."""
-        for wide in followed(given, self._wide):
-            wide.pair.needed = True
-
+    @override
     def _begins(self, call: OnData) -> None:
         name, given, result, place = call.name, call.given, call.result, call.place
         if len(given) != 2 or (name not in _FORMS and name not in _WHOLE):

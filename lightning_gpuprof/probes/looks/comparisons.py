@@ -1,19 +1,19 @@
 """Follows comparisons of all pairs of values until little is made of them: any, which, how many."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
+from typing_extensions import override
 
 from lightning_gpuprof.probes.looks.broadcasts import GROWS, LEAST_NUMBERS, shared_dims
 from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
-from lightning_gpuprof.probes.looks.on_data import OnData, followed
-from lightning_gpuprof.probes.stacks.stack_lines import Place
+from lightning_gpuprof.probes.looks.on_data import OnData
+from lightning_gpuprof.probes.looks.wide_results import WidePair, WideResults
 from lightning_gpuprof.records.function_calls import Compared
 
 _EQUAL = frozenset({"eq", "__eq__", "ne", "__ne__", "not_equal"})
@@ -40,43 +40,30 @@ _KINDS = {
 class _Wide(NamedTuple):
     spread: tuple[int, ...]
     """Dimensions, from behind, that one of the two tensors alone has."""
-    pairs: "_Pairs"
+    pair: "_Pairs"
 
 
 @dataclass
-class _Pairs:
-    places: list[Place]
+class _Pairs(WidePair):
     orders: bool
     compared: int
-    taken_ns: int
     kind: str | None = None
     among: int = 0
-    needed: bool = False
-    """Something else was done with it, too."""
 
 
 @dataclass
-class Comparisons:
+class Comparisons(WideResults[_Wide]):
     """What is compared pair by pair in one batch; `seen` is told of each function on data."""
 
     pairs: list[_Pairs] = field(default_factory=list)
-    _wide: Any = field(default_factory=WeakIdKeyDictionary)
 
-    def seen(self, call: OnData) -> None:
-        """Note a comparison of all pairs, or what becomes of one."""
-        sources = [one for one in call.given if one in self._wide]
-        if not sources:
-            self._begins(call)
-            return
-        source = sources[0]
-        self.used(one for one in sources if one is not source)
-        wide: _Wide = self._wide[source]
-        pairs = wide.pairs
-        pairs.taken_ns += call.taken_ns
-        call.add_place(pairs.places)
-        if call.name in _SAME and call.result.shape == source.shape:
-            self._wide[call.result] = wide
-            return
+    @override
+    def _after(self, wide: _Wide, call: OnData) -> _Wide | None:
+        return wide if call.name in _SAME else None
+
+    @override
+    def _ends(self, wide: _Wide, call: OnData, source: Tensor) -> None:
+        pairs = wide.pair
         kind, among = _KINDS.get(call.name), _over(call, source, wide.spread)
         if kind is None or not among or pairs.kind is not None:
             pairs.needed = True
@@ -84,11 +71,7 @@ class Comparisons:
             pairs.needed = True  # the first that is larger by its place: no value to look up
         pairs.kind, pairs.among = kind, among
 
-    def used(self, given: Iterable[Any]) -> None:
-        """Note that something is done with tensors of which no function on data tells."""
-        for wide in followed(given, self._wide):
-            wide.pairs.needed = True
-
+    @override
     def _begins(self, call: OnData) -> None:
         name, given, result, place = call.name, call.given, call.result, call.place
         if name not in _EQUAL | _ORDER or len(given) != 2 or place is None:
@@ -99,7 +82,7 @@ class Comparisons:
             return
         if shared_dims(given, whole):
             return  # each is compared within its own sample alone
-        pairs = _Pairs([place], name in _ORDER, prod(whole), call.taken_ns)
+        pairs = _Pairs([place], call.taken_ns, name in _ORDER, prod(whole))
         self._wide[result] = _Wide(_spread(given, whole), pairs)
         self.pairs.append(pairs)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
+from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.units import quantity
-from lightning_gpuprof.views.console.names import kernel_name
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
 

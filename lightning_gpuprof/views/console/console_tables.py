@@ -13,11 +13,11 @@ from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
+from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size, spread
-from lightning_gpuprof.views.console.names import kernel_name
 from lightning_gpuprof.views.documents.report_payload import top_operators
 
 BAR_WIDTH = 40

@@ -2,9 +2,7 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.operators import host_regions, operator_table
-from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.analysis.trace.operators import operator_table
 
 ENGINE = "autograd::engine::evaluate_function: "
 
@@ -15,7 +13,7 @@ def arrow(number, start, end):
 
 
 @pytest.fixture
-def table(write_trace, op):
+def table(linked, op):
     """Return the operators of one forward operator and passes of its node, 10 us apart."""
 
     def make(durations, *, arrows):
@@ -25,10 +23,7 @@ def table(write_trace, op):
             events.append(op(f"{ENGINE}AddmmBackward0", at, dur))
             events.append(op("AddmmBackward0", at + 1, dur - 2))
             events.append(op(f"{ENGINE}torch::autograd::AccumulateGrad", at + 9, 1))
-        path = write_trace(events + arrows, name="t.pt.trace.json")
-        trace = link(open_timeline(path))
-        rows = operator_table(trace, host_regions(trace))
-        return {row.name: row for row in rows}
+        return {row.name: row for row in operator_table(*linked(events + arrows))}
 
     return make
 

@@ -2,22 +2,14 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.operators import host_regions
 from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
-from lightning_gpuprof.traces import open_timeline
 
 US = 1_000
 
 
 @pytest.fixture
-def found(write_trace):
-    def find(events):
-        path = write_trace(events, name="t.pt.trace.json")
-        trace = link(open_timeline(path))
-        return short_calls(trace, host_regions(trace))
-
-    return find
+def found(linked):
+    return lambda events: short_calls(*linked(events))
 
 
 @pytest.fixture

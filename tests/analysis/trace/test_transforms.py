@@ -2,22 +2,14 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.operators import host_regions
 from lightning_gpuprof.analysis.trace.transforms import Transforms, transforms
-from lightning_gpuprof.traces import open_timeline
 
 US = 1_000
 
 
 @pytest.fixture
-def found(write_trace):
-    def find(*events):
-        path = write_trace(list(events), name="t.pt.trace.json")
-        trace = link(open_timeline(path))
-        return transforms(trace, host_regions(trace))
-
-    return find
+def found(linked):
+    return lambda *events: transforms(*linked(list(events)))
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Names of C++ as they fit into a line."""
+"""Names of kernels, which C++ writes with types, namespaces and templates."""
+
+import re
 
 
 def kernel_name(name: str) -> str:
@@ -23,3 +25,17 @@ def kernel_name(name: str) -> str:
         elif sign == "(" and not depth:
             return name[begin:at] or name
     return name
+
+
+def kernel_family(name: str) -> str:
+    """Return a kernel's name without its template and namespaces, too.
+
+    >>> kernel_family("void (anonymous namespace)::add_rows<float, 4>(long const*, float*)")
+    'add_rows'
+    >>> kernel_family("std::enable_if<!(false), void>::type gemv::kernel<int>(gemv::Params<int>)")
+    'kernel'
+    """
+    plain = kernel_name(name)
+    while plain != (outer := re.sub(r"<[^<>]*>", "", plain)):
+        plain = outer
+    return re.split(r"::|\s", plain.strip())[-1] or name
