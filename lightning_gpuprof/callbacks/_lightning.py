@@ -8,7 +8,7 @@ with a class of a fixed package: use `is_kind`.
 """
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 _OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
 
@@ -41,7 +41,7 @@ __all__ = [
     "RichProgressBar",
     "TQDMProgressBar",
     "Trainer",
-    "batches_begun",
+    "batches_done",
     "is_kind",
     "rank_zero_info",
     "rank_zero_warn",
@@ -57,6 +57,10 @@ def is_kind(thing: object, class_name: str) -> bool:
     return any(base.__name__ == class_name for base in type(thing).__mro__)
 
 
-def batches_begun(trainer: Trainer) -> int:
-    """Return how many training batches have begun, those of a run that this one resumes too."""
-    return int(trainer.fit_loop.epoch_loop.batch_progress.total.ready)
+def batches_done(trainer: Trainer) -> int:
+    """Return how many training batches were trained, those of a run that this one resumes too.
+
+    One whose `on_train_batch_end` is running is among them, one that an exception ended is not.
+    """
+    progress: Any = trainer.fit_loop.epoch_loop.batch_progress.total
+    return int(progress.processed)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer, batches_begun
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer, batches_done
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
@@ -79,7 +79,7 @@ class DeviceMonitor(RecordingCallback):
         output = self._output
         if output is None:
             return
-        self._first, self._since_ns = batches_begun(trainer), output.clock()
+        self._first, self._since_ns = batches_done(trainer), output.clock()
         stats = self._make_stats(trainer.strategy.root_device)
         if stats is None:
             message = "nvidia-ml-py or amdsmi is not installed, or the driver refuses it"
@@ -109,7 +109,7 @@ class DeviceMonitor(RecordingCallback):
         now = output.clock()
         if summary is not None:
             begun, self._since_ns = self._since_ns, now
-            step = max(0, batches_begun(trainer) - self._first - 1)
+            step = max(0, batches_done(trainer) - self._first - 1)
             output.write(DeviceSample(step=step, start_ns=begun, end_ns=now, **asdict(summary)))
         if sampler.error is not None:
             output.note("device-stats-ended", message=sampler.error)

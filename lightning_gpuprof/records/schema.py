@@ -147,6 +147,9 @@ class RunStart(_Record, tag="run"):
     """Cores of the machine."""
     torch_threads: int | None = None
     """Threads that torch computes with on the CPU, in this process."""
+    torch_settings: dict[str, Any] = {}
+    """What torch's own switches were set to when training began: cudnn_benchmark,
+    cudnn_deterministic, cudnn_allow_tf32, float32_matmul_precision, deterministic_algorithms."""
     versions: dict[str, str] = {}
     """python, torch, lightning, lightning_gpuprof, cuda or hip."""
     trainer: dict[str, Any] = {}
@@ -236,9 +239,12 @@ class Scalars(_Record, tag="scalars"):
 
     steps: list[int]
     values: dict[str, list[float | None]]
+    tensors: dict[str, list[list[float | None]]] = {}
+    """Of chosen outputs of many numbers: columns of their norm and signed sums, by which two
+    runs' are held against each other (`probes/scalars/sketch.py`)."""
     not_finite: dict[str, list[int]] | None = None
-    """By name, the steps whose value was NaN or infinite, which is null on disk; None in files
-    from before this was written down."""
+    """By name, the steps whose value (a tensor's norm) was NaN or infinite, which is null on disk;
+    None in files from before this was written down."""
     first_batch: int = 0
     """Batches that the run had trained before the session's step 0, where it resumed one."""
 
@@ -265,6 +271,7 @@ class DeviceSample(_Record, tag="device"):
     """
 
     step: int
+    """The last batch that had been trained by then; 0 where none had."""
     start_ns: int
     end_ns: int
     samples: int

@@ -1,6 +1,7 @@
 """Records the device allocator's history and dumps it; on a device without one there is none."""
 
 import os
+import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 from weakref import WeakMethod
@@ -11,6 +12,9 @@ from lightning_gpuprof.probes.memory.memory import NATIVE, allocator_backend
 
 OomListener = Callable[[int, int, int, int], None]
 """Called with device index, bytes asked for, device total and device free, before the error."""
+PROTOCOL = 4
+"""The highest that pytorch.org/memory_viz reads. torch's own `_dump_snapshot` takes Python's
+default, which is 5 from Python 3.14 on."""
 
 
 class MemoryHistory(Protocol):
@@ -73,7 +77,9 @@ class CudaMemoryHistory:
         """Write state and history as a pickle; a dump cut short leaves no file of that name."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         part = f"{path}.part"
-        self._memory._dump_snapshot(part)
+        snapshot = self._memory._snapshot()
+        with open(part, "wb") as file:
+            pickle.dump(snapshot, file, protocol=PROTOCOL)
         os.replace(part, path)
 
     def listen_for_oom(self, listener: OomListener) -> bool:

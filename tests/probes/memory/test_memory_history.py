@@ -1,4 +1,6 @@
 import gc
+import pickle
+import pickletools
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,8 @@ from lightning_gpuprof.probes.memory.memory_history import (
     kind_addresses,
     memory_history,
 )
+
+SNAPSHOT = {"segments": [{"device": 0, "address": 1 << 40, "blocks": []}], "device_traces": [[]]}
 
 
 class FakeTorch:
@@ -21,12 +25,14 @@ class FakeTorch:
             _record_memory_history=lambda enabled, **options: self.recorded.append(
                 (enabled, options)
             ),
+            _snapshot=lambda: SNAPSHOT,
             _dump_snapshot=self.dump,
         )
 
     def dump(self, path):
+        """As torch does it under Python 3.14, whose default protocol is 5."""
         with open(path, "wb") as file:
-            file.write(b"snapshot")
+            pickle.dump(SNAPSHOT, file, protocol=5)
 
     def _cuda_attach_out_of_memory_observer(self, observer):
         self.observers.append(observer)
@@ -74,6 +80,15 @@ def test_a_dump_appears_whole_under_its_name(tmp_path):
     path = tmp_path / "plugins" / "snapshot.pickle"
     CudaMemoryHistory(cuda=fake, c=fake).dump(str(path))
     assert [one.name for one in path.parent.iterdir()] == ["snapshot.pickle"]
+
+
+def test_a_dump_is_of_a_protocol_that_the_viewer_reads_whatever_pythons_default_is(tmp_path):
+    fake, path = FakeTorch(), tmp_path / "snapshot.pickle"
+    CudaMemoryHistory(cuda=fake, c=fake).dump(str(path))
+    written = path.read_bytes()
+    assert max(opcode.proto for opcode, _, _ in pickletools.genops(written)) <= 4
+    assert written[:2] == b"\x80\x04"
+    assert pickle.loads(written) == SNAPSHOT
 
 
 def test_one_observer_serves_every_listener_that_is_still_there():
