@@ -14,6 +14,7 @@ from lightning_gpuprof.analysis.memory.batch_size import (
     DeviceRoom,
     advise,
 )
+from lightning_gpuprof.analysis.memory.memory_growth import growth_per_step
 from lightning_gpuprof.analysis.memory.memory_line import Peak, says_more
 from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import BatchCalls, Hooks, called_by_trainer
@@ -26,6 +27,7 @@ from lightning_gpuprof.callbacks.memory.advice_text import (
 )
 from lightning_gpuprof.callbacks.memory.memory_notes import MemoryNotes
 from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
+from lightning_gpuprof.callbacks.memory.thinned import Thinned
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
@@ -58,10 +60,11 @@ class BatchSizeAdvisor(RecordingCallback):
     Peaks come from torch's allocator, per window, without waiting for the device; in the first
     step of each window they are read at the ends of forward and backward too. What a
     compilation, the first steps and validation allocate is left out. Parameters, gradients and
-    optimizer state are measured once. Where steps are short, batches are looked at in the first
-    ten windows and in one of ten later; of the others together there is the peak. On a CPU no
-    device memory is measured, and that is what it says; the process's own memory is noted instead,
-    in which a leak shows too.
+    optimizer state are measured once. Where memory between steps grows nothing is suggested, and
+    what was suggested before is withdrawn. Where steps are short, batches are looked at in the
+    first ten windows and in one of ten later; of the others together there is the peak. On a CPU
+    no device memory is measured, and that is what it says; the process's own memory is noted
+    instead, in which a leak shows too.
 
     Each rank suggests for its own device: readers take the smallest.
 
@@ -117,6 +120,8 @@ class BatchSizeAdvisor(RecordingCallback):
         self._compiles = self._make_compiles()
         self._kinds: dict[str, int] = {}
         self._peaks: list[Peak] = []
+        self._used = Thinned[tuple[int, int]]()
+        """Steps, and the bytes in use behind them."""
         self._others: set[int] = set()
         """The least and the most of it."""
         self._compiled_windows = 0
@@ -274,6 +279,7 @@ class BatchSizeAdvisor(RecordingCallback):
         if self._output is not None:
             record = window.record(reading, step=self._batch - 1, kinds=self._kinds)
             self._output.write(record)
+        self._used.add((self._batch, reading.allocated_bytes))
         self._show(reading)
         held = reading.total_bytes - reading.free_bytes
         others = self._others | {max(0, held - reading.reserved_bytes)}
@@ -318,7 +324,10 @@ class BatchSizeAdvisor(RecordingCallback):
             resting_bytes=reading.allocated_bytes,
             known_bytes=self._known_bytes,
         )
+        # In the first window optimizer state and caches come to be.
+        growth = growth_per_step(self._used.kept[1:])
         seen = Circumstances(
+            growth_bytes_per_step=0.0 if growth is None else growth[0],
             alloc_retries=reading.alloc_retries,
             # Once is enough: graphs are captured in the first steps.
             cuda_graphs=self._has_graphs(),
@@ -337,9 +346,10 @@ class BatchSizeAdvisor(RecordingCallback):
     def _tell(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
         if self._output is None:
             return
-        first, self._last = self._last is None, advice
+        before, self._last = self._last, advice
         self._output.write(advice_record(advice, self._batch - 1, trainer))
-        if first:
+        withdrawn = advice.suggested is None and before is not None and before.suggested is not None
+        if before is None or withdrawn:
             self._say(advice_line(advice))
 
     def _say(self, line: str) -> None:

@@ -217,6 +217,32 @@ def test_validation_that_holds_more_is_told(fit):
     assert second.suggested_batch_size < first.suggested_batch_size
 
 
+def test_a_suggestion_is_withdrawn_where_memory_leaks(fit, said, monkeypatch):
+    class Leaking(FakeCard):
+        leaks = 0
+
+        def read(self):
+            self.leaks += 100 * MIB
+            reading = super().read()
+            return replace(
+                reading,
+                allocated_bytes=reading.allocated_bytes + self.leaks,
+                peak_allocated_bytes=reading.peak_allocated_bytes + self.leaks,
+                peak_reserved_bytes=reading.peak_reserved_bytes + self.leaks,
+            )
+
+    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 0)
+    advisor = BatchSizeAdvisor(window=1, warmup=0, probe=lambda device: Leaking(8))
+    advices = fit(advisor, limit_train_batches=16).all(Advice)
+    assert advices[0].suggested_batch_size > 8  # a leak does not show in one window
+    last = advices[-1]
+    assert last.suggested_batch_size is None
+    assert last.reason.startswith("memory between steps grows by 100 MiB per step")
+    told = [line for line in said() if "batch size" in line]
+    assert len(told) == 2
+    assert "no suggestion: memory between steps grows" in told[1]
+
+
 def test_of_two_ranks_the_one_with_less_headroom_decides(fit):
     def advice(rank, others):
         card = FakeCard(32, others=others)

@@ -53,12 +53,14 @@ class Circumstances:
     """What else was seen: it may withhold a suggestion, or widen it.
 
     Args:
+        growth_bytes_per_step: By how much memory between steps surely grows; 0.0 where it does not.
         alloc_retries: How often the allocator had to free its cache and try again.
         cuda_graphs: Some memory belongs to CUDA graphs.
         compiled_windows: Windows left out of the peaks because something was compiled in them.
         validation_peak_bytes: The highest peak while validating; None where none was seen.
     """
 
+    growth_bytes_per_step: float = 0.0
     alloc_retries: int = 0
     cuda_graphs: bool = False
     compiled_windows: int = 0
@@ -214,6 +216,8 @@ def _reserved_per_allocated(peaks: Sequence[Peak]) -> Iterator[float]:
 
 def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | None:
     """Return why nothing can be suggested, or None."""
+    if seen.growth_bytes_per_step:
+        return leaking(seen.growth_bytes_per_step)
     if seen.alloc_retries:
         return (
             "the allocator ran out of memory and had to free its cache: a larger batch would be "
@@ -232,6 +236,20 @@ def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | No
     if fitted.hopeful.per_sample_bytes <= 0 or fitted.careful.per_sample_bytes <= 0:
         return "the memory peak does not grow with the batch size"
     return None
+
+
+def leaking(bytes_per_step: float) -> str:
+    """Return why nothing is suggested where memory grows from step to step.
+
+    >>> leaking(2**20)
+    'memory between steps grows by 1.00 MiB per step, so no peak tells what a batch takes, and any \
+size fills the device in the end: find first what is kept from step to step'
+    """
+    return (
+        f"memory between steps grows by {size(bytes_per_step)} per step, so no peak tells what a "
+        "batch takes, and any size fills the device in the end: find first what is kept from step "
+        "to step"
+    )
 
 
 def _with_validation(fitted: Lines, seen: Circumstances, largest: int) -> Line:

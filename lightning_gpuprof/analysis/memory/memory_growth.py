@@ -68,17 +68,34 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
     return _growth(series, room_bytes=room, of_device=True)
 
 
-def _growth(
-    series: list[tuple[int, int]], *, room_bytes: int | None, of_device: bool
-) -> tuple[MemoryGrowth | None, bool]:
+def growth_per_step(series: Sequence[tuple[int, int]]) -> tuple[float, float, float] | None:
+    """Return by how many bytes memory grows per step, and the 95 % interval; None if not surely.
+
+    Args:
+        series: Steps, and the bytes in use behind them.
+
+    >>> growth_per_step([(step, 100 + step) for step in range(0, 90, 10)])
+    (1.0, 1.0, 1.0)
+    >>> growth_per_step([(step, 100) for step in range(9)]) is None
+    True
+    """
     if len(series) < MIN_WINDOWS:
-        return None, False
-    series = series[:: -(-len(series) // MAX_WINDOWS)]
+        return None
     steps = np.array([step for step, _ in series], dtype=np.float64)
     used = np.array([size for _, size in series], dtype=np.float64)
     slopes = lasting_slope(steps, used)
     if slopes is None or slopes[0] * (steps[-1] - steps[0]) < MIN_RISE_FRAC * used[0]:
-        return None, True
+        return None
+    return slopes
+
+
+def _growth(
+    series: list[tuple[int, int]], *, room_bytes: int | None, of_device: bool
+) -> tuple[MemoryGrowth | None, bool]:
+    series = series[:: -(-len(series) // MAX_WINDOWS) or 1]
+    slopes = growth_per_step(series)
+    if slopes is None:
+        return None, len(series) >= MIN_WINDOWS
     slope, low, high = slopes
     growth = MemoryGrowth(
         of_device=of_device,

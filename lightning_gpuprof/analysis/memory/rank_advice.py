@@ -4,14 +4,21 @@ from collections.abc import Mapping
 
 import msgspec
 
+from lightning_gpuprof.analysis.memory.batch_size import leaking
+from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Advice
 
 
-def rank_advice(ranks: Mapping[int, Session]) -> Advice | None:
+def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
     """Return the last suggestion of the rank that allows least; `details` say which rank.
 
     One batch size goes to every rank, so the one with the least headroom decides.
+
+    Args:
+        ranks: One session of each.
+        growth: Of memory in use between steps: none is suggested then, whatever was in training,
+            where the first suggestion comes before growth shows.
     """
     last = {rank: found[-1] for rank, s in ranks.items() if (found := s.all(Advice))}
     if not last:
@@ -19,6 +26,15 @@ def rank_advice(ranks: Mapping[int, Session]) -> Advice | None:
     withheld = [rank for rank, advice in last.items() if advice.suggested_batch_size is None]
     rank = withheld[0] if withheld else min(last, key=lambda rank: _allowed(last[rank]))
     advice = last[rank]
+    if growth is not None and growth.of_device and advice.suggested_batch_size is not None:
+        advice = msgspec.structs.replace(
+            advice,
+            suggested_batch_size=None,
+            low=None,
+            high=None,
+            reason=leaking(growth.bytes_per_step),
+            details={},
+        )
     if len(ranks) == 1:
         return advice
     details = {**advice.details, "rank": rank, "ranks_advised": len(last)}

@@ -34,6 +34,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     memory = run.memory
     if memory is None:
         return Abstained(ID, "device memory was not measured (no GPU)")
+    if run.memory_growth is not None and run.memory_growth.of_device:
+        return Abstained(ID, "device memory grows from step to step: a larger batch is no remedy")
     if memory.peak_frac >= TARGET_LOW_FRAC or memory.alloc_retries or memory.ooms:
         return None
     suggested = run.advice.suggested_batch_size if run.advice else None

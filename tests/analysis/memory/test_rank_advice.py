@@ -1,3 +1,4 @@
+from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Advice, RunStart
@@ -43,3 +44,23 @@ def test_one_rank_speaks_for_itself():
     alone = session(32, 64)
     assert rank_advice({0: alone}) is alone.records[1]
     assert rank_advice({0: session()}) is None
+
+
+def test_memory_that_grows_withholds_what_was_suggested_before_it_showed():
+    def grown(*, of_device):
+        return MemoryGrowth(
+            of_device=of_device,
+            bytes_per_step=2**20,
+            low_bytes_per_step=2**20,
+            high_bytes_per_step=2**20,
+            first_step=50,
+            last_step=500,
+            last_bytes=2**30,
+            windows=10,
+            steps_left=None,
+        )
+
+    advice = rank_advice({0: session(128)}, grown(of_device=True))
+    assert (advice.batch_size, advice.suggested_batch_size) == (16, None)
+    assert advice.reason.startswith("memory between steps grows by 1.00 MiB per step")
+    assert rank_advice({0: session(128)}, grown(of_device=False)).suggested_batch_size == 128

@@ -326,6 +326,25 @@ def test_memory_that_ran_out_in_a_batch_that_can_hardly_be_it_is_not_said_to_be_
     assert judge("unused-vram", WORK, records=records, device=H100) is None
 
 
+def test_memory_that_grows_is_no_room_for_a_larger_batch(judge):
+    def found(growth):
+        records = [
+            Memory(
+                step=50 * window,
+                allocated_bytes=GB + growth * window,
+                reserved_bytes=20 * GB,
+                peak_allocated_bytes=20 * GB,
+                peak_reserved_bytes=20 * GB,
+                total_bytes=80 * GB,
+            )
+            for window in range(12)
+        ]
+        return judge("unused-vram", WORK, records=records, device=H100)
+
+    assert found(0).severity is Severity.INFO
+    assert "grows from step to step" in found(GB).reason
+
+
 def test_what_others_hold_fills_the_device_too(judge):
     def judged(free):
         memory = Memory(
