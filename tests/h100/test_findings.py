@@ -32,6 +32,14 @@ def test_a_leak_is_told_with_its_rate(h100):
     assert growth.evidence["growth_per_step_bytes"] == pytest.approx(4 * 2**20, rel=0.001)
 
 
+def test_a_leak_withholds_the_batch_size_that_was_suggested_in_training(h100):
+    report = load_report(str(h100 / "leak"))
+    advice = report.results.advice
+    assert (advice.batch_size, advice.suggested_batch_size) == (32, None)
+    assert "grows by 4.00 MiB per step" in advice.reason
+    assert "unused-vram" not in {finding.id for finding in report.findings}
+
+
 @pytest.mark.parametrize(
     ("name", "saved_ns"),
     [

@@ -6,11 +6,12 @@ from enum import Enum
 from math import hypot, sqrt
 from statistics import mean, stdev
 
-from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_mean
+from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_mean
 from lightning_gpuprof.analysis.compare.same_run import Difference, differences
 from lightning_gpuprof.analysis.compare.same_values import ValueCheck, check_values
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
@@ -67,6 +68,9 @@ class Comparison:
     per_sample: bool
     base_steps: int
     new_steps: int
+    by_device: tuple[bool, bool]
+    """Whether a side's steps are timed on the device's clock, which its host was ahead of; phases
+    are on the host's."""
     traced_steps: tuple[int, int] | None
     """Profiled steps that operators and kernels are of."""
     steps: tuple[Change, ...]
@@ -95,14 +99,15 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     change = None
     if base.steps is not None and new.steps is not None:
-        of_all = [by * _unmarked(run) for by, run in zip(scale, (new, base), strict=True)]
-        change = _scaled(change_of_mean(base.steady_dur_ns, new.steady_dur_ns), of_all)
+        (old_ns, old), (new_ns, newer) = _timed(base), _timed(new)
+        change = _scaled(change_of_mean(old_ns, new_ns), (scale[0] * newer, scale[1] * old))
     return Comparison(
         verdict=_verdict(change),
         change=change,
         per_sample=per_sample,
         base_steps=len(base.steady_dur_ns),
         new_steps=len(new.steady_dur_ns),
+        by_device=(base.by_device, new.by_device),
         traced_steps=_traced_steps(base, new),
         steps=_steps(base, new, scale),
         phases=_phases(base, new, scale),
@@ -124,11 +129,18 @@ def _other_batch(base: RunResults, new: RunResults) -> bool:
     return abs(a - b) > BATCH_TOLERANCE * max(a, b)
 
 
-def _unmarked(run: RunResults) -> float:
-    """Return how many times as long a mean step is with those that were not marked."""
-    if run.steps is None or run.steps.ran == run.steps.count or not run.step_ns:
-        return 1.0
-    return float(run.step_ns / run.steady_dur_ns.mean())
+def _timed(run: RunResults) -> tuple[Int64, float]:
+    """Return the steps whose spread tells how sure a change is, and how their mean falls short.
+
+    Those on the device's clock where the host was ahead of it, if there are enough of them. The
+    mean step is that many times as long: it is of the steps too that were not marked.
+    """
+    durs, device = run.steady_dur_ns, run.device_dur_ns
+    if run.by_device and device is not None and len(device) >= MIN_BLOCKS:
+        durs = device
+    elif run.steps is None or (run.steps.ran == run.steps.count and not run.by_device):
+        return durs, 1.0
+    return durs, float(run.step_ns / durs.mean()) if run.step_ns and durs.any() else 1.0
 
 
 def _scaled(change: Interval | None, scale: Sequence[float]) -> Interval | None:
@@ -151,12 +163,11 @@ def _steps(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[C
     rows = []
     for name in ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"):
         sides = [
-            getattr(run.steps.dur, name) / by if run.steps else None
+            getattr(run.step_dur, name) / by if run.step_dur else None
             for run, by in zip((base, new), scale, strict=True)
         ]
         rows.append(Change(name, *sides))
-    rates = [run.steps.samples_per_s if run.steps else None for run in (base, new)]
-    return (*rows, Change("samples_per_s", *rates))
+    return (*rows, Change("samples_per_s", base.samples_per_s, new.samples_per_s))
 
 
 def _phases(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:

@@ -159,6 +159,15 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     )
 
 
+def device_dur_ns(session: Session, rows: Mask) -> Int64 | None:
+    """Return the length of steps on the device's clock, of those that were marked; None of none."""
+    column = session.columns.get("device_dur")
+    if column is None:
+        return None
+    found = column[rows & (column != NOT_MEASURED)]
+    return found if len(found) else None
+
+
 def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
     """Return what run-ahead grows by per step, from mark to mark.
 

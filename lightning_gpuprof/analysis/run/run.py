@@ -8,7 +8,7 @@ import numpy as np
 from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE, memory_growth
 from lightning_gpuprof.analysis.memory.memory_use import memory_use
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
-from lightning_gpuprof.analysis.run.device_time import device_time
+from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
@@ -74,7 +74,8 @@ def analyze_run(
     spread = Spread(chosen, steady)
     phases, parts = phase_split(spread), part_split(spread)
     every = every_step(chosen, steady)
-    rates = size_rates(chosen, steady)
+    device = device_time(chosen, steady)
+    rates = size_rates(chosen, steady, by_device=device is not None and device.is_behind)
     compared = common_steady(same)
     waits = rank_waits(same, compared)
     memory_grown, memory_watched = memory_growth(chosen)
@@ -91,7 +92,7 @@ def analyze_run(
         between_epochs=work_between_epochs(chosen),
         loader_wait=loader_wait(chosen, steady),
         slowest=slowest_steps(chosen, steady, phases, parts),
-        device_time=device_time(chosen, steady),
+        device_time=device,
         device_use=device_use(chosen),
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
@@ -109,11 +110,12 @@ def analyze_run(
         stop_check=stop_check(same, compared),
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
-        advice=rank_advice(same),
+        advice=rank_advice(same, memory_grown),
         size_rates=rates,
         knee=knee(rates),
         scalars=tuple(chosen.all(Scalars)),
         steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
+        device_dur_ns=device_dur_ns(chosen, steady),
         batch_size=mean_samples(chosen, steady),
         notes=tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS),
         probe_failures=tuple(

@@ -7,7 +7,7 @@ of records is imported for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
     from lightning_gpuprof.analysis.run.device_time import DeviceTime
     from lightning_gpuprof.analysis.run.device_use import DeviceUse
+    from lightning_gpuprof.analysis.run.distribution import Distribution
     from lightning_gpuprof.analysis.run.every_step import EveryStep
     from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
         Scalars,
         SyncSite,
     )
+
+BEHIND_FRAC = 0.01
+"""By so much of the host's mean step the device's differs in the digits that are shown."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class RunResults:
     scalars: tuple[Scalars, ...] = ()
     steady_dur_ns: Int64
     """Duration of each steady step, in step order."""
+    device_dur_ns: Int64 | None = None
+    """The same on the device's clock, of those steps that were marked; None without marks."""
     batch_size: float | None = None
     """Mean samples per steady step, where every one of them said."""
     notes: tuple[Note, ...] = ()
@@ -131,12 +137,32 @@ class RunResults:
         On the device's clock where it holds the host back and takes longer: of a short run the host
         may have queued most before the device has done a good part. By how much, run-ahead tells.
         """
-        if self.steps is None:
+        return None if self.steps is None else self.steps.dur.mean_ns + self._behind_ns
+
+    @property
+    def _behind_ns(self) -> int:
+        device = self.device_time
+        return max(0, device.falls_behind_ns) if device and device.is_behind else 0
+
+    @property
+    def by_device(self) -> bool:
+        """Whether a step is longer on the device's clock than on the host's, which ran ahead."""
+        return self.steps is not None and self._behind_ns > BEHIND_FRAC * self.steps.dur.mean_ns
+
+    @property
+    def step_dur(self) -> Distribution | None:
+        """How the steady step's time spreads, on the clock that `step_ns` is by."""
+        device = self.device_time
+        if device is not None and self.by_device:
+            return replace(device.dur, mean_ns=self.step_ns or 0)
+        return None if self.steps is None else self.steps.dur
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Mean samples over the mean step; None where some step did not say how many it had."""
+        if self.batch_size is None or not self.step_ns:
             return None
-        device, host_ns = self.device_time, self.steps.dur.mean_ns
-        if device is None or not device.is_behind:
-            return host_ns
-        return host_ns + max(0, device.falls_behind_ns)
+        return self.batch_size * 1e9 / self.step_ns
 
     @property
     def cores(self) -> int | None:

@@ -52,7 +52,6 @@ class StepStats:
     epochs: int | None
     resumed: bool | None
     """The first of them is not the training's; None where epochs were not recorded."""
-    samples_per_s: float | None
 
 
 def steady_mask(flags: Int64) -> tuple[Mask, str]:
@@ -105,7 +104,6 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
         apart=_apart(session),
         epochs=_epochs(session),
         resumed=_resumed(session),
-        samples_per_s=_samples_per_s(session, mask),
     )
 
 
@@ -143,10 +141,3 @@ def _epochs(session: Session) -> int | None:
 def _resumed(session: Session) -> bool | None:
     first = [session.columns[name][0] for name in ("epoch", "batch_idx") if name in session.columns]
     return any(first) if first else None
-
-
-def _samples_per_s(session: Session, mask: Mask) -> float | None:
-    samples = session.columns.get("samples")
-    if samples is None or not (samples[mask] > 0).all():
-        return None
-    return int(samples[mask].sum()) / (int(session.columns["dur_ns"][mask].sum()) / 1e9)

@@ -7,6 +7,7 @@ import numpy as np
 
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import NOT_MEASURED
 
 MIN_GAIN = 0.05
 """More memory that buys less than this share of throughput is not worth its risks."""
@@ -38,12 +39,21 @@ class Knee:
     left_frac: float
 
 
-def size_rates(session: Session, steady: Mask) -> tuple[SizeRate, ...]:
-    """Return the throughput of each batch size that a session ran often enough."""
+def size_rates(session: Session, steady: Mask, *, by_device: bool = False) -> tuple[SizeRate, ...]:
+    """Return the throughput of each batch size that a session ran often enough.
+
+    Args:
+        session: Whose steps.
+        steady: Those of them that count.
+        by_device: The device holds the host back, which is ahead of it in a short run: times are
+            the device's, of the steps that were marked.
+    """
     samples = session.columns.get("samples")
     if samples is None or not session.steps:
         return ()
-    samples, dur = samples[steady], session.columns["dur_ns"][steady]
+    dur = session.columns["device_dur" if by_device else "dur_ns"]
+    steady = steady & (dur != NOT_MEASURED)
+    samples, dur = samples[steady], dur[steady]
     rates = []
     for size in np.unique(samples[samples > 0]):
         of_size = dur[samples == size]

@@ -29,8 +29,6 @@ MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
-BEHIND_FRAC = 0.01
-"""By so much of the host's mean step the device's differs in the digits that are shown."""
 _NAME_WIDTH = 52
 _LINE_WIDTH, _LEAST_SOURCE = 52, 20
 """Of a place in the program and its source, so that they mostly fit into one line of the table."""
@@ -44,7 +42,7 @@ def step_lines(results: RunResults) -> RenderableType:
     steps = results.steps
     assert steps is not None
     dur = steps.dur
-    rate = f", {steps.samples_per_s:,.0f} samples/s" if steps.samples_per_s else ""
+    rate = f", {results.samples_per_s:,.0f} samples/s" if results.samples_per_s else ""
     text = Text(f"median {duration(dur.p50_ns)}", style="bold")
     text.append(
         f", mean {duration(dur.mean_ns)}, p95 {duration(dur.p95_ns)}, p99 {duration(dur.p99_ns)}, "
@@ -70,10 +68,10 @@ def step_lines(results: RunResults) -> RenderableType:
             if frac
         ]
         text.append(f"\nsteps by state: {', '.join(states)}")
-        if results.step_ns and results.step_ns >= (1 + BEHIND_FRAC) * dur.mean_ns:
+        if results.by_device:
             text.append(
-                f"\nthe device takes {duration(results.step_ns)} per step, and is behind the host "
-                "until an epoch's end: savings are of that"
+                f"\nthe device takes {duration(results.step_ns or 0)} per step, and is behind the "
+                "host until an epoch's end: savings and samples are by that"
             )
     if (lone := _lone_step(results)) is not None:
         text.append(f"\n{lone}")

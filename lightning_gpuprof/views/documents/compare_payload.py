@@ -27,8 +27,8 @@ def compare_payload(
     change = result.change
     return {
         "schema_version": SCHEMA_VERSION,
-        "base": {"path": base, "steps": result.base_steps},
-        "new": {"path": new, "steps": result.new_steps},
+        "base": {"path": base, "steps": result.base_steps, "clock": _clock(result.by_device[0])},
+        "new": {"path": new, "steps": result.new_steps, "clock": _clock(result.by_device[1])},
         "verdict": result.verdict.value,
         "same_model": not result.other_model,
         "sentence": sentence,
@@ -48,6 +48,10 @@ def compare_payload(
         "tolerance": tolerance,
         "differs": [asdict(one) for one in result.differs],
     }
+
+
+def _clock(by_device: bool) -> str:
+    return "device" if by_device else "host"
 
 
 def _change(one: Change) -> dict[str, Any]:

@@ -116,5 +116,4 @@ def _steps(step_ns: Int64, device_ns: int) -> StepStats:
         apart=(),
         epochs=None,
         resumed=None,
-        samples_per_s=None,
     )

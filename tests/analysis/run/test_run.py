@@ -257,5 +257,5 @@ def test_records_without_any_session_are_refused_with_a_reason():
 
 
 def test_samples_per_second_is_absent_where_a_step_had_none(analyze):
-    assert analyze({"forward": 10 * MS}, samples=32).steps.samples_per_s == 3_200
-    assert analyze({"forward": 10 * MS}, samples=0).steps.samples_per_s is None
+    assert analyze({"forward": 10 * MS}, samples=32).samples_per_s == 3_200
+    assert analyze({"forward": 10 * MS}, samples=0).samples_per_s is None

@@ -3,13 +3,14 @@ import pytest
 
 from lightning_gpuprof.analysis.run.throughput import MIN_STEPS, knee, size_rates
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, RunStart
+from lightning_gpuprof.records.schema import NOT_MEASURED, SCHEMA_VERSION, RunStart
 
 START = RunStart(schema_version=SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
 
 
-def session(samples, dur_ns):
+def session(samples, dur_ns, **more):
     columns = {"samples": np.array(samples), "dur_ns": np.array(dur_ns)}
+    columns |= {name: np.array(values) for name, values in more.items()}
     columns["step"] = np.arange(len(samples))
     return Session(start=START, records=(), columns=columns)
 
@@ -45,6 +46,16 @@ def test_each_size_that_ran_often_enough_has_its_rate_by_the_median_step():
         (16, 1600.0, 20),
     ]
     assert knee(rates).samples == 16
+
+
+def test_where_the_device_holds_the_host_back_a_size_is_as_fast_as_its_marked_steps_there():
+    samples = [8] * 20 + [16] * 20
+    device = [10_000_000] * 20 + [NOT_MEASURED] * 15 + [20_000_000] * 5
+    of = session(samples, [1_000_000] * 40, device_dur=device)
+    steady = np.ones(40, dtype=bool)
+    (rate,) = size_rates(of, steady, by_device=True)  # too few of the larger one were marked
+    assert (rate.samples, rate.samples_per_s, rate.steps) == (8, 800, 20)
+    assert [one.samples_per_s for one in size_rates(of, steady)] == [8_000, 16_000]
 
 
 def test_without_batch_sizes_there_are_no_rates():
