@@ -8,6 +8,13 @@ from lightning_gpuprof.records.schema import RunStart
 
 _VERSIONS = ("python", "torch", "lightning", "cuda", "hip")
 _TRAINER = ("precision", "strategy", "accumulate_grad_batches", "num_devices", "detect_anomaly")
+_TORCH = (
+    "cudnn_benchmark",
+    "cudnn_deterministic",
+    "cudnn_allow_tf32",
+    "float32_matmul_precision",
+    "deterministic_algorithms",
+)
 _LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor")
 
 
@@ -55,6 +62,8 @@ def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]
     yield "settings", "compiled", base.model.get("compiled"), new.model.get("compiled")
     for name in _TRAINER:
         yield "settings", name, base.trainer.get(name), new.trainer.get(name)
+    for name in _TORCH:
+        yield "settings", name, base.torch_settings.get(name), new.torch_settings.get(name)
     for name in _LOADER:
         yield "settings", name, getattr(base.loader, name, None), getattr(new.loader, name, None)
 

@@ -4,6 +4,7 @@ import os
 import platform
 import socket
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),
         host_cpu_count=os.cpu_count(),
         torch_threads=attempt(torch.get_num_threads, None),
+        torch_settings=_torch_settings(),
         versions=_versions(trainer),
         trainer=_trainer(trainer),
         model=attempt(lambda: _model(trainer), {}),
@@ -96,6 +98,24 @@ def _processor() -> str | None:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or None
+
+
+def _torch_settings() -> dict[str, Any]:
+    """Return torch's switches that may make a step faster or slower; one that raises is absent.
+
+    TF32's do where they were set by the newer `fp32_precision` (torch 2.9) in more detail than the
+    older names can tell.
+    """
+    cudnn = torch.backends.cudnn
+    switches: dict[str, Callable[[], Any]] = {
+        "cudnn_benchmark": lambda: cudnn.benchmark,
+        "cudnn_deterministic": lambda: cudnn.deterministic,
+        "cudnn_allow_tf32": lambda: cudnn.allow_tf32,
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+    }
+    found = {name: attempt(read, None) for name, read in switches.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _versions(trainer: Trainer) -> dict[str, str]:

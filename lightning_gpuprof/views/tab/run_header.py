@@ -44,6 +44,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "loader": msgspec.to_builtins(start.loader),
         "model": msgspec.to_builtins(start.model),
         "trainer": msgspec.to_builtins(start.trainer),
+        "torch_settings": start.torch_settings,
         "versions": start.versions,
         "end": msgspec.to_builtins(session.end),
         "memory": msgspec.to_builtins(memory[-1]) if memory else None,
