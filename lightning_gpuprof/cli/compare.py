@@ -5,9 +5,11 @@ import json
 import sys
 
 from lightning_gpuprof.analysis.compare.compare import Verdict
+from lightning_gpuprof.cli.renewal import renew
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.views.console.compare_text import render_comparison
 from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison, compare_runs
+from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.trace_diff import are_traces, diff_files, diff_lines
 
 SLOWER = 1
@@ -29,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-if-values-differ",
         action="store_true",
-        help="exit with status 1 where recorded losses differ by more than the tolerance",
+        help="exit with status 1 where recorded losses or tensors differ beyond the tolerance",
     )
     parser.add_argument(
         "--tolerance",
         type=share,
         default=TOLERANCE,
         metavar="SHARE",
-        help="how far losses may differ, relative to their size (default: 1%%)",
+        help="how far losses and tensors may differ, relative to their size (default: 1%%)",
     )
 
 
@@ -44,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison; the status says whether the new run passes."""
     if are_traces(args.base, args.new):
         return _compare_traces(args)
+    for run in (args.base, args.new):
+        renew(resolve_run(run).run)
     found = compare_runs(args.base, args.new, tolerance=args.tolerance)
     if args.json:
         print(json.dumps(found.payload(), indent=2))

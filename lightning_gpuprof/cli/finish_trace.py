@@ -6,7 +6,6 @@ finishes a trace that a killed run left behind.
 
 import argparse
 import gzip
-import json
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ from importlib import import_module
 
 from lightning_gpuprof.errors import GpuProfError, TraceError
 from lightning_gpuprof.low_priority import step_back
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
+from lightning_gpuprof.views.documents.stored_analysis import part_of, write_analysis
 
 GZIP_LEVEL = 3
 """On real traces: a third larger than level 9, at fourteen times its speed."""
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         step_back(os.getpid())
     packed = compress(args.trace)
     try:
-        analyse(packed)
+        write_analysis(packed)
         import_module("lightning_gpuprof.views.tab.timeline_tiles").write_tiles(packed)
     except GpuProfError as error:
         print(f"{packed} was compressed but not analysed or drawn: {error}", file=sys.stderr)
@@ -82,26 +81,3 @@ def compress(plain: str) -> str:
     with suppress(FileNotFoundError):
         os.unlink(plain)
     return packed
-
-
-def analyse(packed: str) -> str:
-    """Write a trace's analysis beside it and return that file's name.
-
-    Raises:
-        TraceError: The trace cannot be read.
-    """
-    # By name, so that `--help` does not load the engine.
-    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
-    payload = import_module("lightning_gpuprof.views.documents.trace_payload")
-    document = payload.analyze_file(packed, options)
-    path = packed + ANALYSIS_SUFFIX
-    part = part_of(path)
-    with open(part, "w", encoding="utf-8") as file:
-        json.dump(document, file)
-    os.replace(part, path)
-    return path
-
-
-def part_of(path: str) -> str:
-    """Return this process's name for a file that it has not yet written to the end."""
-    return f"{path}.{os.getpid()}.part"

@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from lightning_gpuprof.cli.renewal import renew
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.report import load_report
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
+    renew(resolve_run(args.run).run)
     if args.html:
         # By name: --json needs none of it.
         views_html = import_module("lightning_gpuprof.views.html.html")

@@ -9,6 +9,7 @@ from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.gfile import file_system_for
 from lightning_gpuprof.tb_plugin.perfetto_files import perfetto_folder
 from lightning_gpuprof.tb_plugin.preparer import SNAPSHOT, Preparer, starter
+from lightning_gpuprof.tb_plugin.renewals import Renewals
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json, stream
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.tb_plugin.run_index import RunIndex
@@ -33,6 +34,7 @@ class Answers:
         self._timelines = Preparer()
         self._sites = Preparer(starter(SNAPSHOT))
         self._summaries = Summaries()
+        self._renewals = Renewals()
 
     def list_runs(self, request: Request) -> Response:
         """Answer `/runs`."""
@@ -49,10 +51,12 @@ class Answers:
     def view(self, name: str, request: Request) -> Response:
         """Answer the route of a view."""
         run = self._run(request)
+        renewing = self._renewals.want(run)
         if (kept := run.summed_up(name, request.args)) is not None:
             return reply_json(request, kept)
         payload = find_view(name)(run, Query(request.args))
-        self._summaries.want(run)
+        if not renewing:  # else it would soon be of older files
+            self._summaries.want(run)
         if isinstance(payload, bytes):
             return reply(request, payload, "application/octet-stream")
         if payload.get("state") == "not-prepared" and run.fs is LOCAL:

@@ -8,6 +8,7 @@ from typing import Any
 
 TIMELINE = "lightning_gpuprof.views.tab.timeline_tiles"
 SUMMARY = "lightning_gpuprof.views.tab.summarise"
+ANALYSIS = "lightning_gpuprof.views.tab.renew_analysis"
 SNAPSHOT = "lightning_gpuprof.views.tab.memory_sites"
 _LAST_LINE = 300
 

@@ -88,7 +88,7 @@ class App {
   fingerprint() {
     const run = this.picked();
     const names = this.listing.runs.map((one) => one.name + one.state);
-    return JSON.stringify([names, run?.name, run?.size_bytes, run?.state, run?.analysed]);
+    return JSON.stringify([names, run?.name, run?.size_bytes, run?.state, run?.analysed, run?.analysed_unix_ns]);
   }
 
   stateChanged() {

@@ -35,7 +35,8 @@ def _lines(found: RunComparison) -> Iterator[str]:
     unit = "per sample" if result.per_sample else "per step"
     step = result.steps[0].base or 0.0
     yield from _table(f"STEP ({unit})", result.steps, 0.0)
-    yield from _table(f"PHASES (mean {unit})", result.phases, MIN_SHARE * step, unit="_ns")
+    clock = ", host clock" if any(result.by_device) else ""
+    yield from _table(f"PHASES (mean {unit}{clock})", result.phases, MIN_SHARE * step, unit="_ns")
     yield from _traced("OPERATORS, own time", result.operators, found, MIN_SHARE * step)
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
     yield from _traced("KERNELS", kernels, found, MIN_SHARE * step)
@@ -59,6 +60,9 @@ def _warnings(found: RunComparison) -> Iterator[str]:
     if result.per_sample:
         sizes = [report.results.batch_size for report in (found.base, found.new)]
         yield f"! batch sizes differ ({sizes[0]:.4g} and {sizes[1]:.4g}): times are per sample"
+    for side, by_device in zip(("base", "new"), result.by_device, strict=True):
+        if by_device:
+            yield f"! {side}: the host was ahead of the device, whose clock its steps are by"
     if result.other_model:
         yield "! unless your change is what made the models differ, their times say nothing of it"
     distorting = [one for one in result.differs if one.kind in DISTORTS]
@@ -155,7 +159,8 @@ def _values(found: RunComparison) -> Iterator[str]:
             if one.same
             else f"differs from step {one.first_step} on (at most {one.max_diff:.2g})"
         )
-        yield f"  {one.name}: {state}; last {_value(one.last_base)} and {_value(one.last_new)}"
+        name, last = (f"{one.name} (tensor)", "last norms") if one.of_tensor else (one.name, "last")
+        yield f"  {name}: {state}; {last} {_value(one.last_base)} and {_value(one.last_new)}"
 
 
 def _value(value: float | None) -> str:

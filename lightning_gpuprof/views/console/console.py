@@ -19,6 +19,7 @@ from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spr
 from lightning_gpuprof.views.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.together import together
+from lightning_gpuprof.views.documents.trace_notices import kept_analyses
 
 WIDTH = 100
 MOST_IN_FULL = 6
@@ -71,7 +72,8 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     results = report.results
     lines = console_tables.line_table(results)
     yield Text(_headline(report), style="bold")
-    for notice in report.notices:
+    kept = kept_analyses(report.run, results) if verbose else ()
+    for notice in (*report.notices, *kept):
         yield Text(f"note: {notice}", style="dim")
     if results.steps is None:
         yield Text(f"\n{_no_steps(report)}")

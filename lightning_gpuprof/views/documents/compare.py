@@ -60,7 +60,7 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
     Args:
         base: Log dir of the run to compare with.
         new: Log dir of the run in question.
-        tolerance: How far recorded losses may differ, relative to their size.
+        tolerance: How far recorded losses and tensors may differ, relative to their size.
 
     Returns:
         The answer as a `sentence`, findings that are `gone` or have `appeared`, and in `result`

@@ -19,6 +19,7 @@ from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, plain
+from lightning_gpuprof.views.documents.stored_analysis import is_older
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
@@ -99,6 +100,7 @@ _FACTS = (
     "world_size",
     "host",
     "cpu_count",
+    "torch_settings",
     "versions",
     "trainer",
     "model",
@@ -125,7 +127,7 @@ def _steps(results: RunResults) -> dict[str, Any]:
         "max_ns": dur.max_ns if dur else None,
         "plain_median_ns": steps.plain_p50_ns if steps else None,
         "jitter_frac": steps.jitter_frac if steps else None,
-        "samples_per_s": steps.samples_per_s if steps else None,
+        "samples_per_s": results.samples_per_s,
         "epochs": steps.epochs if steps else None,
         "apart": [asdict(apart) for apart in steps.apart] if steps else [],
         "slowest": [plain(asdict(slow)) for slow in results.slowest],
@@ -186,6 +188,7 @@ def _trace(run: str, trace: TraceView) -> dict[str, Any]:
         "stop_ns": cycle.stop_ns,
         "export_ns": cycle.export_ns,
         "analysed": trace.analysis is not None,
+        "older_analysis": trace.analysis is not None and is_older(trace.analysis),
         "operators": top_operators(trace),
         "warnings": list(analysis.get("warnings") or []),
     }

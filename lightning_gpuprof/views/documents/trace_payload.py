@@ -20,6 +20,7 @@ from lightning_gpuprof.aside import aside
 from lightning_gpuprof.heap import ANALYSED, give_back_free_memory, give_back_large_blocks
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
+from lightning_gpuprof.views.documents.stored_analysis import ANALYSIS_VERSION
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
@@ -114,6 +115,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
     gpus = [_gpu(one) for one in found.devices]
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
+        "analysis_version": ANALYSIS_VERSION,
         "source": timeline.source,
         "file": path,
         "window": asdict(found.window) if found.window else None,

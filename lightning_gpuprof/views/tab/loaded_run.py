@@ -14,6 +14,7 @@ from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.rank_notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.documents.stored_analysis import older_analyses
 from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.summary import answer_key, read_summary
@@ -53,6 +54,11 @@ class LoadedRun:
     def ranks(self) -> dict[int, RankRecords]:
         """Every rank's records."""
         return read_run(self.path, self.fs)
+
+    @cached_property
+    def older_analyses(self) -> list[str]:
+        """Its traces whose analysis an older version made, on this machine's disks."""
+        return older_analyses(self.path) if self.fs is LOCAL else []
 
     def report(self, query: Query) -> dict[str, Any]:
         """Return the document that `lightning-gpuprof report --json` prints."""

@@ -3,7 +3,8 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from lightning_gpuprof.records.files import (
@@ -51,8 +52,9 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     seen = glance(files[min(files)], fs)
     line["schema_version"] = seen.schema_version
     line["size_bytes"] = seen.size_bytes
-    names = fs.listdir(plugin_dir(path))
-    line["analysed"] = sum(name.endswith(ANALYSIS_SUFFIX) for name in names)
+    analyses = [n for n in fs.listdir(plugin_dir(path)) if n.endswith(ANALYSIS_SUFFIX)]
+    line["analysed"] = len(analyses)
+    line["analysed_unix_ns"] = _newest(plugin_dir(path), analyses) if fs is LOCAL else None
     if seen.schema_version is not None and seen.schema_version > SCHEMA_VERSION:
         line["state"] = "newer-schema"
     if seen.start is None or line["state"] == "newer-schema":
@@ -70,6 +72,15 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
         host=seen.start.host,
     )
     return line
+
+
+def _newest(folder: str, names: Sequence[str]) -> int | None:
+    """Return when the newest of some files was written; None where there is none."""
+    times = []
+    for name in names:
+        with suppress(OSError):  # gone since it was listed
+            times.append(os.stat(os.path.join(folder, name)).st_mtime_ns)
+    return max(times, default=None)
 
 
 def run_state(seen: Glance) -> str:

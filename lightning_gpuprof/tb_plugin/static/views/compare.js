@@ -129,10 +129,16 @@ function shown(context, found, base) {
     h(
       "div.columns",
       null,
-      h("div.column", null, figures("Phases", "Mean per steady step.", found.phases.map(named)), figures("Operators", `The largest changes of own time${profiled(found)}, where so few can show them.`, found.operators.filter((/** @type {any} */ one) => one.shown)), figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels)),
-      h("div.column", null, figures("Steps", found.per_sample ? "Per sample: the batch sizes differ." : null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
+      h("div.column", null, figures("Phases", `Mean per steady step${ahead(found).length ? ", on the host's clock" : ""}.`, found.phases.map(named)), figures("Operators", `The largest changes of own time${profiled(found)}, where so few can show them.`, found.operators.filter((/** @type {any} */ one) => one.shown)), figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels)),
+      h("div.column", null, figures("Steps", [...(found.per_sample ? ["Per sample: the batch sizes differ."] : []), ...ahead(found)].join(" ") || null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
     ),
   );
+}
+
+/** Says which side's steps are by the device's clock. @param {any} found */
+function ahead(found) {
+  const sides = ["base", "new"].filter((side) => found[side].clock === "device");
+  return sides.length ? [`By the device's clock (${sides.join(" and ")}): the host was ahead of it.`] : [];
 }
 
 /** @param {any} found */
@@ -240,7 +246,7 @@ function values(rows) {
   if (!rows.length) return null;
   return card(
     "Do they compute the same?",
-    "Recorded losses and metrics of the steps that both runs have.",
+    "Recorded losses, metrics and tensors (by how far they lie apart, and their norms) of the steps that both runs have.",
     table({
       label: "Recorded values",
       columns: [

@@ -1,0 +1,81 @@
+"""The analysis that is kept beside a trace: its version, and making an older one anew."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, TRACE_SUFFIX, plugin_dir
+
+ANALYSIS_VERSION = 1
+"""Of the tables of an analysis. Raise it whenever one comes, or comes to mean something else: rules
+that need it would find nothing in what is kept of a trace. Documents from before have none."""
+
+
+class _Head(msgspec.Struct):
+    analysis_version: int = 0
+
+
+def is_older(analysis: Mapping[str, Any]) -> bool:
+    """Tell whether an analysis lacks what this version's rules may need.
+
+    One of a newer version has all of it.
+
+    >>> is_older({"operators": []}), is_older({"analysis_version": ANALYSIS_VERSION + 1})
+    (True, False)
+    """
+    version = analysis.get("analysis_version")
+    return not isinstance(version, int) or version < ANALYSIS_VERSION
+
+
+def write_analysis(trace: str) -> str:
+    """Write a trace's analysis beside it and return that file's name.
+
+    It takes its name only when it is whole: readers see the one before until then.
+
+    Raises:
+        TraceError: The trace cannot be read.
+        OSError: The file cannot be written.
+    """
+    # By name, so that whoever only asks for a version does not load the engine.
+    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
+    payload = import_module("lightning_gpuprof.views.documents.trace_payload")
+    document = payload.analyze_file(trace, options)
+    path = trace + ANALYSIS_SUFFIX
+    part = part_of(path)
+    with open(part, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    os.replace(part, path)
+    return path
+
+
+def part_of(path: str) -> str:
+    """Return this process's name for a file that it has not yet written to the end."""
+    return f"{path}.{os.getpid()}.part"
+
+
+def older_analyses(run: str) -> list[str]:
+    """Return a run's traces that are there, on this machine's disks, with an older analysis."""
+    folder = Path(plugin_dir(run))
+    names = (name.removesuffix(ANALYSIS_SUFFIX) for name in LOCAL.listdir(str(folder)))
+    traces = (folder / name for name in dict.fromkeys(names) if name.endswith(TRACE_SUFFIX))
+    return [str(trace) for trace in traces if trace.exists() and _has_older(trace)]
+
+
+def _has_older(trace: Path) -> bool:
+    analysis = f"{trace}{ANALYSIS_SUFFIX}"
+    try:
+        return _version(analysis, os.stat(analysis).st_mtime_ns) < ANALYSIS_VERSION
+    except (OSError, msgspec.MsgspecError):
+        return False  # not analysed yet, or torn: that is told by whoever reads it
+
+
+@lru_cache(maxsize=4096)
+def _version(analysis: str, changed_ns: int) -> int:
+    """Return a file's version, read once for each time that it changed: the tab asks again often."""
+    return msgspec.json.decode(Path(analysis).read_bytes(), type=_Head).analysis_version
