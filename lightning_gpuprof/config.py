@@ -14,6 +14,8 @@ from lightning_gpuprof.schedule import Schedule, chosen_schedule
 
 SECTION = "profiling"
 """The top-level key of a user's own YAML file that is read."""
+_LISTS = ("metrics", "tensors", "modules")
+"""Settings that hold several names."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class GpuProfConfig:
         console: Whether the `[PROFILE]` lines are shown.
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
         metrics: Outputs of training_step kept on the device and logged once a window.
+        tensors: Outputs of training_step of many numbers, such as "logits", of which enough is
+            kept for `compare` to tell whether two runs compute the same within a tolerance.
         sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
@@ -79,6 +83,7 @@ class GpuProfConfig:
     console: bool = True
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
+    tensors: tuple[str, ...] = ()
     sync_steps: int | None = None
     lines: bool = True
     vram_low: float = 0.6
@@ -93,7 +98,7 @@ class GpuProfConfig:
 
     def __post_init__(self) -> None:
         """Check types and ranges."""
-        for name in ("metrics", "modules"):
+        for name in _LISTS:
             if isinstance(getattr(self, name), list):  # as YAML and the command line give it
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.log_dir, os.PathLike):
@@ -134,7 +139,7 @@ class GpuProfConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values."""
-        return asdict(self) | {"metrics": list(self.metrics), "modules": list(self.modules)}
+        return asdict(self) | {name: list(getattr(self, name)) for name in _LISTS}
 
     def to_yaml(self) -> str:
         """Return the settings as the `profiling:` section of a YAML file.

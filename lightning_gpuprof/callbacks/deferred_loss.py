@@ -26,6 +26,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
 from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
+from lightning_gpuprof.probes.scalars.sketch import columns_of, sketch
 from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_room
 
 _AT_END = "on_train_batch_end"
@@ -50,6 +51,9 @@ class DeferredLoss(RecordingCallback):
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.
+        tensors: Keys of outputs with a shape, such as "logits": of each step the records hold
+            its norm and eight sums, by which `compare` tells whether two runs' tensors are the
+            same within a tolerance. Loggers get nothing of them.
         window: Batches between copies; up to ten windows, or what comes in five seconds, early on
             in less, are copied together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
@@ -58,16 +62,18 @@ class DeferredLoss(RecordingCallback):
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
         sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
-        required: Whether to warn, when training ends, of a metric that never came.
+        required: Whether to warn, when training ends, of a metric that never came; of a tensor
+            it does.
 
     Raises:
-        ConfigError: `metrics` is empty, or a number makes no sense.
+        ConfigError: `metrics` and `tensors` are empty, or a number makes no sense.
     """
 
     def __init__(
         self,
         metrics: Sequence[str] = ("loss",),
         *,
+        tensors: Sequence[str] = (),
         window: int = 50,
         log_every_n_steps: int | None = None,
         epoch_mean: bool = True,
@@ -75,9 +81,10 @@ class DeferredLoss(RecordingCallback):
         prefix: str = "",
         required: bool = True,
     ) -> None:
-        _check(metrics, window, log_every_n_steps)
+        _check(metrics, tensors, window, log_every_n_steps)
         super().__init__()
         self.metrics = tuple(metrics)
+        self.tensors = tuple(tensors)
         self.window = window
         self.log_every_n_steps = log_every_n_steps
         self.epoch_mean = epoch_mean
@@ -119,10 +126,11 @@ class DeferredLoss(RecordingCallback):
             return
         self._release()
         self._trainer = ref(trainer)
-        self._room = MOST_WAITING * self.window * len(self.metrics)
+        names = [*self.metrics, *(one for name in self.tensors for one in columns_of(name))]
+        self._room = MOST_WAITING * self.window * len(names)
         self._transfer = with_room(self._room, trainer.strategy.root_device)
         self._log = ScalarLog(
-            self.metrics,
+            names,
             window=None,
             transfer=self._transfer,
             send=self._send,
@@ -135,6 +143,7 @@ class DeferredLoss(RecordingCallback):
             epoch_mean=self.epoch_mean,
             prefix=self.prefix,
             others=partial(logged_names, trainer.fit_loop.epoch_loop),
+            tensors=self.tensors,
         )
         self._ended_epoch = self._sent_ns = None
         self._refused = set()
@@ -146,7 +155,7 @@ class DeferredLoss(RecordingCallback):
             loop.automatic_optimization if automatic else loop.manual_optimization,
             self._log,
             self._keep,
-            alone=self.metrics == ("loss",),
+            alone=names == ["loss"],
             on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
             on_full=self._fill,
@@ -163,7 +172,22 @@ class DeferredLoss(RecordingCallback):
     @guarded
     def _keep(self, step: int, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
         if self._log is not None:
+            if self.tensors:
+                private = {**private, **self._sketched(values)}
             self._log.add(step, values, private)
+
+    def _sketched(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Return what is kept of the step's tensors; of what is none nothing is."""
+        found: dict[str, Tensor] = {}
+        for name in self.tensors:
+            value = values.get(name)
+            if value is None or name in self._refused:
+                continue
+            try:
+                found.update(zip(columns_of(name), sketch(value).unbind(), strict=True))
+            except (AttributeError, RuntimeError, TypeError) as error:  # an OOM is among these
+                self._refuse(name, error)
+        return found
 
     @guarded
     def _fill(self) -> None:
@@ -254,7 +278,7 @@ class DeferredLoss(RecordingCallback):
     def _refuse(self, name: str, error: Exception) -> None:
         if name not in self._refused:
             self._refused.add(name)
-            rank_zero_warn(f"DeferredLoss leaves a metric out: {error}")
+            rank_zero_warn(f"DeferredLoss leaves {name!r} out: {error}")
 
     def _flush(self) -> None:
         if self._log is None or self._sink is None:
@@ -287,11 +311,12 @@ class DeferredLoss(RecordingCallback):
 
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []
-        missing = [name for name in never if name not in self._refused]
-        if missing and self.required:
+        asked = [name for name in never if self.required or name in self.tensors]
+        missing = [name for name in asked if name not in self._refused]
+        if missing:
             rank_zero_warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "
-                'them. Return a dict such as {"loss": loss, "kl": kl}, or change metrics=.'
+                'them. Return a dict such as {"loss": loss, "kl": kl}, or ask for others.'
             )
 
     @override
@@ -332,8 +357,12 @@ def _accumulates(trainer: Trainer) -> bool:
     return trainer.fit_loop._should_accumulate()
 
 
-def _check(metrics: Sequence[str], window: int, log_every_n_steps: int | None) -> None:
-    if isinstance(metrics, str) or not metrics:
+def _check(
+    metrics: Sequence[str], tensors: Sequence[str], window: int, log_every_n_steps: int | None
+) -> None:
+    if isinstance(tensors, str):
+        raise ConfigError(f"DeferredLoss(tensors={tensors!r}) is no sequence: pass ({tensors!r},).")
+    if isinstance(metrics, str) or not (metrics or tensors):
         raise ConfigError(
             f"DeferredLoss(metrics={metrics!r}) names no metrics. Pass a sequence of "
             'names, for example metrics=("loss",).'

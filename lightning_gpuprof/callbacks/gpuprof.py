@@ -239,10 +239,14 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 beside=profiler,
             )
         )
-    if config.metrics:
+    if config.metrics or config.tensors:
         # Of the default nobody is warned: with several optimizers a step often returns nothing.
         chosen = config.metrics != GpuProfConfig.metrics
-        parts.append(DeferredLoss(config.metrics, window=config.window, required=chosen))
+        parts.append(
+            DeferredLoss(
+                config.metrics, tensors=config.tensors, window=config.window, required=chosen
+            )
+        )
     parts.append(
         BatchSizeAdvisor(
             window=config.window,

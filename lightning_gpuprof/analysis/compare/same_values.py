@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isnan, nan
+from math import dist, inf, isfinite, isnan, nan
 
 from lightning_gpuprof.records.schema import Scalars
 
@@ -16,8 +16,10 @@ class ValueCheck:
         count: Steps compared; 0 where they have none in common.
         max_diff: Largest difference, relative to the base's value.
         first_step: First batch of training beyond the tolerance, from 0; None where there is none.
-        last_base: The base's value at the last common step.
+        last_base: The base's value at the last common step; of a tensor, its norm.
         last_new: The new run's value there.
+        of_tensor: It is a tensor of many numbers: a difference is how far the two lie apart,
+            relative to the base's norm, as their sketches tell (`probes/scalars/sketch.py`).
     """
 
     name: str
@@ -26,6 +28,7 @@ class ValueCheck:
     first_step: int | None
     last_base: float | None
     last_new: float | None
+    of_tensor: bool = False
 
     @property
     def same(self) -> bool | None:
@@ -39,6 +42,7 @@ def check_values(
     """Compare every value that both runs recorded, batch by batch.
 
     Batches are counted from the start of training: what resumed a run goes on with its count.
+    A tensor differs where the two are further apart than `tolerance` times the base's norm.
     A value differs where the two are further apart than `tolerance` times the base's, or than
     `tolerance` itself near zero, or where one is a number and the other is NaN or infinite; where
     both are that, they are the same. A step at which a run logged nothing is left out. On disk
@@ -51,7 +55,55 @@ def check_values(
     1
     """
     left, right = _series(base), _series(new)
-    return tuple(_check(name, left[name], right[name], tolerance) for name in left if name in right)
+    checks = [_check(name, left[name], right[name], tolerance) for name in left if name in right]
+    one, other = _sketches(base), _sketches(new)
+    both = (name for name in one if name in other)
+    return (*checks, *(_check_tensor(name, one[name], other[name], tolerance) for name in both))
+
+
+def _sketches(records: Sequence[Scalars]) -> dict[str, dict[int, list[float]]]:
+    """Return each tensor's norm and sums by batch, as NaN where one was no number."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for record in records:
+        for name, columns in record.tensors.items():
+            kept = found.setdefault(name, {})
+            lost = (record.not_finite or {}).get(name, ())
+            for step, values in zip(record.steps, zip(*columns, strict=True), strict=False):
+                if values[0] is not None or step in lost:
+                    kept[record.first_batch + step] = [nan if v is None else v for v in values]
+    return found
+
+
+def _check_tensor(
+    name: str, base: dict[int, list[float]], new: dict[int, list[float]], tolerance: float
+) -> ValueCheck:
+    steps = sorted(base.keys() & new.keys())
+    apart = [_apart(base[step], new[step]) for step in steps]
+    return ValueCheck(
+        name=name,
+        count=len(steps),
+        max_diff=max(apart, default=0.0),
+        first_step=next((s for s, far in zip(steps, apart, strict=True) if far > tolerance), None),
+        last_base=_number(base[steps[-1]][0]) if steps else None,
+        last_new=_number(new[steps[-1]][0]) if steps else None,
+        of_tensor=True,
+    )
+
+
+def _apart(base: Sequence[float], new: Sequence[float]) -> float:
+    """Return how far two tensors lie apart, relative to the base's norm.
+
+    >>> _apart([5.0, 3.0, 4.0], [5.0, 3.0, 4.5])
+    0.1
+    """
+    if base == new:
+        return 0.0
+    if not all(map(isfinite, (*base, *new))):
+        return 0.0 if not isfinite(base[0]) and not isfinite(new[0]) else inf
+    norm, *sums = base
+    # The norms differ by no more than the tensors do: two so different need no luck with signs.
+    far = max(dist(sums, new[1:]), abs(norm - new[0]))
+    return far / norm if norm else far
 
 
 def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:

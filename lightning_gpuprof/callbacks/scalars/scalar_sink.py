@@ -12,6 +12,7 @@ from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.scalars.tensorboard_events import Columns
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.scalar_log import ScalarBatch
+from lightning_gpuprof.probes.scalars.sketch import columns_of
 from lightning_gpuprof.records.schema import Scalars
 
 _T = TypeVar("_T")
@@ -29,6 +30,7 @@ class ScalarSink:
         epoch_mean: Loggers get each epoch's means, as `<name>_epoch`.
         prefix: Put before every name in the loggers.
         others: Returns the names that others write to the loggers, which get none from here.
+        tensors: Names of tensors, of whose sketches the records hold all and loggers get nothing.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ScalarSink:
         epoch_mean: bool,
         prefix: str,
         others: Callable[[], AbstractSet[str]],
+        tensors: Sequence[str] = (),
     ) -> None:
         self._output = output
         self._means = means
@@ -47,6 +50,7 @@ class ScalarSink:
         self._epoch_mean = epoch_mean
         self._prefix = prefix
         self._others = others
+        self._tensors = tensors
         self._batches = 0
         self.first_batch = 0
         """Batches trained before the session's first, in a run that is resumed."""
@@ -64,13 +68,19 @@ class ScalarSink:
         window = _joined(windows)
         first, self._batches = self._batches, self._batches + len(window.steps)
         steps = list(range(first, self._batches))
-        not_finite = _not_finite(steps, window.values)
+        sketches = {
+            name: [window.values.pop(column) for column in columns_of(name)]
+            for name in self._tensors
+        }
+        norms = {name: columns[0] for name, columns in sketches.items()}
+        self._note_given(norms)
         self._output.write(
             Scalars(
                 steps=steps,
                 first_batch=self.first_batch,
                 values=window.values,
-                not_finite=not_finite,
+                tensors=sketches,
+                not_finite=_not_finite(steps, window.values | norms),
             )
         )
         start = 0
@@ -95,10 +105,9 @@ class ScalarSink:
 
     def _take_part(self, steps: list[int | None], columns: Columns) -> None:
         """Take steps of one epoch."""
+        self._note_given(columns)
         for name, column in columns.items():
-            values = [value for value in column if value is not None]
-            self._means.add(name, values)
-            self._given[name] = self._given.get(name, False) or bool(values)
+            self._means.add(name, [value for value in column if value is not None])
         stepped = [step for step in steps if step is not None]
         if not stepped:
             return
@@ -109,6 +118,11 @@ class ScalarSink:
         columns = self._for_loggers(columns)
         for pace in self._paces if columns else ():
             pace.log_steps(stepped, columns)
+
+    def _note_given(self, columns: Columns) -> None:
+        for name, column in columns.items():
+            given = any(value is not None for value in column)
+            self._given[name] = self._given.get(name, False) or given
 
     def _for_loggers(self, given: Mapping[str, _T]) -> dict[str, _T]:
         """Return what loggers get, under their names."""

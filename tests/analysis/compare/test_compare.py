@@ -6,7 +6,7 @@ import pytest
 from lightning_gpuprof.analysis.compare.bootstrap import change_of_mean
 from lightning_gpuprof.analysis.compare.compare import Verdict, compare
 from lightning_gpuprof.analysis.compare.same_values import check_values
-from lightning_gpuprof.records.schema import Loader, ProfilerCycle, Scalars
+from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle, Scalars
 
 MS = 1_000_000
 
@@ -69,6 +69,29 @@ class TestVerdict:
         assert result.change.middle == pytest.approx(-0.25, abs=0.03)
         assert result.steps[0].base == pytest.approx(10 * MS / 32, rel=0.05)
 
+    def test_a_host_that_is_ahead_of_its_device_is_no_measure(self, analyze):
+        def ahead_of(device_ms):
+            columns = {
+                "device_dur": device_ms * MS,
+                "device/forward": device_ms * MS,
+                "run_ahead/forward": (device_ms - 1) * MS * np.arange(1, 101),
+            }
+            device = Device(type="cuda", name="a GPU")
+            phases = {"forward": noisy(1, spread=0.3, seed=int(device_ms))}
+            return {"phases": phases, "columns": columns, "device": device, "samples": 32}
+
+        base, new = (analyze(**ahead_of(ms)) for ms in (8, 6))
+        result = compare(base, new, tolerance=0.01)
+        assert result.by_device == (True, True)
+        assert result.verdict is Verdict.FASTER
+        assert result.change.middle == pytest.approx(-0.25, abs=0.01)
+        assert result.change.high - result.change.low < 0.02
+        rows = {row.name: row for row in result.steps}
+        assert rows["mean_ns"].base == pytest.approx(8 * MS, rel=0.01)
+        assert rows["p50_ns"].new == 6 * MS
+        assert rows["samples_per_s"].new == pytest.approx(32_000 / 6, rel=0.01)
+        assert base.samples_per_s == pytest.approx(4_000, rel=0.01)
+
     def test_a_short_last_batch_among_the_steps_is_no_other_batch_size(self, analyze):
         short = np.where(np.arange(100) % 80 == 79, 8, 64)
         base = {"phases": {"forward": noisy(10)}, "samples": short}
@@ -104,8 +127,10 @@ class TestVerdict:
 def test_machines_versions_and_settings_that_differ_are_listed(analyze):
     base = {"phases": {"forward": MS}, "host": "a", "versions": {"torch": "2.12"}}
     new = {"phases": {"forward": MS}, "host": "b", "versions": {"torch": "2.13"}}
+    base["torch_settings"] = {"cudnn_benchmark": False, "cudnn_deterministic": False}
+    new["torch_settings"] = {"cudnn_benchmark": True}
     found = [(one.kind, one.name) for one in both(analyze, base, new).differs]
-    assert found == [("machine", "host"), ("versions", "torch")]
+    assert found == [("machine", "host"), ("versions", "torch"), ("settings", "cudnn_benchmark")]
 
 
 def test_a_model_is_another_by_its_class_or_by_its_parameters_where_ranks_count_alike(analyze):
@@ -171,6 +196,28 @@ class TestValues:
         base = Scalars(steps=[0, 1], values={"loss": [1.0, 1.0]})
         new = Scalars(steps=[2, 3], values={"loss": [9.0, 9.0]})
         assert check_values([base], [new], tolerance=0.01)[0].same is None
+
+    def test_a_tensor_differs_by_how_far_the_two_lie_apart_beside_its_norm(self):
+        def sketched(*rows, lost=()):
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            steps = list(range(len(rows)))
+            not_finite = {"logits": list(lost)}
+            return [
+                Scalars(steps=steps, values={}, tensors={"logits": columns}, not_finite=not_finite)
+            ]
+
+        base = sketched((100.0, 3.0, 0.0), (100.0, 3.0, 0.0))
+        near = sketched((100.0, 3.0, 0.5), (100.0, 3.0, 0.5))
+        far = sketched((100.0, 3.0, 0.5), (100.0, 6.0, 4.0))
+        nan = sketched((100.0, 3.0, 0.0), (None, None, None), lost=[1])
+        absent = sketched((100.0, 3.0, 0.0), (None, None, None))
+        (check,) = check_values(base, near, tolerance=0.01)
+        assert (check.same, check.max_diff, check.of_tensor) == (True, 0.005, True)
+        (check,) = check_values(base, far, tolerance=0.01)
+        assert (check.first_step, check.max_diff, check.last_new) == (1, 0.05, 100.0)
+        assert check_values(base, nan, tolerance=0.01)[0].first_step == 1
+        assert check_values(nan, nan, tolerance=0.01)[0].same
+        assert check_values(base, absent, tolerance=0.01)[0].count == 1
 
     def test_a_number_against_none_differs_and_none_against_none_does_not(self):
         one = Scalars(steps=[0, 1], values={"loss": [1.0, None]})
