@@ -70,12 +70,13 @@ def older_analyses(run: str) -> list[str]:
 def _has_older(trace: Path) -> bool:
     analysis = f"{trace}{ANALYSIS_SUFFIX}"
     try:
-        return _version(analysis, os.stat(analysis).st_mtime_ns) < ANALYSIS_VERSION
+        stat = os.stat(analysis)
+        return _version(analysis, stat.st_mtime_ns, stat.st_size) < ANALYSIS_VERSION
     except (OSError, msgspec.MsgspecError):
         return False  # not analysed yet, or torn: that is told by whoever reads it
 
 
 @lru_cache(maxsize=4096)
-def _version(analysis: str, changed_ns: int) -> int:
-    """Return a file's version, read once for each time that it changed: the tab asks again often."""
+def _version(analysis: str, changed_ns: int, size: int) -> int:
+    """Return a file's version, read once for each time that it changed: the tab asks often."""
     return msgspec.json.decode(Path(analysis).read_bytes(), type=_Head).analysis_version

@@ -7,6 +7,7 @@ import pytest
 
 from lightning_gpuprof.cli import main, renewal
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, plugin_dir
+from lightning_gpuprof.tb_plugin.preparer import ANALYSIS, start_process
 from lightning_gpuprof.tb_plugin.renewals import Renewals
 from lightning_gpuprof.tb_plugin.run_cache import RunCache
 from lightning_gpuprof.views.documents.report import load_report
@@ -156,6 +157,12 @@ class TestTheTab:
         write_analysis(str(trace_of(run)))
         process.returncode = 0
         assert not renewals.want(LoadedRun(str(run)))
+
+    def test_starts_a_process_that_makes_it(self, run):
+        make_older(run)
+        process = start_process(str(trace_of(run)), ANALYSIS)
+        assert (process.communicate()[1], process.returncode) == ("", 0)
+        assert older_analyses(str(run)) == []
 
     def test_does_not_try_again_what_failed(self, run):
         make_older(run)
