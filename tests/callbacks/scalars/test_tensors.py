@@ -5,12 +5,16 @@ import csv
 import pytest
 import torch
 from deferred_runs import Model, fit, recorded, scalars
+from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.sketch import sketch
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import SyncSite
 
 
 class Classifier(Model):
@@ -28,6 +32,13 @@ class Classifier(Model):
         logits *= 1 + self.off * torch.randn(logits.shape, generator=random)
         self.logits.append(logits)
         return {**outputs, "logits": logits}
+
+
+class Silent(BoringModel):
+    """Reads no value itself."""
+
+    def training_step(self, batch, batch_idx):
+        return {**super().training_step(batch, batch_idx), "logits": batch * 2}
 
 
 def test_each_steps_tensor_is_kept_in_a_few_numbers_and_loggers_get_none(tmp_path):
@@ -55,6 +66,14 @@ def test_compare_holds_them_within_the_tolerance(tmp_path, capsys, off, status, 
     values = capsys.readouterr().out.partition("VALUES")[2]
     assert "loss: the same" in values
     assert f"logits (tensor): {said}" in values
+
+
+def test_none_makes_the_host_wait_for_a_device(tmp_path):
+    detector = SyncDetector(start=1, steps=4, on_cpu=True)
+    trainer = fit(tmp_path, Silent(), detector, DeferredLoss(tensors=["logits"], window=2))
+    session = read_run(trainer.loggers[0].log_dir)[0].sessions[0]
+    assert session.all(SyncSite) == []
+    assert len(scalars(trainer)[0].tensors["logits"][0]) > 0
 
 
 def test_tensors_alone_can_be_asked_for(tmp_path):
