@@ -65,4 +65,5 @@ def test_any_tensor_has_one(tensor):
     found = sketch(tensor)
     assert found.shape == (COLUMNS,)
     assert not found.requires_grad
-    assert float(found[0]) == pytest.approx(float(tensor.detach().to(torch.complex128).norm()), rel=1e-6)
+    norm = float(tensor.detach().to(torch.complex128).norm())
+    assert float(found[0]) == pytest.approx(norm, rel=1e-6)
