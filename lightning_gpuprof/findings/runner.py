@@ -58,8 +58,7 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
 
     A finding that claims no time (`saving_ns` of 0 to 0, such as unused memory) is a fact: it is
     kept, and ranked after those that save time. Of two that tell of the same time one is kept
-    (`told_once.py`). Both go by savings as two runs would show them (`as_sure`); what is said to be
-    saved is never more than what the rule says goes away.
+    (`told_once.py`).
     """
     found: list[Finding] = []
     abstained: list[Abstained] = []
@@ -70,15 +69,12 @@ def evaluate_rules(run: RunResults, rules: Sequence[str] = RULES) -> Findings:
             abstained.append(outcome)
             continue
         several = outcome if isinstance(outcome, tuple) else (outcome,)
-        kept = [one for one in several if one is not None and _matters(one, run)]
+        kept = [as_sure(one, run) for one in several if one is not None and _matters(one, run)]
         found.extend(kept)
         if not kept:
             silent.append(finding_id)
-    sure = [with_lines(as_sure(one, run), run) for one in found]
-    goes_ns = {id(one): by_rule.saving_ns.high for one, by_rule in zip(sure, found, strict=True)}
-    stay, back = told_once(sure)
-    said = tuple(_at_most(one, goes_ns[id(one)]) for one in ranked(stay))
-    return Findings(said, (*abstained, *back), tuple(silent))
+    found, back = told_once([with_lines(one, run) for one in found])
+    return Findings(tuple(ranked(found)), (*abstained, *back), tuple(silent))
 
 
 def as_sure(finding: Finding, run: RunResults) -> Finding:
@@ -105,12 +101,6 @@ def as_sure(finding: Finding, run: RunResults) -> Finding:
         confidence=min(finding.confidence, FEW_CONFIDENCE),
         severity=Severity.WARNING if critical else finding.severity,
     )
-
-
-def _at_most(finding: Finding, goes_ns: int) -> Finding:
-    """Return a finding that promises no more than goes: noise may hide a saving, and adds none."""
-    saving = finding.saving_ns
-    return replace(finding, saving_ns=Range(low=saving.low, high=min(saving.high, goes_ns)))
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 import lightning_gpuprof
-from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings import RULES, runner
 from lightning_gpuprof.findings.model import Finding, Range, Severity
 from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
@@ -57,9 +56,8 @@ def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
         (said,) = evaluate_rules(run).found
         wider = said.saving_ns
         half = hypot((alone.high - alone.low) / 2, run.step_noise_ns)
-        assert alone.middle - wider.low == pytest.approx(half, abs=2)
-        # What two equal runs differ by hides a saving, and is none.
-        assert wider.high == alone.high
+        assert (wider.high - wider.low) / 2 == pytest.approx(half, abs=2)
+        assert wider.middle == pytest.approx(alone.middle, abs=1)
     assert run.step_noise_ns > 1.5 * ms
 
 
@@ -69,9 +67,8 @@ def test_a_saving_within_the_noise_begins_at_nothing(analyze):
     parts = {"callbacks/A": ms // 5}
     run = analyze({"callbacks": ms // 5, "forward": unsteady}, parts=parts, steps=192)
     (said,) = evaluate_rules(run).found
-    assert run.step_noise_ns > 5 * said.evidence["callback_ns"]
     assert said.saving_ns.low == 0
-    assert said.saving_ns.high <= around(said.evidence["callback_ns"])[1]
+    assert said.saving_ns.middle < ms / 4
 
 
 @pytest.mark.parametrize("phase", ["data_wait", "validation"])
