@@ -45,7 +45,7 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     # full_covariance, hardest_sorted (nothing above info), ranked_query_by_query
     # (recomputed-constant, at the line), roots_each_step (the optimizer's line, third and for its
     # loop). What names these was written since.
-    "awkward_length": ("costly-operators",),
+    "awkward_length": ("costly-operators", "slow-fft-length"),
     "full_covariance": ("costly-operators",),
     "hardest_sorted": ("costly-operators",),
     "roots_each_step": ("costly-operators",),

@@ -49,12 +49,24 @@ def attribute(name: str) -> str:
     return "self." + re.sub(r"\.(\d+)(?![^.])", r"[\1]", name)
 
 
-def in_forward(places: Iterable[CallPlace]) -> tuple[Where, ...]:
-    """Return lines that a look at the forward pass noted, as places of a finding."""
+def in_forward(places: Iterable[CallPlace | LineCount]) -> tuple[Where, ...]:
+    """Return lines that a look at the forward pass noted, or samples of it, as places."""
     return tuple(
         Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
         for at in places
     )
+
+
+def written_as(run: RunResults, phase: Phase, pattern: str) -> tuple[LineCount, ...]:
+    """Return the lines of a phase that are written as such a call, the most often seen first."""
+    seen = host_lines(run.notes)
+    at: dict[tuple[str, int], list[LineCount]] = {}
+    for one in seen.of(phase) if seen else ():
+        if re.search(pattern, one.source.split("#")[0]):
+            at.setdefault((one.file, one.line), []).append(one)
+    count = {place: sum(one.count for one in ones) for place, ones in at.items()}
+    ranked = sorted(at, key=lambda place: -count[place])
+    return tuple(at[place][0] for place in ranked[:MOST] if count[place] >= LEAST_COUNT)
 
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:

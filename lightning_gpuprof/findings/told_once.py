@@ -72,7 +72,7 @@ def _explained(back: Finding, front: Finding, found: Sequence[Finding]) -> bool:
     places = [(one.phase, _part(one.name)) for one in back.where]
     if not named:
         anywhere = bool(front.where) and not any(one.phase for one in front.where)
-        return anywhere and front.saving_ns.high > 0
+        return front.saving_ns.high > 0 and (anywhere or not back.saving_ns.high)
     if not places:
         return back.saving_ns.high == 0
     covered = all(

@@ -2,14 +2,12 @@
 
 ## What it measures
 `operators_ns`: time per step of operators of one family, from a trace, with the nodes of the
-autograd graph that go back through them: full sorts; decompositions and solves of matrices; Fourier
-transforms of a length with a large prime factor (on a CPU, where shapes were recorded). On a GPU
-the device's time of the operators alone.
+autograd graph that go back through them: full sorts; decompositions and solves of matrices. On a
+GPU the device's time of the operators alone.
 
 ## Why it matters
 A sort puts in order what a threshold or a `topk` only has to pick from. A decomposition takes many
-times as long as a product of such matrices, and thousands of small ones cost by their number. An
-FFT is fast by dividing its length into small factors: 6001 = 17 x 353 has none.
+times as long as a product of such matrices, and thousands of small ones cost by their number.
 
 ## What to do
 Of sorted values, keep the few largest by `topk`, one rank by `kthvalue`, those above a threshold by
@@ -17,33 +15,27 @@ a mask; unique rows are quicker found as numbers. An optimizer's preconditioners
 factors or roots of them in one step of many are enough, and an orthogonal update is a few
 Newton-Schulz iterations. In a model, a diagonal matrix needs no decomposition
 (`Independent(Normal(...), 1)` in place of a `MultivariateNormal`), one that is known by its factor
-none either (`scale_tril`, `solve_triangular`, `cholesky_solve`). Pad what an FFT transforms to a
-length of small factors, and cut the result off.
+none either (`scale_tril`, `solve_triangular`, `cholesky_solve`).
 
 ## Thresholds
 `MIN_FRAC`: twice `WARNING_FRAC` of `findings/grade.py`. What the other way takes is not known, so
 nothing is the least saving, and of less the middle would not be worth a change. In an optimizer the
 least change is one step in `FEWER`; there no more than its median counts, as a trace may hold the
-one step in many that decomposes. FFTs: `WARNING_FRAC`, as the other length is known.
-`MOST_FACTOR`, `SAVED` and `SAVED_OF_LARGE`: measured (docs/adr/0031); nothing is the least where
-the program does not pad by itself, and may need just that length; else a fifth below what a tight
-loop saved. Left to rules that know more of the same lines: `rebuilt-weights`,
+one step in many that decomposes. Left to rules that know more of the same lines: `rebuilt-weights`,
 `recomputed-constant`, `repeated-operators`, `work-on-data`. Severity: the common scale
 (`findings/grade.py`); in a model at most a warning, for the operation may be what it is about.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
-from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER, WARNING_FRAC, by_host, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Severity, Where
-from lightning_gpuprof.findings.places import MOST
+from lightning_gpuprof.findings.places import in_forward, written_as
 from lightning_gpuprof.records.function_calls import (
     ConstantWork,
     RepeatedWork,
@@ -60,14 +52,9 @@ EFFORT = Effort(
     "results may differ: compare the losses",
 )
 MIN_FRAC = 2 * WARNING_FRAC
+EXPLAINS = ("dominant-kernel",)
 KNOWN_FRAC = 0.5
 """A rule that knows the reason of half of it, or an optimizer's step of which it is half."""
-MOST_FACTOR = 13
-SMALL = (2, 3, 5, 7)
-TRANSFORMED = r"fft|stft|spectrogram"
-LARGE_FACTOR = 40
-SAVED, SAVED_OF_LARGE = (0.2, 0.86), (0.75, 0.94)
-"""Shares of a transform's time, by the largest factor of its length."""
 
 
 class Family(NamedTuple):
@@ -149,11 +136,11 @@ class Cost(NamedTuple):
 
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
-    """Return a finding for each family, and for lengths that are hard to transform."""
+    """Return a finding for each family, of the model and of the optimizer."""
     facts = trace_facts(run)
     if facts is None or not run.step_ns:
         return Abstained(ID, "it takes an analysed trace with operators, and there is none")
-    found = [_lengths(run, run.step_ns, facts)]
+    found: list[Finding | None] = []
     for family in FAMILIES:
         cost = _cost(run, facts, family)
         if cost is not None:
@@ -203,7 +190,7 @@ def _within(run: RunResults, phase: Phase, taken_ns: float) -> int:
 
 
 def _in_model(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Finding | None:
-    lines = _lines(run, Phase.FORWARD, family.written)
+    lines = written_as(run, Phase.FORWARD, family.written)
     if cost.model_ns < MIN_FRAC * step_ns or _known(run, step_ns, lines, family, cost):
         return None
     normal = family is MATRICES and any(NORMAL in one.source for one in lines)
@@ -228,8 +215,10 @@ def _in_model(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Find
         },
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.6,
-        where=_where(lines) or (Where(name=cost.most.name),),
+        where=in_forward(lines) or (Where(name=cost.most.name),),
         change=NORMAL_CHANGE if normal else None,
+        # Of two that take over half of a step each one is part of the other.
+        explains=EXPLAINS if run.on_gpu and cost.model_ns >= KNOWN_FRAC * step_ns else (),
     )
 
 
@@ -266,7 +255,7 @@ def _in_update(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Fin
 
 def _functions_ns(run: RunResults, family: Family) -> int:
     """Return what an optimizer's functions with a line of the family take."""
-    lines = _lines(run, Phase.OPTIMIZER_STEP, family.written)
+    lines = written_as(run, Phase.OPTIMIZER_STEP, family.written)
     functions = {(one.file, one.function) for one in lines}
     return _sampled_ns(run, Phase.OPTIMIZER_STEP, lambda one: (one.file, one.function) in functions)
 
@@ -278,25 +267,6 @@ def _sampled_ns(run: RunResults, phase: Phase, at: Callable[[LineCount], bool]) 
         return 0
     count = sum(one.count for one in seen.of(phase) if at(one))
     return round(stats.median_ns * count / max(1, seen.by_phase.get(phase.value, 0)))
-
-
-def _lines(run: RunResults, phase: Phase, written: str) -> tuple[LineCount, ...]:
-    """Return the lines of a phase that are written as such a call, the most often seen first."""
-    seen = host_lines(run.notes)
-    at: dict[tuple[str, int], list[LineCount]] = {}
-    for one in seen.of(phase) if seen else ():
-        if re.search(written, one.source.split("#")[0]):
-            at.setdefault((one.file, one.line), []).append(one)
-    count = {place: sum(one.count for one in ones) for place, ones in at.items()}
-    ranked = sorted(at, key=lambda place: -count[place])
-    return tuple(at[place][0] for place in ranked[:MOST] if count[place] >= LEAST_COUNT)
-
-
-def _where(lines: Iterable[LineCount]) -> tuple[Where, ...]:
-    return tuple(
-        Where(file=one.file, line=one.line, source=one.source, phase=Phase.FORWARD.value)
-        for one in lines
-    )
 
 
 def _known(
@@ -316,88 +286,3 @@ def _known(
     if family is MATRICES and seen.rebuilt is not None:
         known.append(seen.rebuilt.again_ns)
     return bool(known) and max(known) >= KNOWN_FRAC * cost.forward_ns
-
-
-def _lengths(run: RunResults, step_ns: int, facts: TraceFacts) -> Finding | None:
-    hard = [row for row in facts.rows("transforms") if any(map(is_hard, row["lengths"]))]
-    taken_ns = round(sum(row["total_ns"] for row in hard) * facts.host_scale / facts.steps)
-    if run.on_gpu or taken_ns < WARNING_FRAC * step_ns:
-        return None
-    worst = max(hard, key=lambda row: row["total_ns"])
-    length = next(one for one in worst["lengths"] if is_hard(one))
-    per_step = facts.host_scale / facts.steps
-    sure = [saved(row["lengths"])[0] * row["total_ns"] for row in hard if row["padded"]]
-    most = [saved(row["lengths"])[1] * row["total_ns"] for row in hard]
-    low, _ = around(round(sum(sure) * per_step))
-    high = round(sum(most) * per_step)
-    saving = by_host(low, high, step_ns, unsure=False)
-    better = next_easy(length)
-    product = " x ".join(map(str, factors(length)))
-    known = f"{length} = {product}" if product != str(length) else f"{length}, a prime"
-    return Finding(
-        id=ID,
-        severity=grade(saving, step_ns),
-        title=f"FFTs of length {known} take {duration(taken_ns)} of each step "
-        f"({percent(taken_ns / step_ns)}): a length of small factors is faster",
-        advice=f"Pad to {better} = {' x '.join(map(str, factors(better)))} (n={better}), and cut "
-        f"the result off as before: a convolution by FFT stays the same with more zeros. Where the "
-        "spectrum itself is wanted, its frequencies lie a little closer: cut or pad the data.",
-        evidence={
-            "operators_ns": taken_ns,
-            "length_count": length,
-            "largest_factor_count": factors(length)[-1],
-            "better_length_count": better,
-            "step_ns": step_ns,
-        },
-        saving_ns=saving,
-        confidence=0.7,
-        where=_where(_lines(run, Phase.FORWARD, TRANSFORMED)) or (Where(name="aten::_fft"),),
-        change=f"n = {better}  # torch.fft.rfft(x, n=n), torch.fft.irfft(spectrum, n=n)",
-    )
-
-
-def factors(length: int) -> list[int]:
-    """Return a length's prime factors, rising.
-
-    >>> factors(6001), factors(1)
-    ([17, 353], [1])
-    """
-    found, rest, factor = [], length, 2
-    while factor * factor <= rest:
-        while rest % factor == 0:
-            found.append(factor)
-            rest //= factor
-        factor += 1
-    return [*found, rest] if rest > 1 or not found else found
-
-
-def is_hard(length: int) -> bool:
-    """Tell whether a length has a large prime factor."""
-    return factors(length)[-1] > MOST_FACTOR
-
-
-def saved(lengths: Iterable[int]) -> tuple[float, float]:
-    """Return which share of a transform's time the next lengths of small factors save.
-
-    >>> saved([6001]), saved([64, 34])
-    ((0.75, 0.94), (0.2, 0.86))
-    """
-    return SAVED_OF_LARGE if max(factors(one)[-1] for one in lengths) > LARGE_FACTOR else SAVED
-
-
-def next_easy(length: int) -> int:
-    """Return the next length of small factors alone.
-
-    >>> next_easy(6001)
-    6048
-    """
-    while _without_small(length) != 1:
-        length += 1
-    return length
-
-
-def _without_small(length: int) -> int:
-    for factor in SMALL:
-        while length % factor == 0:
-            length //= factor
-    return length

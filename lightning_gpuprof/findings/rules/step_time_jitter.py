@@ -52,10 +52,10 @@ step."""
 
 NEW_SHAPES = (Phase.FORWARD, Phase.BACKWARD)
 NEW_SHAPES_ADVICE = (
-    "Where batches come in shapes not seen before, Trainer(benchmark=True) has cuDNN try its "
-    "algorithms out in each such step, and memory is asked for anew: leave it out, or pad to a few "
-    "lengths. Else look for other programs on this machine."
+    "Where batches come in shapes not seen before, {why}memory is asked for anew: {change}pad to a "
+    "few lengths. Else look for other programs on this machine."
 )
+TRIED_OUT = "Trainer(benchmark=True) has cuDNN try its algorithms out in each such step, and "
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -77,7 +77,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     saving = _saving(seen, collected_ns, by_collector=by_collector)
     call = _called_at(run)
-    advice, change = _advice(seen, call, by_collector=by_collector, on_gpu=run.on_gpu)
+    advice, change = _advice(run, seen, call, by_collector=by_collector)
     evidence: dict[str, int | float] = {
         "spikes_count": seen.count,
         "excess_per_step_ns": seen.excess_per_step_ns,
@@ -144,7 +144,7 @@ def _called_at(run: RunResults) -> LineCount | None:
 
 
 def _advice(
-    seen: Spikes, call: LineCount | None, *, by_collector: bool, on_gpu: bool
+    run: RunResults, seen: Spikes, call: LineCount | None, *, by_collector: bool
 ) -> tuple[str, str | None]:
     if by_collector and call is not None:
         return (
@@ -165,6 +165,11 @@ def _advice(
             "empty_cache(), a print, a file.",
             None,
         )
-    if on_gpu and seen.phase in NEW_SHAPES:
-        return f"No pattern and no recorded cause. {NEW_SHAPES_ADVICE}", None
+    if run.on_gpu and seen.phase in NEW_SHAPES:
+        # Records from before torch's settings were written down do not say.
+        tries = run.start.torch_settings.get("cudnn_benchmark", True)
+        advice = NEW_SHAPES_ADVICE.format(
+            why=TRIED_OUT if tries else "", change="leave it out, or " if tries else ""
+        )
+        return f"No pattern and no recorded cause. {advice}", None
     return "No pattern and no recorded cause: look for other programs on this machine first.", None

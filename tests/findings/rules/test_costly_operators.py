@@ -1,9 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from rule_cases import MS, op, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.findings.rules.costly_operators import factors, is_hard, next_easy
+from lightning_gpuprof.findings.model import Abstained, Range, Severity, Where
 from lightning_gpuprof.findings.told_once import told_once
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
@@ -186,47 +187,22 @@ def test_what_is_decomposed_anew_of_the_same_weights_is_another_rules(said):
     assert len(said(SORT, records=[again])) == 1
 
 
-def transformed(*lengths, total_ns=60 * MS, padded=False):
-    row = {"lengths": list(lengths), "count": 4, "total_ns": total_ns, "padded": padded}
-    return {"transforms": [row]}
-
-
-def test_a_length_with_a_large_factor_is_told_with_the_next_without(said):
-    (finding,) = said(trace=transformed(6001, padded=True))
-    assert "FFTs of length 6001 = 17 x 353 take 30.0 ms" in finding.title
-    assert "6048" in finding.advice
-    assert finding.evidence["better_length_count"] == 6048
-    assert span(finding) == (18 * MS, 28_200_000)
-
-
-def test_a_factor_that_is_not_so_large_saves_less(said):
-    (finding,) = said(trace=transformed(2040, padded=True))  # its largest is 17
-    assert span(finding) == (4_800_000, 25_800_000)
-
-
-def test_nothing_is_sure_where_just_that_length_may_be_needed(said):
-    (finding,) = said(trace=transformed(64, 997))
-    assert "997, a prime" in finding.title
-    assert finding.saving_ns.low == 0
-
-
-def test_is_silent_on_lengths_of_small_factors_and_short_transforms(said):
-    assert said(trace=transformed(6000)) == ()
-    assert said(trace=transformed(1001)) == ()  # 7 x 11 x 13
-    assert said(trace=transformed(6001, total_ns=9 * MS)) == ()
-
-
-def test_factors_of_lengths():
-    assert [factors(one) for one in (12, 17, 2 * 353)] == [[2, 2, 3], [17], [2, 353]]
-    assert [is_hard(one) for one in (13, 17, 2**14)] == [False, True, False]
-    assert [next_easy(one) for one in (17, 997, 4096)] == [18, 1000, 4096]
-
-
 def test_on_a_gpu_the_devices_time_counts(said):
     row = op("aten::sort", 4, 2 * MS) | {"device_total_ns": 30 * MS}
     (finding,) = said(row, device=Device(type="cuda"))
     assert finding.evidence["operators_ns"] == 15 * MS
     assert finding.confidence == 0.5
+    assert finding.explains == ()
+
+
+def test_on_a_gpu_the_kernel_that_is_most_of_a_step_is_told_once(said, judge):
+    lots = op("aten::sort", 4, 2 * MS) | {"device_total_ns": 120 * MS}
+    one_line = lines(line("x.sort()"))
+    (finding,) = said(lots, device=Device(type="cuda"), records=[one_line])
+    kernel = replace(
+        finding, id="dominant-kernel", saving_ns=Range(0, 0), where=(Where(kernel="sort"),)
+    )
+    assert [one.id for one in told_once([kernel, finding])[0]] == ["costly-operators"]
 
 
 def test_abstains_without_a_trace(judge):

@@ -28,6 +28,10 @@ def test_irregular_ones_are_a_fact_at_most(judge):
     assert found.advice.endswith("look for other programs on this machine first.")
     on_gpu = judge("step-time-jitter", {"forward": forward}, device=Device(type="cuda"))
     assert "Trainer(benchmark=True)" in on_gpu.advice
+    off = {"device": Device(type="cuda"), "torch_settings": {"cudnn_benchmark": False}}
+    without = judge("step-time-jitter", {"forward": forward}, **off)
+    assert "benchmark" not in without.advice
+    assert "memory is asked for anew: pad to a few lengths" in without.advice
     waiting = {"forward": 10 * MS, "other": [one - 10 * MS for one in forward]}
     elsewhere = judge("step-time-jitter", waiting, device=Device(type="cuda"))
     assert elsewhere.advice == found.advice
