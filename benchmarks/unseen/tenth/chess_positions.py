@@ -77,7 +77,9 @@ def games():
         squares[places] = draws.choice(list(PIECES), len(places))
         ranks = ["".join(squares[8 * r : 8 * r + 8]).replace(".", "1") for r in range(8)]
         fens.append("/".join(ranks) + " " + draws.choice(["w", "b"]))
-        values.append(float(np.tanh(sum(1 if s.isupper() else -1 for s in squares if s != ".") / 9)))
+        values.append(
+            float(np.tanh(sum(1 if s.isupper() else -1 for s in squares if s != ".") / 9))
+        )
     return fens, values
 
 

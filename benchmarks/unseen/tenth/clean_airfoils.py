@@ -61,7 +61,9 @@ class Operator(L.LightningModule):
 
     def configure_optimizers(self):
         adam = torch.optim.Adam(self.parameters(), lr=2e-3, fused=True)
-        rates = torch.optim.lr_scheduler.OneCycleLR(adam, 5e-3, total_steps=self.trainer.max_steps + 1)
+        rates = torch.optim.lr_scheduler.OneCycleLR(
+            adam, 5e-3, total_steps=self.trainer.max_steps + 1
+        )
         return {"optimizer": adam, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
 
 

@@ -1,8 +1,8 @@
 """Where does the speaker come from? A convolutional net over mel frames of short phrases.
 
-cause: the phrases are few, so an epoch has 24 steps, and the whole validation set is run after each
+cause: the phrases are few, so an epoch has 24 steps, and the whole validation set is run each time
 right: names the validation (its frequency or share of the run), or points at the marked line first;
-    its change validates less often (check_val_every_n_epoch, val_check_interval) or on fewer batches
+    its change validates less often (check_val_every_n_epoch, val_check_interval) or on less
 """
 
 import lightning as L

@@ -1,4 +1,4 @@
-"""How much power tomorrow? Exponential smoothing with learned rates, then a net, over meters' hours.
+"""How much power tomorrow? Exponential smoothing with learned rates, then a net, over hours.
 
 cause: the smoothing walks through the hours in a Python loop of small tensor operations
 right: names Smoothing.forward (many small operations in the model's forward), or points at a marked
@@ -12,7 +12,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 300
+STEPS = 250
 METERS, HOURS, RATES, BATCH = 6400, 168, 16, 32
 
 
@@ -44,11 +44,11 @@ class Meters(L.LightningModule):
         super().__init__()
         self.smoothing = Smoothing(at_once)
         self.net = nn.Sequential(
-            nn.Conv1d(RATES, 96, 7, padding=3),
+            nn.Conv1d(RATES, 40, 7, padding=3),
             nn.GELU(),
-            nn.Conv1d(96, 96, 5, padding=2),
+            nn.Conv1d(40, 40, 5, padding=2),
             nn.GELU(),
-            nn.Conv1d(96, 64, 5, stride=2, padding=2),
+            nn.Conv1d(40, 64, 5, stride=2, padding=2),
             nn.GELU(),
             nn.AdaptiveAvgPool1d(12),
             nn.Flatten(),

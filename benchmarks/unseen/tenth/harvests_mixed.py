@@ -1,6 +1,6 @@
 """How large is the harvest? A mixer over the weeks of satellite bands of a field.
 
-cause: the model has some 250 small parameters, and AdamW goes through them one by one (a few
+cause: the model has some 130 small parameters, and AdamW goes through them one by one (a few
     operations for each), as no fused form is asked for
 right: names the optimizer's step, or points at the marked line first; its change is fused=True (or
     foreach=True, or a compiled step), or fewer parameters
@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 400
-FIELDS, WEEKS, BANDS, WIDTH, DEPTH, BATCH = 6400, 26, 10, 48, 18, 32
+FIELDS, WEEKS, BANDS, WIDTH, DEPTH, BATCH = 6400, 26, 10, 48, 8, 16
 
 
 class Scale(nn.Module):

@@ -1,6 +1,6 @@
 """Which two shoe prints are of one shoe? Contrastive learning with negatives from earlier batches.
 
-cause: the memory of negatives is never cut: each step joins the new keys to all of the run's, though
+cause: the memory of negatives is never cut: each step joins the new keys to all earlier ones, but
     the loss uses the last 1024 alone
 right: names the memory that grows (self.memory, torch.cat in training_step), or points at a marked
     line first; its change keeps the last 1024 alone, or writes into a ring of fixed size
@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 350
-COUNT, SIDE, BATCH, WIDTH, NEGATIVES = 4096, 32, 48, 256, 1024
+COUNT, SIDE, BATCH, WIDTH, NEGATIVES = 4096, 24, 48, 512, 1024
 
 
 class Prints(Dataset):

@@ -3,7 +3,7 @@
 cause: training_step logs the error and the bias of each of the 36 reservoirs by a call of self.log
     of their own, at every step
 right: names training_step's self.log calls (logging), or points at a marked line first; its change
-    logs fewer values, less often, or gathers the errors in a tensor and logs them at the epoch's end
+    logs fewer values, less often, or gathers the errors in a tensor and logs them once an epoch
 """
 
 import lightning as L
