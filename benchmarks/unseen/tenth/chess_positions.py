@@ -56,7 +56,8 @@ class Valuer(L.LightningModule):
         layers = [nn.Conv2d(13, 64, 3, padding=1), nn.ReLU()]
         for _ in range(4):
             layers += [nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()]
-        self.net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 64, 1), nn.Tanh())
+        net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 64, 1), nn.Tanh())
+        self.net = net.to(memory_format=torch.channels_last)
 
     def training_step(self, batch, batch_idx):
         boards, values = batch

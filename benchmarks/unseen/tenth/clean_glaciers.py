@@ -35,7 +35,7 @@ class UNet(nn.Module):
 class Glaciers(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.net = UNet()
+        self.net = UNet().to(memory_format=torch.channels_last)
 
     def training_step(self, batch, batch_idx):
         pictures, ice = batch

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 STEPS = 300
-RECIPES, BATCH, WORDS, KITCHENS, WIDTH = 8000, 24, 5000, 14, 96
+RECIPES, BATCH, WORDS, KITCHENS, WIDTH = 8000, 24, 2000, 14, 96
 
 
 class Recipes(Dataset):

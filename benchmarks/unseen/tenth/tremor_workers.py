@@ -50,7 +50,7 @@ class Classifier(L.LightningModule):
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(64, 3),
-        )
+        ).to(memory_format=torch.channels_last)
 
     def training_step(self, batch, batch_idx):
         spectra, labels = batch
