@@ -3,7 +3,7 @@
 cause: the loader has workers but not persistent_workers, so that they are started anew for each
     epoch of 16 steps
 right: names the start of the loader's workers at each epoch (the wait for the first batch of an
-    epoch), or points at the marked line first; its change is persistent_workers=True, longer
+    epoch), or points at a marked line first; its change is persistent_workers=True, longer
     epochs, or no workers
 """
 
@@ -68,7 +68,7 @@ def main(run: Run) -> None:
         batch_size=BATCH,
         shuffle=True,
         num_workers=2,  # cause
-        persistent_workers=run.fixed,
+        persistent_workers=run.fixed,  # cause
     )
     trainer = L.Trainer(callbacks=run.callbacks, enable_checkpointing=False, **run.trainer)
     trainer.fit(Classifier(), data)
