@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-STEPS = 300
+STEPS = 200
 RECIPES, BATCH, WORDS, KITCHENS, WIDTH = 8000, 24, 2000, 14, 96
 
 

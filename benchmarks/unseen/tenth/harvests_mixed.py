@@ -12,7 +12,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 400
+STEPS = 250
 FIELDS, WEEKS, BANDS, WIDTH, DEPTH, BATCH = 6400, 26, 10, 48, 8, 16
 
 
