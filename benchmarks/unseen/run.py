@@ -60,6 +60,7 @@ SETS = {  # each set's folder, and its results
     "seventh": (HERE / "seventh", "unseen-seventh-2026-11-22.json"),
     "eighth": (HERE / "eighth", "unseen-eighth-2026-11-22.json"),
     "ninth": (HERE / "ninth", "unseen-ninth-2026-11-22.json"),
+    "tenth": (HERE / "tenth", "unseen-tenth-2026-11-23.json"),
 }
 IN_FLIGHT, LOOK_S = 3, 90
 """Of forks: one trains, one reports, one waits. Seconds that a look may take, waiting included."""
