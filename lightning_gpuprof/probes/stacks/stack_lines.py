@@ -55,6 +55,8 @@ _WAITING = ("threading.py", "queue.py")
 _CALLS_MODULES = ("_call_impl", "inner")
 _LOGS = "call_to_log"
 """The tap's function around a call that logs by a logger's `experiment`."""
+_GENERATED = "torchinductor_"
+"""What the folder's name begins with into which torch.compile writes the modules it makes."""
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
@@ -323,6 +325,8 @@ def shown_path(file: str) -> str:
 def package_of(filename: str) -> str:
     """Return the package that a file is part of: empty for the user's own, `python` for Python's.
 
+    Modules that torch.compile writes are torch's: nobody can change a line of them.
+
     >>> package_of(os.__file__), package_of(torch.__file__), package_of("train.py")
     ('python', 'torch', '')
     """
@@ -335,7 +339,17 @@ def package_of(filename: str) -> str:
         _, found, rest = path.rpartition(mark + os.sep)
         if found:
             return rest.split(os.sep)[0].removesuffix(".py")
+    if _is_generated(path):
+        return "torch"
     return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else _USER
+
+
+def _is_generated(path: str) -> bool:
+    """Tell whether torch.compile wrote a file; torch puts a folder of its own into the variable."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if folder and path.startswith(os.path.abspath(folder) + os.sep):
+        return True
+    return f"{os.sep}{_GENERATED}" in path
 
 
 def outwards(frame: FrameType | None) -> Iterator[FrameType]:

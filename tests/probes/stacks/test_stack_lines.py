@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.probes.stacks import stack_lines
-from lightning_gpuprof.probes.stacks.stack_lines import line_of, own_line, where_is
+from lightning_gpuprof.probes.stacks.stack_lines import line_of, own_line, package_of, where_is
 from lightning_gpuprof.records.phases import Phase
 
 found = {}
@@ -250,6 +250,15 @@ def test_the_line_that_calls_the_trainer_is_not_where_a_librarys_step_is(inside,
     own = own_line(stack(("/home/me/train.py", "main"), LOOP, *closure, *inside, linear))
     assert (own and own[0]) == file
     assert own is None or own[2] != "blur"  # the outermost
+
+
+def test_a_module_that_torch_compile_wrote_is_torchs(monkeypatch, tmp_path):
+    assert package_of("/tmp/torchinductor_me/ab/cab.py") == "torch"
+    assert package_of(str(tmp_path / "cache" / "ab" / "cab.py")) == ""
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    assert package_of(str(tmp_path / "cache" / "ab" / "another.py")) == "torch"
+    assert package_of(str(tmp_path / "train.py")) == ""
 
 
 def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
