@@ -91,6 +91,11 @@ def test_a_component_has_its_host_and_device_time_below_its_phase(page):
     at = next(i for i, row in enumerate(rows) if row[0] == "encoder")
     assert rows[at - 1][0] == "Forward"
     assert rows[at][2:] == ["19.1%", "5.03 ms", "5.81 ms"]
+    indent = (
+        "return [...document.querySelectorAll('.phases tbody tr')].slice(arguments[0], "
+        "arguments[0] + 2).map(row => parseInt(getComputedStyle(row.cells[0]).paddingLeft))"
+    )
+    assert page.browser.run(indent, at - 1) == [0, 24]
 
 
 def test_a_run_without_a_plan_tells_the_command_that_makes_one(page, logs):

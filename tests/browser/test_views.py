@@ -194,6 +194,11 @@ def test_a_memory_snapshot_is_analysed_in_a_process_and_names_the_lines_that_hol
     (first, second) = page.rows("[aria-label='Allocation sites']")
     assert (first[0], first[2]) == ("/home/me/train.py:7", "3.00 GiB")
     assert second[0] == "/home/me/train.py:9"
+    # Of a path that is too long its end stays, which has the file and the line.
+    cell = "[aria-label='Allocation sites'] td"
+    style = f"const s = getComputedStyle(document.querySelector(\"{cell}\"));"
+    shown = page.browser.run(f"{style} return [s.direction, s.textAlign, s.textOverflow]")
+    assert shown == ["rtl", "left", "ellipsis"]
 
 
 def test_the_run_that_began_last_is_shown_where_none_is_picked(page):

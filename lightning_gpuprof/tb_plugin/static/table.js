@@ -14,6 +14,7 @@ const FIRST_ROWS = 20;
  * @property {(value: any, row: Row) => import("./dom.js").Child} [format]
  * @property {boolean} [text] Left-aligned text, sorted by alphabet.
  * @property {boolean} [plain] Text that is no name out of code.
+ * @property {boolean} [tail] Keeps the end of a text that is too long: a path's file and line.
  * @property {boolean} [bar] Shows a bar for the value's share of the column's largest.
  *
  * @typedef {object} TableState
@@ -155,6 +156,7 @@ function line(row, columns, largest, open) {
         const text = shown instanceof Node ? shown : shorten(shown, NAME_LENGTH);
         const title = shown instanceof Node ? null : shorten(value ?? "", 2000);
         const name = open && index === 0 ? h("button.link", { onclick: () => open(row) }, text) : text;
+        if (column.tail) return h("td.name.tail", { title }, h("bdi", { dir: "ltr" }, name));
         return h(column.plain ? "td.plain" : "td.name", { title }, name);
       }
       const share = column.bar && typeof value === "number" ? value / (largest.get(column.key) ?? 1) : 0;

@@ -111,7 +111,7 @@ function syncs(summary, open) {
       columns: /** @type {import("../table.js").Column[]} */ ([
         { key: "name", label: "Call", text: true, format: (name) => shorten(name, 40) },
         { key: "blocked_ns", label: "Blocked", format: duration, bar: true },
-        { key: "where", label: "Line", text: true, format: place },
+        { key: "where", label: "Line", text: true, tail: true, format: place },
         { key: "operator", label: "In", text: true, format: (name, row) => shorten(name ?? row.region ?? "–", 40) },
       ]).filter((column) => column.key !== "where" || summary.syncs.some((/** @type {any} */ one) => one.where)),
       rows: summary.syncs,

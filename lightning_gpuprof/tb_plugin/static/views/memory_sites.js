@@ -95,7 +95,7 @@ function places(context, label, rows, more) {
   return table({
     label,
     columns: [
-      { key: "place", label: "Line", text: true },
+      { key: "place", label: "Line", text: true, tail: true },
       { key: "function", label: "Function", text: true, format: (name) => name ?? "–" },
       { key: "bytes", label: "Memory", format: size, bar: true },
       { key: "count", label: "Blocks", format: count },

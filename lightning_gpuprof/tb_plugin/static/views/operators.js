@@ -11,7 +11,7 @@ import { flame } from "./flame.js";
 const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
   { key: "name", label: "Name", text: true },
   { key: "category", label: "Kind", text: true, plain: true },
-  { key: "where", label: "Line", text: true, format: place },
+  { key: "where", label: "Line", text: true, tail: true, format: place },
   { key: "count", label: "Calls", format: count },
   { key: "self_ns", label: "Host self", format: duration, bar: true, title: "host time not in operators that it called" },
   { key: "total_ns", label: "Total", format: duration, bar: true },

@@ -248,7 +248,7 @@ function abstained(rules) {
   return h(
     "details.abstained",
     null,
-    h("summary", null, `${rules.length} rules say nothing: not measured, or told by another finding`),
+    h("summary", null, `${rules.length} rules give no answer: not measured, or covered by another finding`),
     h(
       "ul",
       null,

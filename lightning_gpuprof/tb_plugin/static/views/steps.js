@@ -118,7 +118,7 @@ function percentiles(found) {
   const apart = found.apart.map((/** @type {any} */ one) => [one, flagLabel(one.reason)]);
   return card(
     "Step times",
-    `Of ${count(found.basis_count)} ${found.basis === "steady" ? "steady " : ""}steps; scatter ${percent(found.jitter_frac)} of the median.`,
+    `Of ${count(found.basis_count)} ${found.basis === "steady" ? "steady " : ""}steps. Apart from validation and checkpoints, the 95th percentile is ${percent(found.jitter_frac)} above the median.`,
     h(
       "table.phases",
       null,
