@@ -18,8 +18,16 @@ NOT_SURE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("base", metavar="BASE", help="log dir, or trace file, to compare with")
-    parser.add_argument("new", metavar="NEW", help="log dir, or trace file, in question")
+    parser.add_argument(
+        "base",
+        metavar="BASE",
+        help="log dir to compare with (or a folder of them: the newest), or trace file",
+    )
+    parser.add_argument(
+        "new",
+        metavar="NEW",
+        help="log dir in question (or a folder of them: the newest), or trace file",
+    )
     parser.add_argument("--json", action="store_true", help="print the document of docs/json.md")
     parser.add_argument(
         "--fail-if-slower",
@@ -82,7 +90,7 @@ def share(text: str) -> float:
         value = -1.0
     if not 0 <= value < 1e6 or (value > 1 and not text.endswith("%")):
         # Whoever writes 5 means 5%: as five times as slow, it would let everything pass.
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: pass 5% or 0.05")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: pass 5% or 0.05")
     return value
 
 

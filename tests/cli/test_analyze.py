@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -45,6 +46,8 @@ def test_the_text_starts_with_the_time_split_and_adds_up(trace, capsys):
     assert text.index("Device 0:") < text.index("idle because of") < text.index("Kernels by kind")
     assert "host_data_wait" in text
     assert "ProfilerStep#0" in text
+    assert re.search(r"Kernels\n +count +share +time\n", text)
+    assert re.search(r"Operators, by own host time\n +count +own time +on device +time\n", text)
 
 
 def test_several_files_give_a_list(trace, capsys):
@@ -89,7 +92,7 @@ def test_a_file_of_no_known_kind_exits_with_a_message(tmp_path, capsys):
     path.write_text("hello")
 
     assert main(["analyze", str(path)]) == 2
-    assert "no kind that can be read" in capsys.readouterr().err
+    assert "not of a kind that can be read" in capsys.readouterr().err
 
 
 def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):

@@ -41,6 +41,16 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert "loss: the same in 2 steps" in out
 
 
+@pytest.mark.parametrize("records", [[], [Scalars(steps=[0], values={"loss": [None]})]])
+def test_without_losses_in_both_runs_it_is_unknown_what_they_compute(
+    make_session, write_run, capsys, records
+):
+    session = make_session({"forward": MS}, records=records)
+    assert main(["compare", *(write_run(session, name=name) for name in "ab")]) == 0
+    said = "no step has a recorded loss in both runs: whether they compute the same is unknown"
+    assert said in capsys.readouterr().out
+
+
 def test_record_files_stand_for_their_runs(two_runs, capsys):
     files = [f"{run}/plugins/gpuprof/rank0.jsonl" for run in two_runs(0.8)]
     assert main(["compare", *files]) == 0
@@ -102,7 +112,7 @@ def test_the_exit_status_is_for_ci(two_runs):
 def test_a_bare_number_of_percent_is_refused(two_runs, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *two_runs(1.5), "--fail-if-slower", "5"])
-    assert "'5' is no share: pass 5% or 0.05" in capsys.readouterr().err
+    assert "'5' is not a share: pass 5% or 0.05" in capsys.readouterr().err
 
 
 def test_a_run_compared_with_itself_is_called_so(two_runs, capsys):
@@ -164,7 +174,7 @@ def test_json_is_the_document_alone(two_runs, capsys):
 def test_a_share_that_is_none_is_refused(two_runs, share, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *two_runs(1.0), f"--fail-if-slower={share}"])
-    assert "is no share: pass 5% or 0.05" in capsys.readouterr().err
+    assert "is not a share: pass 5% or 0.05" in capsys.readouterr().err
 
 
 def test_steps_of_a_short_run_are_not_called_steady(make_session, write_run, capsys):

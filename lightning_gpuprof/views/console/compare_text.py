@@ -146,13 +146,13 @@ def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:
 
 def _values(found: RunComparison) -> Iterator[str]:
     compared = [one for one in found.result.values if one.count]
-    if not found.result.values:
-        yield "\nVALUES\n  no loss was recorded in both runs: whether they compute the same is "
-        "unknown"
+    if not compared:
+        yield "\nVALUES"
+        yield (
+            "  no step has a recorded loss in both runs: whether they compute the same is unknown"
+        )
         return
     yield f"\nVALUES (within {found.tolerance:g})"
-    if not compared:
-        yield "  no step was recorded in both runs"
     for one in compared:
         state = (
             f"the same in {one.count} steps (largest difference {one.max_diff:.2g})"

@@ -15,6 +15,25 @@ _PARTS = (
 )
 
 
+_HEADS = {
+    "count": "count",
+    "frac": "share",
+    "kind": "on",
+    "total_ns": "time",
+    "self_ns": "own time",
+    "device_total_ns": "on device",
+    "memory": "host memory",
+    "bytes": "bytes",
+    "bytes_per_s": "speed",
+    "operator": "in",
+    "where": "line",
+    "blocked_ns": "blocked",
+    "part_ns": "takes",
+    "saved_ns": "saved",
+}
+"""What stands above a column; the first one's heading is the table's title."""
+
+
 def render_split(document: Document) -> str:
     """Return each device's time split: cheap to have, so printed first."""
     return "\n".join(_split_lines(document)) + "\n"
@@ -75,7 +94,8 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
             f"{document['sync_count']} synchronizing calls blocked the host for "
             f"{duration(document['sync_ns'])}; the longest:"
         )
-        yield from _rows(document["syncs"][:top], ("name", "operator", "where", "blocked_ns"))
+        keys = ("name", "operator", "where", "blocked_ns")
+        yield from _rows(document["syncs"][:top], keys, heads=True)
     yield from _path_lines(document, top)
     for finding in document["findings"]:
         yield ""
@@ -105,11 +125,15 @@ def _table(title: str, rows: Sequence[Document], columns: Sequence[str]) -> Iter
         yield ""
         yield title
         with_time = ("total_ns",) if "total_ns" in rows[0] and "total_ns" not in columns else ()
-        yield from _rows(rows, (*columns, *with_time))
+        yield from _rows(rows, (*columns, *with_time), heads=True)
 
 
-def _rows(rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:
+def _rows(
+    rows: Sequence[Document], columns: Sequence[str], *, heads: bool = False
+) -> Iterator[str]:
     cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
+    if heads:
+        cells.insert(0, ["", *(_HEADS[column] for column in columns[1:])])
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells:
         padded = (

@@ -6,6 +6,7 @@ from typing import Any
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.documents.work_payload import diff_payload
@@ -16,8 +17,25 @@ _PARTS = ("span_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_n
 
 
 def are_traces(base: str, test: str) -> bool:
-    """Tell two files from two runs, which are folders, or a record file in one."""
-    return all(Path(path).is_file() and not path.endswith(".jsonl") for path in (base, test))
+    """Tell two trace files from two runs.
+
+    Raises:
+        ConfigError: One is a trace, the other is not.
+    """
+    traces = [path for path in (base, test) if is_trace(path)]
+    if len(traces) == 1:
+        other = test if traces == [base] else base
+        why = "is not" if Path(other).exists() else "does not exist"
+        raise ConfigError(
+            f"{traces[0]} is a trace file and {other} {why}. Pass two runs' log dirs, or two "
+            "trace files."
+        )
+    return len(traces) == 2
+
+
+def is_trace(path: str) -> bool:
+    """Tell a trace file from a run, which is a folder, or a record file in one."""
+    return Path(path).is_file() and not path.endswith(".jsonl")
 
 
 def diff_files(base: str, test: str) -> dict[str, Any]:
