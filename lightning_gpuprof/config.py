@@ -28,10 +28,11 @@ class GpuProfConfig:
 
     Args:
         unit: What the schedule counts: "step" (the default) or "epoch".
-        wait: Units skipped once, at the start.
-        warmup: Units of each cycle in which torch.profiler is on but records nothing.
-        active: Units recorded in each cycle.
-        repeat: Further cycles after the first.
+        wait: Units skipped once, at the start: by default 10 steps, or 1 epoch.
+        warmup: Units of each cycle in which torch.profiler is on but records nothing: by default
+            2 steps, or no epoch.
+        active: Units recorded in each cycle: by default 3 steps, or 1 epoch.
+        repeat: Further cycles after the first: by default none.
         record_shapes: Whether traces hold the shapes of operators' inputs.
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
@@ -108,12 +109,12 @@ class GpuProfConfig:
             _check_type(field.name, getattr(self, field.name), hints[field.name])
         if not 0 < self.overhead_budget <= 1:
             raise ConfigError(
-                f"overhead_budget={self.overhead_budget} is no share of a step's time. Pass a "
+                f"overhead_budget={self.overhead_budget} is not a share of a step's time. Pass a "
                 "fraction above 0, such as 0.005 for half a percent."
             )
         if not 0 < self.vram_low < self.vram_high <= 1:
             raise ConfigError(
-                f"vram_low={self.vram_low}, vram_high={self.vram_high} is no band of a GPU's "
+                f"vram_low={self.vram_low}, vram_high={self.vram_high} is not a band of a GPU's "
                 "memory. Pass two shares of 1, the lower one first, such as 0.6 and 0.8."
             )
         self.chosen_schedule()
@@ -205,7 +206,7 @@ class GpuProfConfig:
             return None
         if not isinstance(section, Mapping):
             raise ConfigError(
-                f"{SECTION}: {section!r} in {path} is no list of settings. Write them below it, "
+                f"{SECTION}: {section!r} in {path} is not a list of settings. Write them below it, "
                 f"such as `wait: 3`, or `{SECTION}: null` for off."
             )
         return cls.from_mapping(section, where=f"{SECTION}: in {path}")
@@ -217,7 +218,7 @@ def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}. Pass your YAML file.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no valid YAML: {error}") from error
+        raise ConfigError(f"{path} is not valid YAML: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, Mapping):

@@ -64,7 +64,7 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("profiling: {zzz: true}", "It has: unit, wait"),
         ("profilling: {wait: 3}", "has a section 'profilling'"),
         ("wait: 3\nactive: 2", "no section 'profiling', which they are read from"),
-        ("profiling: [1]", "no list of settings"),
+        ("profiling: [1]", "not a list of settings"),
         ("profiling: {wait: soon}", "wait='soon' is of the wrong type. Pass a whole number"),
         ("profiling: {wait: true}", "wait=True is of the wrong type"),
         ("profiling: {metrics: loss}", "a list of names"),
@@ -72,7 +72,7 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("profiling: {repeat: -1}", "repeat=-1 is negative"),
         ("profiling: {unit: day}", "unit='day' is unknown"),
         ("profiling: {overhead_budget: 0}", "overhead_budget=0"),
-        ("profiling: {wait: [", "no valid YAML"),
+        ("profiling: {wait: [", "not valid YAML"),
         ("just text", "holds no sections"),
     ],
 )

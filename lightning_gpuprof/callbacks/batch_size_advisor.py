@@ -367,6 +367,6 @@ def _check(window: int, band: tuple[float, float], warmup: int) -> None:
     pair = isinstance(band, list | tuple) and len(band) == 2
     if not pair or not 0 < band[0] < band[1] <= 1:
         raise ConfigError(
-            f"BatchSizeAdvisor(band={band}) is no band of the device's memory. Pass two shares "
+            f"BatchSizeAdvisor(band={band}) is not a band of the device's memory. Pass two shares "
             "of 1, low and high, such as (0.6, 0.8)."
         )

@@ -72,7 +72,7 @@ class GpuProfCallback(Callback):
         if config is not None and not isinstance(config, GpuProfConfig):
             file = isinstance(config, str | os.PathLike)
             use = f"GpuProfCallback.from_yaml({str(config)!r})" if file else "them by name, wait=3"
-            raise ConfigError(f"GpuProfCallback({config!r}) is no GpuProfConfig. Pass {use}.")
+            raise ConfigError(f"GpuProfCallback({config!r}) is not a GpuProfConfig. Pass {use}.")
         if config is not None and settings:
             raise ConfigError(
                 f"GpuProfCallback got config=... and also {', '.join(settings)}. Pass either."

@@ -278,7 +278,7 @@ def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: 
     pair = isinstance(steps, list | tuple) and len(steps) == 2
     if steps is not None and (not pair or not 0 <= steps[0] < steps[1]):
         raise ConfigError(
-            f"MemorySnapshot(steps={steps}) is no window. Pass the first step and the first one "
+            f"MemorySnapshot(steps={steps}) is not a window. Pass the first step and the first one "
             "after it, such as (10, 13) for three steps."
         )
     if steps is None and not on_oom:

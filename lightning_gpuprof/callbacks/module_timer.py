@@ -42,7 +42,7 @@ class ModuleTimer(Callback):
     def __init__(self, modules: Sequence[str]) -> None:
         if isinstance(modules, str) or not all(isinstance(name, str) for name in modules):
             raise ConfigError(
-                f"ModuleTimer({modules!r}) is no list of names. Pass names as in "
+                f"ModuleTimer({modules!r}) is not a list of names. Pass names as in "
                 'named_modules(), such as ModuleTimer(["encoder"]).'
             )
         self.modules = tuple(modules)

@@ -75,7 +75,7 @@ def _peaks(device: dict[str, Any]) -> dict[str, Any]:
 
 def _permissions(machine: dict[str, Any]) -> str:
     if not machine.get("devices"):
-        return "no GPU: none needed"
+        return "none needed (no GPU)"
     if machine.get("hip"):
         allowed = os.access("/dev/kfd", os.R_OK | os.W_OK)
         return "/dev/kfd is open" if allowed else "/dev/kfd is closed: join the group render"
@@ -150,7 +150,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         if peaks["measured"]:
             yield f"  {SOURCE}: {json.dumps(peaks['measured']['flop_per_s'])}"
     if not machine.get("devices"):
-        yield "device: none" + (" (no GPU: not measured)" if "peaks_file" in found else "")
+        yield "device: none" + (" (no peaks measured)" if "peaks_file" in found else "")
     yield f"permissions: {found['permissions']}"
     yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"
     yield f"xprof beside it: {'yes' if board['xprof'] else 'no'}"

@@ -65,7 +65,7 @@ def compress(plain: str) -> str:
         return packed
     if not plain.endswith(_PLAIN_SUFFIX) or not os.path.isfile(plain):
         raise TraceError(
-            f"{plain} is no plain trace file. Pass a .json file that a run has left behind."
+            f"{plain} is not a plain trace file. Pass a .json file that a run has left behind."
         )
     part = part_of(packed)
     try:

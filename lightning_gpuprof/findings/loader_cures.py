@@ -289,7 +289,9 @@ def _taking_turns(run: RunResults) -> str:
             f"Training itself computes on all {run.cores} cores "
             f"({run.start.torch_threads} threads of torch)"
         )
-    return f"{busy}, so workers would take turns with it and may slow it down more than they hide."
+    loader = run.start.loader
+    more = "more workers" if loader is not None and loader.num_workers else "workers"
+    return f"{busy}, so {more} would take turns with it and may slow it down more than they hide."
 
 
 def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> Cure:

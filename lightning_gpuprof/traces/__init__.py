@@ -86,7 +86,7 @@ def find_reader(path: str) -> Reader:
     if (known := unsupported(head)) is not None:
         raise UnknownTraceError(f"{path} {known}")
     raise UnknownTraceError(
-        f"{path} is of no kind that can be read here ({', '.join(SOURCES)}). "
+        f"{path} is not of a kind that can be read here ({', '.join(SOURCES)}). "
         "Give a trace file as the profiler wrote it."
     )
 

@@ -113,7 +113,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
     @override
     def persistent_load(self, pid: Any) -> Any:
-        raise TraceError("The pickle refers to objects outside of it; it is no memory snapshot.")
+        raise TraceError("The pickle refers to objects outside of it; it is not a memory snapshot.")
 
 
 def matches(head: Head) -> bool:
@@ -134,7 +134,7 @@ def read_snapshot(path: str) -> AllocatorDump:
             f"{path} is a damaged pickle or one that ends early ({error}). Record it again."
         ) from error
     if not isinstance(content, dict) or not {"segments", "device_traces"} & content.keys():
-        raise TraceError(f"{path} is a pickle, but no memory snapshot: it has no segments.")
+        raise TraceError(f"{path} is a pickle, but not a memory snapshot: it has no segments.")
     segments = tuple(_segment(entry) for entry in content.get("segments", ()))
     events = tuple(
         _event(device, entry)

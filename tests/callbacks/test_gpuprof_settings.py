@@ -31,7 +31,7 @@ def test_a_config_and_settings_are_the_same():
         ({"config": GpuProfConfig(), "window": 5}, "Pass either"),
         ({"active": 0}, "would never record"),
         ({"window": 0}, "would never write"),
-        ({"vram_low": 0.9}, "no band of a GPU"),
+        ({"vram_low": 0.9}, "not a band of a GPU"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(arguments, said):
@@ -72,6 +72,24 @@ def test_lightning_cli_takes_it_with_its_settings(tmp_path, monkeypatch):
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
     assert (callback.config.wait, callback.config.active) == (1, 1)
     assert callback.config.metrics == ("loss",)
+    assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
+
+
+class ProfilingCLI(LightningCLI):
+    def add_arguments_to_parser(self, parser):
+        parser.add_lightning_class_args(GpuProfCallback, "profiling")
+
+
+def test_lightning_cli_reads_a_profiling_section_of_its_yaml(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    (tmp_path / "config.yaml").write_text(
+        "profiling: {wait: 1, active: 1, trace: false}\n"
+        f"trainer: {{default_root_dir: {tmp_path}, max_steps: 3, enable_progress_bar: false}}\n"
+    )
+    cli = ProfilingCLI(BoringModel, args=["fit", f"--config={tmp_path / 'config.yaml'}"])
+
+    (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
+    assert (callback.config.wait, callback.config.trace) == (1, False)
     assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
 
 

@@ -300,8 +300,8 @@ def test_on_a_cpu_nothing_is_recorded_and_that_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": (4, 4)}, "no window"),
-        ({"steps": 4}, "no window"),
+        ({"steps": (4, 4)}, "not a window"),
+        ({"steps": 4}, "not a window"),
         ({"on_oom": False}, "would record nothing"),
         ({"keep": 0}, "would delete every snapshot"),
         ({"max_entries": 0}, "would keep no history"),

@@ -34,7 +34,7 @@ def test_a_machine_without_gpu_is_described_and_nothing_is_measured(capsys):
     text = capsys.readouterr().out
     assert "torch: " in text
     if "device: none" in text:
-        assert "no GPU: not measured" in text
+        assert "device: none (no peaks measured)" in text
         assert not cache_file().exists()
 
 

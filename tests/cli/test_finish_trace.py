@@ -82,7 +82,7 @@ def test_a_trace_that_cannot_be_analysed_is_kept_compressed(plain, capsys):
 
 def test_what_is_no_plain_trace_is_refused(tmp_path, capsys):
     assert finish(tmp_path / "x.json.gz") == 2
-    assert "no plain trace file" in capsys.readouterr().err
+    assert "not a plain trace file" in capsys.readouterr().err
 
 
 def test_real_traces_stay_below_1_7_times_the_smallest_size(shared_traces, tmp_path):

@@ -61,5 +61,5 @@ def test_a_file_of_no_known_kind_ends_with_a_sentence(tmp_path):
     path.write_text("nothing")
     process = start_process(str(path))
     assert process.wait(60) == 1
-    assert "of no kind that can be read" in process.stderr.read().splitlines()[-1]
+    assert "not of a kind that can be read" in process.stderr.read().splitlines()[-1]
     process.stderr.close()

@@ -48,7 +48,7 @@ def test_another_pickle_is_no_snapshot(tmp_path):
     path.write_bytes(pickle.dumps({"a": 1}))
 
     assert not matches(read_head(str(path)))
-    with pytest.raises(TraceError, match="no memory snapshot"):
+    with pytest.raises(TraceError, match="not a memory snapshot"):
         read_snapshot(str(path))
 
 

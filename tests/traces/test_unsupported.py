@@ -86,7 +86,7 @@ def test_a_text_that_is_no_trace_is_of_no_known_kind(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("\n\nTime is short.\n")
 
-    with pytest.raises(UnknownTraceError, match="is of no kind that can be read"):
+    with pytest.raises(UnknownTraceError, match="is not of a kind that can be read"):
         find_reader(str(path))
 
 

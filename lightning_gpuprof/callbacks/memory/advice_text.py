@@ -14,10 +14,10 @@ def not_measured(device_type: str) -> str:
     """Return why no device memory is measured.
 
     >>> not_measured("cpu")
-    'no GPU: not measured'
+    'not measured (no GPU)'
     """
     why = "an allocator without counters" if device_type == "cuda" else "no GPU"
-    return f"{why}: not measured"
+    return f"not measured ({why})"
 
 
 def vram_line(reading: MemoryReading) -> str:

@@ -45,7 +45,9 @@ def read(path: str, options: ReadOptions) -> Timeline:
     try:
         space.ParseFromString(data)
     except DecodeError as error:
-        raise TraceError(f"{path} is no readable xplane.pb ({error}). Record it again.") from error
+        raise TraceError(
+            f"{path} is not a readable xplane.pb ({error}). Record it again."
+        ) from error
     builder.warnings.extend(text.decode("utf-8", "replace") for text in space.errors)
     devices = []
     for plane in space.planes:

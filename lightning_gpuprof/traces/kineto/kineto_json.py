@@ -107,7 +107,7 @@ class EventStream(Generic[T]):
             if len(self._buffer) > _LONGEST_TAIL:
                 break
         raise TraceError(
-            "The file holds no `traceEvents`: it ends before its first event, or is no trace. "
+            "The file holds no `traceEvents`: it ends before its first event, or is not a trace. "
             "Give the file as torch.profiler exported it."
         )
 

@@ -90,7 +90,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         if verbose and (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
     if lines is not None:
-        yield _heading("AT WHICH LINES (the host's, by samples of the first seconds)")
+        yield _heading("AT WHICH LINES (sampled on the host in the first seconds of training)")
         yield _indented(lines)
     yield from console_tables.operator_tables(results, verbose=verbose)
     yield _heading("THE REST")
@@ -145,7 +145,7 @@ def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
     shown = "WHERE A STEP GOES and AT WHICH LINES show" if lines else "WHERE A STEP GOES shows"
     yield _indented(
         Text(
-            f"together: at most {duration(found.saving_high_ns)} of the step's "
+            f"All of these together save at most {duration(found.saving_high_ns)} of the step's "
             f"{duration(found.step_ns)}. {shown} where the other "
             f"{duration(found.step_low_ns)} go."
         )
@@ -268,7 +268,7 @@ def _expected(finding: Finding, step_ns: int) -> str:
     saving = finding.saving_ns
     if finding.when is not When.IN_STEPS:
         saved = spread(saving.low, saving.high)
-        return f"{saved} less per step of all (a steady step: {duration(step_ns)})"
+        return f"{saved} less per step on average (a steady step: {duration(step_ns)})"
     low, high = step_ns - saving.high, step_ns - saving.low
     return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
 

@@ -130,7 +130,7 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Table:
                     Text(percent(part.per_step.frac), style="dim"),
                 )
     if short:
-        name = Text(f"{len(short)} below {percent(MIN_PART_FRAC)}", style="dim")
+        name = Text(f"{len(short)} smaller one{'' if len(short) == 1 else 's'}", style="dim")
         mean_ns = sum(one.mean_ns for one in short.values())
         frac = sum(one.frac for one in short.values())
         marked = [marks[phase].mean_ns for phase in short if phase in marks]
@@ -294,7 +294,7 @@ def _ranks(ranks: Sequence[RankView]) -> str:
 def _memory(results: RunResults) -> str:
     memory = results.memory
     if memory is None:
-        return "not measured" if results.on_gpu else "no GPU: not measured"
+        return "not measured" if results.on_gpu else "not measured (no GPU)"
     return (
         f"allocated {size(memory.allocated_bytes)}, reserved {size(memory.reserved_bytes)}, "
         f"peak {size(memory.peak_reserved_bytes)} of {size(memory.total_bytes)} "
@@ -330,6 +330,8 @@ def _batch_size(results: RunResults) -> str | None:
 def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
     if traces:
         return ", ".join(trace.cycle.trace_file for trace in traces)
+    if results.start.config.get("trace") is False:
+        return "none: trace=False"
     if results.start.stage != "fit":
         return "none: torch.profiler records the steps of a fit alone"
     reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]

@@ -87,7 +87,8 @@ def load_report(
 def _of_its_end(results: RunResults) -> Iterator[str]:
     if results.end is not None and results.end.error:
         first, *_ = results.end.error.splitlines()
-        yield f"The session ended with {first[:_MOST_OF_ERROR].rstrip()}"
+        error = first[:_MOST_OF_ERROR].rstrip(": ")  # of one without a message the name is left
+        yield f"The session ended with {error}"
 
 
 def _of_warm_up(results: RunResults) -> Iterator[str]:
@@ -119,7 +120,7 @@ def _read_analyses(
                     found[cycle.trace_file] = json.loads(fs.read_bytes(path))
                 except ValueError:
                     notices.append(
-                        f"{os.path.basename(path)} is no whole JSON document (still being "
+                        f"{os.path.basename(path)} is not a whole JSON document (still being "
                         "written, or its writer was killed); it is left out."
                     )
     return found, notices

@@ -233,7 +233,7 @@ def test_the_process_is_this_packages_own_command_at_the_lowest_priority(tmp_pat
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert b"missing.json is no plain trace file" in said
+    assert b"missing.json is not a plain trace file" in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

@@ -229,6 +229,13 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
     assert suggested_workers(run) == 0
 
 
+def test_where_there_are_workers_it_speaks_of_more(analyze):
+    waits = {"data_wait": 4 * MS, "forward": 6 * MS}
+    some = {"torch_threads": 2, "loader": Loader(num_workers=1)}
+    finding = evaluate(computing(12 * MS, analyze, waits, **some))
+    assert "so more workers would take turns with it" in finding.advice
+
+
 def test_a_single_core_is_not_counted(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
     finding = evaluate(computing(12 * MS, analyze, waits, torch_threads=1, cpu_count=1))

@@ -49,7 +49,7 @@ def test_the_first_screen_holds_the_step_the_phases_and_the_findings_in_order(re
             "GradNorm",
             "1. [critical] 60.0% of each step (6.00 ms) is spent waiting for data",
             "2. [warning] GradNorm takes 1.00 ms of each step (10.0%)",
-            "no GPU: not measured",
+            "not measured (no GPU)",
             "THE ONE CHANGE TO MAKE NOW",
             "DataLoader(..., num_workers=2, persistent_workers=True)",
         )
@@ -78,7 +78,7 @@ def test_what_no_finding_explains_is_said_with_where_to_look(report):
     loaded = report(parts={"callbacks/GradNorm": MS})
     loaded = replace(loaded, findings=[one for one in loaded.findings if one.id == "slow-callback"])
     text = " ".join(render(loaded).split())
-    assert "together: at most 1.18 ms of the step's 10.0 ms." in text
+    assert "All of these together save at most 1.18 ms of the step's 10.0 ms." in text
     assert "WHERE A STEP GOES shows where the other 8.82 ms go." in text
     assert "together:" not in render(replace(loaded, findings=[]))
     assert "together:" not in render(report(loader=Loader(num_workers=0)))
@@ -107,7 +107,7 @@ def test_what_is_saved_between_steps_explains_nothing_of_a_step(report, when, ph
     loaded = report(parts={"callbacks/GradNorm": MS})
     [slow] = [one for one in loaded.findings if one.id == "slow-callback"]
     text = render(replace(loaded, findings=[replace(slow, when=when, where=(Where(phase=phase),))]))
-    assert f"together: at most {explained} of the step's 10.0 ms." in " ".join(text.split())
+    assert f"together save at most {explained} of the step's 10.0 ms." in " ".join(text.split())
 
 
 def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
@@ -160,7 +160,7 @@ def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(report)
 
 def test_short_phases_are_one_row_unless_verbose(report):
     loaded = report(PHASES | {"zero_grad": MS // 100, "checkpoint": MS // 50})
-    assert "2 below 0.5%  30.0 µs   0.3%" in render(loaded)
+    assert "2 smaller ones  30.0 µs   0.3%" in render(loaded)
     assert "zero_grad" not in render(loaded)
     assert "zero_grad" in render(loaded, verbose=True)
 
@@ -175,7 +175,7 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
     time = DeviceTime(100, dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
     text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
     assert re.search(r"zero_grad +10.0 µs +0.1% +3.00 ms device", text)
-    assert re.search(r"1 below 0.5% +20.0 µs +0.2% +10.0 µs device", text)
+    assert re.search(r"1 smaller one +20.0 µs +0.2% +10.0 µs device", text)
     assert "(mean per steady step, host clock; the device's idle time included)" in text
     assert "idle time" not in render(loaded)
 
@@ -193,7 +193,7 @@ def test_a_saving_between_steps_is_not_taken_from_the_step(report):
     loaded = report(loader=Loader(num_workers=0))
     first = replace(loaded.findings[0], saving_ns=Range(0, 30 * MS), when=When.BETWEEN)
     text = render(replace(loaded, findings=[first]))
-    assert "up to 30.0 ms less per step of all (a steady step: 10.0 ms)" in text
+    assert "up to 30.0 ms less per step on average (a steady step: 10.0 ms)" in text
 
 
 def test_no_line_is_wider_than_a_terminal_of_100_columns(report):
@@ -343,6 +343,17 @@ def test_of_many_findings_the_last_are_titles_alone(report):
     assert " 8. [critical] 60.0% of each step" in text
     assert "--verbose has the changes of all of them." in text
     assert render(loaded, verbose=True).count("\n    data-wait  saves") == 8
+
+
+def test_a_run_without_the_profiler_says_that_it_was_switched_off(report):
+    assert re.search(r"traces +none: trace=False", render(report(config={"trace": False})))
+
+
+def test_an_error_without_a_message_is_named_without_a_colon(make_session, write_run):
+    records = make_session(PHASES)
+    end = structs.replace(records[-1], status="interrupted", error="KeyboardInterrupt: \n")
+    text = render(load_report(write_run([*records[:-1], end])))
+    assert "note: The session ended with KeyboardInterrupt\n" in text
 
 
 def test_why_another_profiler_left_no_trace_is_said(report):

@@ -103,7 +103,7 @@ def test_a_half_written_analysis_is_left_out_with_a_notice(run):
         file.write('{"operators": [')
     report = load_report(run)
     assert report.payload()["trace_files"][0]["analysed"] is False
-    assert "no whole JSON document" in report.notices[0]
+    assert "not a whole JSON document" in report.notices[0]
 
 
 def test_a_trace_without_its_analysis_is_told_with_what_to_do(run, monkeypatch):
