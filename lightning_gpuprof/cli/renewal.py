@@ -17,7 +17,7 @@ def renew(run: str) -> None:
     """
     for trace in older_analyses(run):
         name = os.path.basename(trace)
-        print(f"analysing {name} anew: it was by an older version", file=sys.stderr)
+        print(f"analysing {name} anew: its analysis is by an older version", file=sys.stderr)
         try:
             write_analysis(trace)
         except (TraceError, OSError) as error:

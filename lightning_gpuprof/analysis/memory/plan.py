@@ -139,7 +139,9 @@ def make_plan(
     if len(points) == 1:
         only = next(iter(points))
         points.update({point.batch_size: point for point in measure([2 * only])})
-    fitted = [_fit_card(measure, points, card, high=high, outside=outside_bytes) for card in cards]
+    fitted = [
+        _fit_card(measure, points, card, band=target_frac, outside=outside_bytes) for card in cards
+    ]
     ordered = tuple(points[size] for size in sorted(points))
     rising = _rising(ordered)
     sizes = [point.batch_size for point in rising]
@@ -155,26 +157,35 @@ def make_plan(
 
 
 def _fit_card(
-    measure: Measure, points: dict[int, PlanPoint], card: Card, *, high: float, outside: int
+    measure: Measure,
+    points: dict[int, PlanPoint],
+    card: Card,
+    *,
+    band: tuple[float, float],
+    outside: int,
 ) -> CardPlan:
-    """Walk from the line's answer to a size whose own prediction stays within the limit."""
-    limit = high * card.vram_bytes - outside
-    line = _line(points, _reserved)
-    size = round_down(line.largest(limit))
-    point = None
+    """Walk from the line's answer to a size whose own prediction lies in the band, or below it."""
+    low, high = band
+    limit, least = (share * card.vram_bytes - outside for share in (high, low))
+    size = round_down(_line(points, _reserved).largest(limit))
+    point: PlanPoint | None = None
     for _ in range(_TRIES):
-        if size is None:
+        if size is None or (point is not None and size <= point.batch_size):
             break
         if size not in points:
             points.update({one.batch_size: one for one in measure([size])})
-        if points[size].peak_reserved_bytes <= limit:
-            point = points[size]
-            break
-        # The segments of the pool grow in steps: try what the nearer points say, or a notch less.
         again = _line(points, _reserved).largest(limit)
-        size = round_down(min(size - _notch(size), size if again is None else again))
+        if points[size].peak_reserved_bytes > limit:
+            # The pool's segments grow in steps: try what the nearer points say, or a notch less.
+            size = round_down(min(size - _notch(size), size if again is None else again))
+            continue
+        point = points[size]
+        if point.peak_reserved_bytes >= least:
+            break
+        # Below the band: small sizes, which reserve more than they need, said too little.
+        size = round_down(again)
     whole = _line(points, _least).largest(card.vram_bytes - outside)
-    return CardPlan(card, size if point else None, point, whole)
+    return CardPlan(card, point.batch_size if point else None, point, whole)
 
 
 def _line(points: dict[int, PlanPoint], value: Callable[[PlanPoint], int]) -> LinearFit:

@@ -100,6 +100,22 @@ def test_a_prediction_over_the_limit_sends_the_size_back_down():
     assert card.batch_size >= 100
 
 
+def test_a_size_below_the_band_is_followed_by_what_the_line_through_it_says():
+    # The line through the small sizes rises by 256 MiB a sample and says 80: a third of the card.
+    model = Linear(0, 100 * MIB)
+    small = {8: GIB, 16: 3 * GIB, 32: 7 * GIB}
+    point = model.point
+
+    def rounded(size):
+        peak = small.get(size, size * 100 * MIB)
+        return msgspec.structs.replace(point(size), peak_reserved_bytes=peak)
+
+    model.point = rounded
+    card = plan(model, vram=[24 * GIB]).cards[0]
+    assert model.asked[:4] == [8, 16, 32, 80]
+    assert 0.6 <= card.frac <= 0.8
+
+
 @pytest.mark.parametrize(
     ("bump", "asked"),
     [
