@@ -196,7 +196,7 @@ def test_a_memory_snapshot_is_analysed_in_a_process_and_names_the_lines_that_hol
     assert second[0] == "/home/me/train.py:9"
     # Of a path that is too long its end stays, which has the file and the line.
     cell = "[aria-label='Allocation sites'] td"
-    style = f"const s = getComputedStyle(document.querySelector(\"{cell}\"));"
+    style = f'const s = getComputedStyle(document.querySelector("{cell}"));'
     shown = page.browser.run(f"{style} return [s.direction, s.textAlign, s.textOverflow]")
     assert shown == ["rtl", "left", "ellipsis"]
 
