@@ -87,6 +87,15 @@ def spread(low_ns: float, high_ns: float) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def shortened(text: str, width: int) -> str:
+    """Cut text to a column's width.
+
+    >>> shortened("aten::convolution", 8), shortened("aten::mm", 8)
+    ('aten:...', 'aten::mm')
+    """
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
 def _three_digits(value: float) -> str:
     digits = len(str(int(abs(value))))
     return f"{value:.{max(0, 3 - digits)}f}"

@@ -14,7 +14,8 @@ from importlib import import_module
 
 from lightning_gpuprof.errors import GpuProfError, TraceError
 from lightning_gpuprof.low_priority import step_back
-from lightning_gpuprof.views.documents.stored_analysis import part_of, write_analysis
+from lightning_gpuprof.records.files import written_whole
+from lightning_gpuprof.views.documents.stored_analysis import write_analysis
 
 GZIP_LEVEL = 3
 """On real traces: a third larger than level 9, at fourteen times its speed."""
@@ -53,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
 def compress(plain: str) -> str:
     """Replace a plain trace by `<plain>.gz` and return that name.
 
-    The new file takes its name only when it is whole, so that no reader ever sees half of it.
     Another process may be at the same: both write the same bytes, each to a file of its own. Where
     one that did this before was stopped after it, there is nothing left to do.
 
@@ -67,17 +67,19 @@ def compress(plain: str) -> str:
         raise TraceError(
             f"{plain} is not a plain trace file. Pass a .json file that a run has left behind."
         )
-    part = part_of(packed)
     try:
-        with open(plain, "rb") as source, open(part, "wb") as target:
+        with (
+            open(plain, "rb") as source,
+            written_whole(packed) as part,
+            open(part, "wb") as target,
             # No name and no time inside: the same trace gives the same bytes.
-            with gzip.GzipFile("", "wb", GZIP_LEVEL, target, mtime=0) as stream:
-                shutil.copyfileobj(source, stream, _CHUNK_BYTES)
+            gzip.GzipFile("", "wb", GZIP_LEVEL, target, mtime=0) as stream,
+        ):
+            shutil.copyfileobj(source, stream, _CHUNK_BYTES)
     except FileNotFoundError:
         if os.path.isfile(packed):  # the other one was done in this very moment
             return packed
         raise
-    os.replace(part, packed)
     with suppress(FileNotFoundError):
         os.unlink(plain)
     return packed

@@ -61,8 +61,6 @@ class Cure:
     saving: Range
     sure: bool = True
     """The change cannot make the step longer."""
-    workers: int | None = None
-    """The number of workers that it proposes."""
 
 
 def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> Cure:
@@ -114,7 +112,6 @@ def without_workers(run: RunResults, lost: Exposed) -> Cure | None:
         "training process, or take rows by a list of indices (__getitems__).",
         "DataLoader(..., num_workers=0)",
         Range(low=lost.low_ns - made_ns, high=lost.high_ns),
-        workers=0,
     )
 
 
@@ -227,7 +224,7 @@ def _with_workers(
             "and drops the others' samples."
         )
         change += SHARDING
-    return Cure(advice, change, Range(low=min(low, high), high=high), workers=plan.num_workers)
+    return Cure(advice, change, Range(low=min(low, high), high=high))
 
 
 def _may_need_more_than_workers(run: RunResults) -> bool:
@@ -262,7 +259,7 @@ def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) 
         # They also take turns with the training itself. One per core may be what costly batches
         # need: these would then be made in the training process.
         saving = Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED)
-        return Cure(advice, change, saving, workers=0)
+        return Cure(advice, change, saving)
     return Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
 
 
@@ -306,4 +303,4 @@ def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> Cure:
         f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
     )
     saving = Range(low=step_ns - plan.step_high_ns, high=step_ns - plan.step_low_ns)
-    return Cure(advice, change, saving, workers=plan.num_workers)
+    return Cure(advice, change, saving)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 
 class Severity(str, Enum):
@@ -65,6 +66,25 @@ class Range:
         return self.low + (self.high - self.low) / 4
 
 
+class Line(Protocol):
+    """A line of the program, as samples or a look at the forward pass noted it."""
+
+    @property
+    def file(self) -> str:
+        """Its file."""
+        ...
+
+    @property
+    def line(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Its text; empty where it could not be read."""
+        ...
+
+
 @dataclass(frozen=True)
 class Where:
     """A place that a finding applies to; only the fields that are known are set."""
@@ -77,6 +97,11 @@ class Where:
     kernel: str | None = None
     name: str | None = None
     """A callback, logger, module or operator by name."""
+
+    @classmethod
+    def at(cls, line: Line, *, phase: str | None = None, name: str | None = None) -> "Where":
+        """Return the place that a line is."""
+        return cls(file=line.file, line=line.line, source=line.source, phase=phase, name=name)
 
 
 @dataclass(frozen=True)

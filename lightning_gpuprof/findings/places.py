@@ -7,9 +7,8 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Finding, Where
+from lightning_gpuprof.findings.model import Finding, Line, Where
 from lightning_gpuprof.records.function_calls import BusyFunction, FunctionNotes, function_notes
-from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 
 MIN_READS = 10
@@ -49,12 +48,9 @@ def attribute(name: str) -> str:
     return "self." + re.sub(r"\.(\d+)(?![^.])", r"[\1]", name)
 
 
-def in_forward(places: Iterable[CallPlace | LineCount]) -> tuple[Where, ...]:
-    """Return lines that a look at the forward pass noted, or samples of it, as places."""
-    return tuple(
-        Where(file=at.file, line=at.line, source=at.source, phase=Phase.FORWARD.value)
-        for at in places
-    )
+def in_forward(lines: Iterable[Line]) -> tuple[Where, ...]:
+    """Return lines of the forward pass as places of a finding."""
+    return tuple(Where.at(one, phase=Phase.FORWARD.value) for one in lines)
 
 
 def written_as(run: RunResults, phase: Phase, pattern: str) -> tuple[LineCount, ...]:
@@ -92,9 +88,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     shown = [ones for ones in ranked[:MOST] if sum(one.count for one in ones) >= least]
     # A function's first line, and what else in it takes as much.
     at = [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
-    found = dict.fromkeys(
-        Where(file=one.file, line=one.line, source=one.source, phase=phase.value) for one in at
-    )
+    found = dict.fromkeys(Where.at(one, phase=phase.value) for one in at)
     return replace(finding, where=(*finding.where, *found))
 
 

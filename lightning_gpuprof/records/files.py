@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -114,6 +115,17 @@ def record_files(run: str, fs: FileSystem = LOCAL) -> dict[int, str]:
         if match := _RECORD_NAME.fullmatch(name):
             found[int(match[1])] = os.path.join(folder, name)
     return dict(sorted(found.items()))
+
+
+@contextmanager
+def written_whole(path: str) -> Iterator[str]:
+    """Give the name to write a file under; it takes its own once all of it is there.
+
+    So no reader ever sees half of it. The name is this process's, as another may write the same.
+    """
+    part = f"{path}.{os.getpid()}.part"
+    yield part
+    os.replace(part, path)
 
 
 def find_runs(root: str) -> Iterator[str]:

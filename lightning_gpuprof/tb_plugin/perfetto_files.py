@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from lightning_gpuprof.tb_plugin.static_files import read_inside
+
 MIME_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -35,13 +37,7 @@ def perfetto_folder() -> Path | None:
 def read_perfetto(name: str) -> tuple[bytes, str] | None:
     """Return a file of the Perfetto UI and its MIME type, or None where there is no such file."""
     folder = perfetto_folder()
-    if folder is None:
-        return None
-    path = (folder / (name or "index.html")).resolve()
-    inside = path.is_relative_to(folder.resolve())
-    if not inside or path.suffix not in MIME_TYPES or not path.is_file():
-        return None
-    return path.read_bytes(), MIME_TYPES[path.suffix]
+    return None if folder is None else read_inside(folder, name or "index.html", MIME_TYPES)
 
 
 def script_hashes(page: bytes) -> list[str]:

@@ -1,7 +1,9 @@
 """The tab's own modules, and the Plotly bundle out of the plotly package."""
 
 import gzip
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
 
@@ -19,11 +21,16 @@ def read_static(name: str) -> tuple[bytes, str] | None:
     >>> read_static("../plugin.py") is None
     True
     """
-    path = (STATIC / name).resolve()
-    inside = path.is_relative_to(STATIC.resolve())
-    if not inside or path.suffix not in MIME_TYPES or not path.is_file():
+    return read_inside(STATIC, name, MIME_TYPES)
+
+
+def read_inside(folder: Path, name: str, mime_types: Mapping[str, str]) -> tuple[bytes, str] | None:
+    """Return a file's content and MIME type; None of one outside the folder, or of no such type."""
+    path = (folder / name).resolve()
+    inside = path.is_relative_to(folder.resolve())
+    if not inside or path.suffix not in mime_types or not path.is_file():
         return None
-    return path.read_bytes(), MIME_TYPES[path.suffix]
+    return path.read_bytes(), mime_types[path.suffix]
 
 
 @lru_cache(maxsize=1)

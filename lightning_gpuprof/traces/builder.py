@@ -21,17 +21,7 @@ from lightning_gpuprof.traces.timeline import (
 )
 
 _HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
-_DEVICE = (
-    "start_ns",
-    "dur_ns",
-    "name",
-    "category",
-    "device",
-    "stream",
-    "correlation",
-    "num_bytes",
-    "graph",
-)
+_DEVICE = ("start_ns", "dur_ns", "name", "category", "device", "stream", "correlation", "num_bytes")
 _INT64_MAX = 2**63 - 1
 _LIMIT_NS = 2**62
 """Later times are damage; the difference of two earlier ones fits into int64."""
@@ -102,12 +92,7 @@ class TimelineBuilder:
         correlation: int | None = None,
     ) -> None:
         """Add what a host thread did."""
-        if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
-            self._cut += 1
-            return
-        self._host.append(
-            (start, end - start, name, CATEGORY_ID[category], thread, _id(correlation))
-        )
+        self._add(self._host, start, end, name, CATEGORY_ID[category], thread, _id(correlation))
 
     def device(
         self,
@@ -119,25 +104,19 @@ class TimelineBuilder:
         stream: int | None,
         correlation: int | None = None,
         num_bytes: int | None = None,
-        graph: int | None = None,
     ) -> None:
         """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
+        where = (_id(device), _id(stream), _id(correlation), _id(num_bytes))
+        rows = self._syncs if category == "cuda_sync" else self._device
+        self._add(rows, start, end, name, CATEGORY_ID[category], *where)
+
+    def _add(
+        self, rows: list[tuple[int, ...]], start: int | None, end: int | None, *values: int
+    ) -> None:
         if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
             self._cut += 1
-            return
-        (self._syncs if category == "cuda_sync" else self._device).append(
-            (
-                start,
-                end - start,
-                name,
-                CATEGORY_ID[category],
-                _id(device),
-                _id(stream),
-                _id(correlation),
-                _id(num_bytes),
-                _id(graph),
-            )
-        )
+        else:
+            rows.append((start, end - start, *values))
 
     def extend_host(
         self, start: Int64, end: Int64, name: Int64, category: Int64, thread: Int64, ids: Int64
@@ -155,12 +134,11 @@ class TimelineBuilder:
         device: Int64,
         stream: Int64,
         ids: Int64,
-        graph: Int64,
     ) -> None:
         """Add many events of one category of a device at once; `ids` are correlations."""
         fixed = (np.full(len(start), value) for value in (CATEGORY_ID[category], MISSING))
         kind, no_bytes = fixed
-        values = (start, end - start, name, kind, device, stream, ids, no_bytes, graph)
+        values = (start, end - start, name, kind, device, stream, ids, no_bytes)
         self._extend("device", dict(zip(_DEVICE, values, strict=True)))
 
     def _extend(self, table: str, columns: dict[str, Int64]) -> None:

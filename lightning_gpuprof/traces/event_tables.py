@@ -66,8 +66,6 @@ class HostEvents(Table):
         thread: Index into `Timeline.threads`.
         correlation: Joins a launch to what it put on the device.
         arguments: Index into `Timeline.arguments`: recorded shapes and dtypes.
-        python_id: Id of a `python_function` call; read only where stacks were asked for.
-        python_parent: `python_id` of its caller.
     """
 
     name: Int32
@@ -75,8 +73,6 @@ class HostEvents(Table):
     thread: Int32
     correlation: Int64
     arguments: Int32
-    python_id: Int64
-    python_parent: Int64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +89,6 @@ class DeviceEvents(Table):
         correlation: Same number as the launch's on the host; many kernels of one graph
             launch share it.
         num_bytes: Bytes copied or filled.
-        graph: CUDA graph that the event belongs to, where recorded.
     """
 
     name: Int32
@@ -102,7 +97,6 @@ class DeviceEvents(Table):
     stream: Int64
     correlation: Int64
     num_bytes: Int64
-    graph: Int64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +118,11 @@ class MemoryEvents(Table):
 
     Args:
         device: The device's number, -1 for host memory.
-        num_bytes: Bytes allocated; negative for a release.
         allocated_bytes: Allocated on the device after it.
         reserved_bytes: Reserved by the allocator after it.
     """
 
-    thread: Int32
     device: Int32
-    num_bytes: Int64
     allocated_bytes: Int64
     reserved_bytes: Int64
 

@@ -54,8 +54,6 @@ class Segment:
 
     device: int
     num_bytes: int
-    stream: int
-    kind: str
     blocks: tuple[Block, ...]
 
 
@@ -81,7 +79,6 @@ class AllocatorDump:
 
     segments: tuple[Segment, ...]
     events: tuple[AllocatorEvent, ...]
-    settings: Mapping[str, object]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -146,8 +143,7 @@ def read_snapshot(path: str) -> AllocatorDump:
         warnings.append(
             "No history was recorded: call torch.cuda.memory._record_memory_history() first."
         )
-    settings = content.get("allocator_settings", {})
-    return AllocatorDump(segments, events, settings, tuple(warnings))
+    return AllocatorDump(segments, events, tuple(warnings))
 
 
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
@@ -161,8 +157,6 @@ def _segment(entry: Mapping[str, Any]) -> Segment:
     return Segment(
         device=entry.get("device", 0),
         num_bytes=entry["total_size"],
-        stream=entry.get("stream", 0),
-        kind=entry.get("segment_type", ""),
         blocks=tuple(_block(block) for block in entry.get("blocks", ())),
     )
 

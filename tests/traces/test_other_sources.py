@@ -256,7 +256,6 @@ def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(tmp_path):
     timeline = open_timeline(str(path))
 
     assert [timeline.names[i] for i in timeline.device.name] == ["CUDA graph 5"]
-    assert timeline.device.graph.tolist() == [5]
     assert "--cuda-graph-trace=node" in timeline.warnings[0]
 
 

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EffectiveBatch:
-    """Samples per optimizer step before and after a change of the batch size.
+    """What goes with a change of the batch size.
 
     Attributes:
         accumulate: `accumulate_grad_batches` that keeps them nearest to what they were.
-        before: Samples per optimizer step, over all ranks.
-        after: The same with the new batch size and accumulation.
+        after: Samples per optimizer step with it and the new batch size, over all ranks.
         note: What to do with the learning rate.
     """
 
     accumulate: int
-    before: int
     after: int
     note: str
 
@@ -33,7 +31,7 @@ def effective_batch(
     steps = max(1, round(batch_size * accumulate / suggested))
     before = batch_size * accumulate * world_size
     after = suggested * steps * world_size
-    return EffectiveBatch(steps, before, after, _note(before, after))
+    return EffectiveBatch(steps, after, _note(before, after))
 
 
 def _note(before: int, after: int) -> str:

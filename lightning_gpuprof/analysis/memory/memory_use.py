@@ -1,5 +1,6 @@
 """Device memory over a session, from the per-window records."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightning_gpuprof.records.reader import Session
@@ -47,10 +48,6 @@ def memory_use(session: Session) -> MemoryUse | None:
         for record in records
         if record.free_bytes is not None
     ]
-    phases: dict[str, int] = {}
-    for record in records:
-        for phase, peak in record.phase_peak_bytes.items():
-            phases[phase] = max(peak, phases.get(phase, 0))
     return MemoryUse(
         windows=len(records),
         allocated_bytes=last.allocated_bytes,
@@ -61,7 +58,16 @@ def memory_use(session: Session) -> MemoryUse | None:
         free_bytes=last.free_bytes,
         alloc_retries=last.alloc_retries,
         ooms=last.ooms,
-        phase_peak_bytes=phases,
+        phase_peak_bytes=phase_peaks(records),
         kind_bytes=last.kind_bytes,
         others_bytes=max(others, default=None),
     )
+
+
+def phase_peaks(records: Sequence[Memory]) -> dict[str, int]:
+    """Return the highest peak of each phase over some windows."""
+    peaks: dict[str, int] = {}
+    for record in records:
+        for phase, peak in record.phase_peak_bytes.items():
+            peaks[phase] = max(peak, peaks.get(phase, 0))
+    return peaks

@@ -28,11 +28,6 @@ class Tune:
     suggested: int | None
     reason: str
 
-    @property
-    def rates(self) -> dict[int, float]:
-        """Samples per second of each size that ran."""
-        return {p.batch_size: samples_per_s(p) for p in self.points if p.step_ns}
-
 
 def samples_per_s(point: TunePoint) -> float:
     """Return the throughput of a size that ran."""

@@ -12,7 +12,7 @@ from lightning_gpuprof.analysis.trace.grouping import (
     blocks,
     counted,
     grouped,
-    looked_up,
+    named,
     summed,
 )
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -72,11 +72,8 @@ def costed_calls(trace: LinkedTrace) -> list[tuple[CallGroup, Cost]]:
 def _groups(trace: LinkedTrace) -> list[CallGroup]:
     timeline, call = trace.timeline, trace.launches.call
     host, device = timeline.host, timeline.device
-    modelled = [index for index, name in enumerate(timeline.names) if name in MODELS]
-    has_model = np.zeros(len(timeline.names), dtype=np.bool_)
-    has_model[modelled] = True
     is_modelled = (
-        looked_up(has_model, host.name)
+        named(timeline, lambda name: name in MODELS)
         & (host.category == CATEGORY_ID["cpu_op"])
         & (host.arguments != MISSING)
     )

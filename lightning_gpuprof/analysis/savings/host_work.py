@@ -69,10 +69,8 @@ class HostWork:
     throughout."""
     heavy_most_ns: int
     """The same if they are slower by what recording each event takes."""
-    operators_ns: int
-    """Self time of all operators, thin ones too."""
     forward_operators_ns: int
-    """Self time of those outside the autograd graph's nodes, copies among them."""
+    """Self time of operators, thin ones and copies too, outside the autograd graph's nodes."""
     calls: int
     """Calls per step that compute something, in forward and backward."""
     thin_calls: int
@@ -187,7 +185,6 @@ def host_work(run: RunResults) -> HostWork | None:
         compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
         heavy_most_ns=round(sum(op.self_ns for op in heavy) * unscaled_frac(run, facts)),
-        operators_ns=round(sum(op.self_ns for op in used)),
         forward_operators_ns=_forward_operators_ns(facts, used),
         calls=round(calls),
         thin_calls=round(sum(map(_own_calls, thin))),

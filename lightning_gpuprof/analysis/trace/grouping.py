@@ -43,8 +43,12 @@ def looked_up(table: npt.NDArray[_Value], index: Index) -> npt.NDArray[_Value]:
 
 def named(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
     """Return which host events have a name that passes a test."""
-    passes = np.array([test(name) for name in timeline.names] or [False])
-    return looked_up(passes, timeline.host.name)
+    return looked_up(passing(timeline, test), timeline.host.name)
+
+
+def passing(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
+    """Return which of a trace's names pass a test; one that does not, where it has none."""
+    return np.array([test(name) for name in timeline.names] or [False])
 
 
 def narrowed(values: Index) -> Index:

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.copies import copy_kind
-from lightning_gpuprof.analysis.trace.grouping import used
+from lightning_gpuprof.analysis.trace.grouping import passing, used
 from lightning_gpuprof.analysis.trace.launch_join import Launches
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import Timeline
@@ -51,7 +51,7 @@ class StretchSums:
 
     def __init__(self, timeline: Timeline, launches: Launches, before: Int64) -> None:
         self._pace_ns = launch_pace_ns(timeline, launches)
-        to_host = np.array([copy_kind(name)[0] == "DtoH" for name in timeline.names] or [False])
+        to_host = passing(timeline, lambda name: copy_kind(name)[0] == "DtoH")
         self._copied = (before >= 0) & to_host[timeline.device.name[before]]
         self._total_ns: Int64 | int = 0
         self._copied_ns: Int64 | int = 0

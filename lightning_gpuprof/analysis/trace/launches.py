@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, summed
+from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, passing, summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.launch_join import Launches
@@ -109,7 +109,7 @@ def _by_graphs(timeline: Timeline, launches: Launches) -> Mask:
     """Return which device rows a graph launched."""
     if not len(launches.calls):
         return np.zeros(len(timeline.device), dtype=np.bool_)
-    graphs = np.array([call_kind(name) == "graph" for name in timeline.names])
+    graphs = passing(timeline, lambda name: call_kind(name) == "graph")
     by_graphs: Mask = (launches.call >= 0) & graphs[timeline.host.name[launches.call]]
     return by_graphs
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from lightning_gpuprof.analysis.trace.grouping import blocks, passing
 from lightning_gpuprof.analysis.trace.nesting import Nesting
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import Timeline
 
 ENGINE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "AccumulateGrad"
-_CHUNK = 1 << 16
 
 
 def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
@@ -16,24 +16,20 @@ def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
 
     torch draws one arrow from an operator to its node however often the node runs, so what no
     arrow reaches is another pass. Gradients' accumulation has no operator, and is left out.
-    The table is gone through in chunks: few of its rows are calls, and it may hold millions.
     """
     host, flows = timeline.host, timeline.flows
-    engine = np.array(
-        [name.startswith(ENGINE) and ACCUMULATE not in name for name in timeline.names] or [False]
-    )
+    engine = passing(timeline, lambda name: name.startswith(ENGINE) and ACCUMULATE not in name)
     if not engine.any() or not len(flows):
         return np.zeros(0, dtype=np.int64)
     ends = flows.is_start == 0
     places = set(zip(flows.thread[ends].tolist(), flows.start_ns[ends].tolist(), strict=True))
     called: list[int] = []
     reached: set[int] = set()
-    for low in range(0, len(host), _CHUNK):
-        chunk = slice(low, low + _CHUNK)
-        called.extend((low + np.flatnonzero(engine[host.name[chunk]])).tolist())
+    for block in blocks(len(host)):
+        called.extend((block.start + np.flatnonzero(engine[host.name[block]])).tolist())
         # An arrow ends where the node begins, which the engine's call is the parent of.
-        parent = nesting.parent[chunk]
-        nodes = low + np.flatnonzero((parent >= 0) & engine[host.name[parent]])
+        parent = nesting.parent[block]
+        nodes = block.start + np.flatnonzero((parent >= 0) & engine[host.name[parent]])
         begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
         calls = nesting.parent[nodes].tolist()
         reached.update(call for call, place in zip(calls, begun, strict=True) if place in places)

@@ -123,10 +123,9 @@ def _emptying(run: RunResults) -> LineCount | None:
 def _places(run: RunResults, empties: LineCount | None) -> tuple[Where, ...]:
     if empties is None:
         return (Where(name="cudaMalloc"),)
-    line = Where(file=empties.file, line=empties.line, source=empties.source, phase=empties.phase)
     parts = {part.name for part in run.parts_of(Phase(empties.phase))}
     part = empties.function if empties.function in parts else None
-    return line, Where(phase=empties.phase, name=part)
+    return Where.at(empties, phase=empties.phase), Where(phase=empties.phase, name=part)
 
 
 def _advice(known: bool, frees: bool, retries: int) -> str:

@@ -111,8 +111,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 
 
 def _line(mode: AnomalyMode) -> tuple[Where, ...]:
-    place = mode.place
-    return (Where(file=place.file, line=place.line, source=place.source),) if place else ()
+    return (Where.at(mode.place),) if mode.place else ()
 
 
 def _change(mode: AnomalyMode, *, by_trainer: bool) -> str:

@@ -119,7 +119,7 @@ def _finding(run: RunResults, step_ns: int, one: Debugging) -> Finding:
         where=(
             Where(name=one.by if one.tool is not Tool.TRACEMALLOC else "tracemalloc")
             if place is None
-            else Where(file=place.file, line=place.line, source=place.source),
+            else Where.at(place),
         ),
         change=change,
         explains=EXPLAINS,

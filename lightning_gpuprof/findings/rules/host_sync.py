@@ -179,9 +179,7 @@ def _works_on_copies(
         "anything: the device has nothing to do"
     )
     found = _finding(title, evidence, saving, step_ns, sites, 0.8 if lines else 0.6)
-    busy = tuple(
-        Where(file=one.file, line=one.line, source=one.source, phase=one.phase) for one in lines
-    )
+    busy = tuple(Where.at(one, phase=one.phase) for one in lines)
     named = {(at.file, at.line) for at in found.where}
     return replace(
         found,
@@ -297,10 +295,7 @@ def _finding(
         evidence=evidence,
         saving_ns=saving,
         confidence=confidence,
-        where=tuple(
-            Where(file=s.file, line=s.line, source=s.source, phase=s.phase, name=s.owner)
-            for s in ranked[:MOST_SITES]
-        ),
+        where=tuple(Where.at(s, phase=s.phase, name=s.owner) for s in ranked[:MOST_SITES]),
         change="self.total += loss.detach()  # on the device; read it once, at the epoch's end",
     )
 

@@ -199,6 +199,4 @@ def _change(*, kept: bool | None) -> str:
 
 def place(line: LineCount | None) -> tuple[Where, ...]:
     """Return a line as a place, where there is one."""
-    if line is None:
-        return ()
-    return (Where(file=line.file, line=line.line, source=line.source, phase=line.phase),)
+    return () if line is None else (Where.at(line, phase=line.phase),)

@@ -106,11 +106,7 @@ def _finding(run: RunResults, step_ns: int, one: Padding, *, explains: tuple[str
         saving_ns=saving,
         confidence=0.5 if run.on_gpu else 0.8,
         where=(
-            *(
-                (Where(file=place.file, line=place.line, source=place.source),)
-                if place is not None
-                else ()
-            ),
+            *((Where.at(place),) if place is not None else ()),
             Where(phase=Phase.FORWARD.value, name=name),
         ),
         change="width = max(len(sample) for sample in samples)  # of this batch, when it is made",

@@ -33,7 +33,6 @@ from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.records.function_calls import function_notes
-from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -109,10 +108,10 @@ def _places(run: RunResults) -> tuple[Where, ...]:
     """Return the lines that index; of older records those that may and were seen most."""
     seen, lines = function_notes(run.notes), host_lines(run.notes)
     if seen is not None and seen.indexed:
-        found = [at for one in seen.indexed for at in one.places]
+        found = [Where.at(at) for one in seen.indexed for at in one.places]
     else:
         every = lines.of(Phase.FORWARD, (None,)) if lines is not None else []
         may = [one for one in every if one.count >= LEAST_COUNT and _INDEXED.search(one.source)]
-        found = [CallPlace(one.file, one.line, one.function, one.source) for one in may[:1]]
+        found = [Where.at(one) for one in may[:1]]
     # In no phase: the line is in the forward pass, the time in the backward pass.
-    return tuple(Where(file=at.file, line=at.line, source=at.source) for at in dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))

@@ -233,10 +233,7 @@ def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Where, 
     seen = [] if lines is None else lines.of(phase)
     ours = (one for one in seen if (one.callee or "").rpartition(".")[2] in called)
     at = {(one.file, one.line): one for one in ours if one.count >= LEAST_COUNT}
-    return tuple(
-        Where(file=one.file, line=one.line, source=one.source, phase=phase.value)
-        for one in [*at.values()][:MOST_NAMES]
-    )
+    return tuple(Where.at(one, phase=phase.value) for one in [*at.values()][:MOST_NAMES])
 
 
 def _synced(run: RunResults) -> str:

@@ -222,7 +222,4 @@ def _places(seen: Sequence[LineCount], phase: Phase) -> tuple[Where, ...]:
     least = LEFT_FRAC * sum(one.count for one in seen)
     ranked = sorted(places.values(), key=lambda one: -one.count)
     ranked = [one for one in ranked if one.count >= least]
-    return tuple(
-        Where(file=one.file, line=one.line, source=one.source, phase=phase.value)
-        for one in ranked[:MOST_LINES]
-    )
+    return tuple(Where.at(one, phase=phase.value) for one in ranked[:MOST_LINES])

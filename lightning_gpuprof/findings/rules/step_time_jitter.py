@@ -119,7 +119,7 @@ def _collecting(run: RunResults) -> tuple[Where, ...]:
     name = None if most is None else most.name
     if call is None:
         return (Where(phase=phase, name=name),)
-    return (Where(file=call.file, line=call.line, source=call.source, phase=phase, name=name),)
+    return (Where.at(call, phase=phase, name=name),)
 
 
 def _spiking(seen: Spikes) -> tuple[Where, ...]:

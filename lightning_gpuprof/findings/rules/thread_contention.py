@@ -88,10 +88,7 @@ def _locked(
         low=round(LOW_FRAC * low * forward.mean_ns),
         high=round(min(forward.mean_ns, AWAY_FRAC * high * forward.mean_ns)),
     )
-    places = tuple(
-        Where(file=one.file, line=one.line, source=one.source, phase=one.phase)
-        for one in waits[:MOST_LINES]
-    )
+    places = tuple(Where.at(one, phase=one.phase) for one in waits[:MOST_LINES])
     others = [] if lines.threads is None else lines.threads.others
     others = [one for one in others if one.file == waits[0].file]
     return Finding(
@@ -144,6 +141,4 @@ def _outrun(run: RunResults, step_ns: int, threads: ThreadUse, other: ThreadLoad
 
 def _where(thread: ThreadLoad) -> Where:
     name = f"thread {thread.name}"
-    if not thread.file:
-        return Where(name=name)
-    return Where(file=thread.file, line=thread.line, source=thread.source, name=name)
+    return Where.at(thread, name=name) if thread.file else Where(name=name)

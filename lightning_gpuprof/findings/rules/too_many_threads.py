@@ -120,10 +120,6 @@ def _finding(run: RunResults, step_ns: int, one: ThreadTrial) -> Finding:
         },
         saving_ns=saving,
         confidence=0.8,
-        where=(
-            Where(name="torch.set_num_threads")
-            if place is None
-            else Where(file=place.file, line=place.line, source=place.source),
-        ),
+        where=(Where(name="torch.set_num_threads") if place is None else Where.at(place),),
         change=f"torch.set_num_threads({one.cores})",
     )

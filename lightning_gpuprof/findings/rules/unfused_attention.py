@@ -116,7 +116,7 @@ def _finding(
 ) -> Finding:
     lines = dict.fromkeys(at for one in written for at in one.places)
     phase = None if on_device else "forward"
-    places = tuple(Where(file=at.file, line=at.line, source=at.source, phase=phase) for at in lines)
+    places = tuple(Where.at(at, phase=phase) for at in lines)
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),

@@ -71,6 +71,4 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
 def _lines(run: RunResults) -> tuple[Where, ...]:
     lines = host_lines(run.notes)
     seen = lines.of(Phase.ZERO_GRAD)[:1] if lines is not None else []
-    return tuple(
-        Where(file=one.file, line=one.line, source=one.source, phase=one.phase) for one in seen
-    )
+    return tuple(Where.at(one, phase=one.phase) for one in seen)

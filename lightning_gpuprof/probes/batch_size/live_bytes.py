@@ -56,10 +56,6 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     if block.kind is None:
                         block.kind = kind
 
-    def live(self) -> list[Block]:
-        """Return the blocks alive now."""
-        return [self.blocks[index] for index in self._live.values()]
-
     @override
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

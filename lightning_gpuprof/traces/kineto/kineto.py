@@ -127,7 +127,7 @@ def _read_halves(path: str, options: ReadOptions, *, exact: bool) -> _Content | 
 
 def _collect(path: str, options: ReadOptions, *, exact: bool, half: int | None = None) -> _Content:
     warnings: list[str] = []
-    decoder = _Decoder(full=options.stacks or options.memory, exact=exact)
+    decoder = _Decoder(full=options.memory, exact=exact)
     collector = Collector(options, exact=exact)
     header: dict[str, Any] = {}
     blocks = read_blocks(path, warnings.append, options.progress)

@@ -44,7 +44,7 @@ DEVICE_KINDS = {
 }
 _PYTHON = (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)
 _FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
-_NO_ARGS = FullArgs()
+_NO_ARGS = Args()
 _OLD_DEVICE_PID = "CUDA functions"
 """The process that torch's own exporter of 2020 put kernels under; it wrote no `cat`."""
 
@@ -171,10 +171,6 @@ class Collector:
             columns["correlation"] = ids([a.correlation for a in args])
         elif category in ("cpu_op", "user_annotation"):
             columns["arguments"] = self._argument_ids(args)
-        elif category == "python_function":
-            full = cast(list[FullArgs], args)
-            columns["python_id"] = ids([a.python_id for a in full])
-            columns["python_parent"] = ids([a.python_parent for a in full])
         self.host.add(
             len(rows),
             start_ns=start,
@@ -220,7 +216,6 @@ class Collector:
             stream=stream,
             correlation=ids([a.correlation for a in args]),
             num_bytes=ids([a.bytes for a in args]),
-            graph=ids([a.graph for a in args]),
             **columns,
         )
 
@@ -262,9 +257,7 @@ class Collector:
             len(rows),
             start_ns=self._ns([e.ts for e in rows]),
             dur_ns=np.zeros(len(rows), dtype=np.int64),
-            thread=self._threads(rows),
             device=np.where(on_host, MISSING, ids([a.memory_device for a in args])),
-            num_bytes=ids([a.memory_bytes for a in args]),
             allocated_bytes=ids([a.allocated for a in args]),
             reserved_bytes=ids([a.reserved for a in args]),
         )

@@ -86,7 +86,6 @@ class Args(msgspec.Struct, gc=False):
     device: Loose = MISSING
     stream: Loose = MISSING
     bytes: Loose = MISSING
-    graph: Loose = msgspec.field(default=MISSING, name="graph id")
     wait_on_stream: Loose = MISSING
     wait_on_correlation: Loose = msgspec.field(
         default=MISSING, name="wait_on_cuda_event_record_corr_id"
@@ -99,12 +98,8 @@ class Args(msgspec.Struct, gc=False):
 
 
 class FullArgs(Args, gc=False):
-    """`Args` and what is read only on demand: stacks and the allocator's marks."""
+    """`Args` and what is read only on demand: the allocator's marks."""
 
-    python_id: Loose = msgspec.field(default=MISSING, name="Python id")
-    python_parent: Loose = msgspec.field(default=MISSING, name="Python parent id")
-    module: str | None = msgspec.field(default=None, name="Module Hierarchy")
-    memory_bytes: Loose = msgspec.field(default=MISSING, name="Bytes")
     memory_device: Loose = msgspec.field(default=MISSING, name="Device Id")
     memory_device_type: Loose = msgspec.field(default=MISSING, name="Device Type")
     allocated: Loose = msgspec.field(default=MISSING, name="Total Allocated")

@@ -72,11 +72,11 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
     long_names = database.has(_CUPTI + "KERNEL", "demangledName")
     name_column = "demangledName" if long_names else "shortName"
     processes = _Lookup(lambda packed: _process_offset(builder, packed))
-    for start, end, name, device, stream, ids, process, graph in database.columns(
-        _CUPTI + "KERNEL", "start", "end", name_column, *where, "globalPid", "graphId"
+    for start, end, name, device, stream, ids, process in database.columns(
+        _CUPTI + "KERNEL", "start", "end", name_column, *where, "globalPid"
     ):
         ids = ids + processes.of(process)
-        builder.extend_device(start, end, names.of(name), "kernel", device, stream, ids, graph)
+        builder.extend_device(start, end, names.of(name), "kernel", device, stream, ids)
     graphs = 0
     for begun, ended, number, device_id, stream_id, call, packed in database.rows(
         _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where, "globalPid"
@@ -84,7 +84,7 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
         call = _of_process(builder, call, packed)
         graphs += 1
         whole = builder.name(f"CUDA graph {number}")
-        builder.device(begun, ended, whole, "kernel", device_id, stream_id, call, graph=number)
+        builder.device(begun, ended, whole, "kernel", device_id, stream_id, call)
     if graphs:
         builder.warnings.append(
             f"{graphs} CUDA graph launches were recorded as a whole, so their kernels are not "

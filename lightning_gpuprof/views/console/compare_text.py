@@ -6,7 +6,7 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
 from lightning_gpuprof.findings.model import Finding
-from lightning_gpuprof.units import quantity
+from lightning_gpuprof.units import quantity, shortened
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
 
@@ -101,7 +101,7 @@ def _table(title: str, rows: Sequence[Change], least: float, *, unit: str = "") 
         name = row.name if unit else row.name.removesuffix("_ns").removesuffix("_bytes")
         key = unit or row.name
         sides = [_shown(key, value) for value in (row.base, row.new)]
-        yield f"  {_short(name):<34}{sides[0]:>12}{sides[1]:>12}{_percent(row):>10}"
+        yield f"  {shortened(name, 32):<34}{sides[0]:>12}{sides[1]:>12}{_percent(row):>10}"
 
 
 def _traced(
@@ -131,10 +131,6 @@ def _percent(row: Change) -> str:
     if row.diff is None or not row.base:
         return ""
     return f"{row.diff / row.base * 100:+.1f}%"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 32 else name[:29] + "..."
 
 
 def _findings(title: str, findings: Sequence[Finding]) -> Iterator[str]:

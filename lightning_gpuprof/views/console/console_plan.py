@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.model import Horizon
-from lightning_gpuprof.findings.plan import make_plan
+from lightning_gpuprof.findings.work_plan import make_plan
 from lightning_gpuprof.units import quantity, spread
 from lightning_gpuprof.views.documents.report import Report
 

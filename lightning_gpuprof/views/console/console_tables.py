@@ -17,7 +17,7 @@ from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
-from lightning_gpuprof.units import duration, percent, size, spread
+from lightning_gpuprof.units import duration, percent, shortened, size, spread
 from lightning_gpuprof.views.documents.report_payload import top_operators
 
 BAR_WIDTH = 40
@@ -154,7 +154,7 @@ def line_table(results: RunResults) -> Table | None:
         name = f"{one.file}:{one.line}"
         place = Text(name)
         if one.source:
-            source = _shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
+            source = shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
             place.append(f" `{source}`", style="dim")
         table.add_row(
             spread(one.low_ns, one.high_ns),
@@ -189,7 +189,7 @@ def operator_tables(results: RunResults, *, verbose: bool) -> Iterator[Renderabl
                 duration(operator["self_ns"]),
                 duration(operator["total_ns"]),
                 f"{operator['count']:,}",
-                _shortened(operator["name"]),
+                shortened(operator["name"], _NAME_WIDTH),
             )
         yield Padding(table, (0, 0, 0, 2))
 
@@ -250,7 +250,7 @@ def verbose_parts(
     yield Text("\nEVERY NAMED PART (in total)", style="bold")
     table = Table.grid(padding=(0, 2))
     for part in results.parts:
-        table.add_row(part.phase.value, duration(part.total_ns), _shortened(part.name))
+        table.add_row(part.phase.value, duration(part.total_ns), shortened(part.name, _NAME_WIDTH))
     yield Padding(table, (0, 0, 0, 2))
     yield Text("\nRULES WITHOUT A FINDING", style="bold")
     table = Table.grid(padding=(0, 2))
@@ -269,7 +269,7 @@ def place(where: Where) -> str:
         return f"{where.file}{line}{source}"
     kernel = kernel_name(where.kernel or "")
     if len(kernel) > _NAME_WIDTH:
-        kernel = _shortened(kernel.partition("<")[0])
+        kernel = shortened(kernel.partition("<")[0], _NAME_WIDTH)
     names = [name for name in (kernel, where.name) if name]
     if where.rank is not None:
         names.append(f"rank {where.rank}")
@@ -354,7 +354,3 @@ def _own_cost(results: RunResults) -> str:
         return "not measured"
     share = f" ({cost / results.step_ns:.2%})" if results.step_ns else ""
     return f"{duration(cost)} per step{share}, by its own clock"
-
-
-def _shortened(name: str, width: int = _NAME_WIDTH) -> str:
-    return name if len(name) <= width else name[: width - 3] + "..."

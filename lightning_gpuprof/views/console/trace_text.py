@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.units import duration, percent, shortened, size
 
 Document = dict[str, Any]
 NAME_WIDTH = 60
@@ -158,4 +158,4 @@ def _cell(column: str, value: Any) -> str:
     if column in ("bytes", "bytes_per_s"):
         return size(value) + ("/s" if column.endswith("_per_s") else "")
     text = f"{value['file']}:{value['line']}" if column == "where" else str(value)
-    return text if len(text) <= NAME_WIDTH else text[: NAME_WIDTH - 3] + "..."
+    return shortened(text, NAME_WIDTH)

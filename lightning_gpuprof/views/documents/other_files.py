@@ -6,7 +6,7 @@ from typing import Any
 from lightning_gpuprof.traces import memory_snapshot
 from lightning_gpuprof.traces.sniff import read_head
 from lightning_gpuprof.traces.tables import open_tables
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, shortened
 from lightning_gpuprof.views.documents.memory_snapshot import snapshot_lines, snapshot_payload
 from lightning_gpuprof.views.documents.work_payload import tables_payload
 
@@ -57,5 +57,4 @@ def _stats_lines(stats: list[dict[str, Any]], top: int) -> Iterator[str]:
 
 
 def _short(name: str) -> str:
-    short = name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."
-    return short.ljust(_NAME_WIDTH)
+    return shortened(name, _NAME_WIDTH).ljust(_NAME_WIDTH)

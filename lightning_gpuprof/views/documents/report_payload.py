@@ -16,7 +16,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Abstained, Finding
-from lightning_gpuprof.findings.plan import PlanItem, make_plan
+from lightning_gpuprof.findings.work_plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, plain
 from lightning_gpuprof.views.documents.stored_analysis import is_older

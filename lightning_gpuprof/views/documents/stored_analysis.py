@@ -10,7 +10,13 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, TRACE_SUFFIX, plugin_dir
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    LOCAL,
+    TRACE_SUFFIX,
+    plugin_dir,
+    written_whole,
+)
 
 ANALYSIS_VERSION = 1
 """Of the tables of an analysis. Raise it whenever one comes, or comes to mean something else: rules
@@ -47,16 +53,9 @@ def write_analysis(trace: str) -> str:
     payload = import_module("lightning_gpuprof.views.documents.trace_payload")
     document = payload.analyze_file(trace, options)
     path = trace + ANALYSIS_SUFFIX
-    part = part_of(path)
-    with open(part, "w", encoding="utf-8") as file:
+    with written_whole(path) as part, open(part, "w", encoding="utf-8") as file:
         json.dump(document, file)
-    os.replace(part, path)
     return path
-
-
-def part_of(path: str) -> str:
-    """Return this process's name for a file that it has not yet written to the end."""
-    return f"{path}.{os.getpid()}.part"
 
 
 def older_analyses(run: str) -> list[str]:

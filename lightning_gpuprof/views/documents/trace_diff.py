@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.units import duration
+from lightning_gpuprof.units import duration, shortened
 from lightning_gpuprof.views.documents.work_payload import diff_payload
 
 _SHOWN = 10
@@ -75,8 +75,7 @@ def diff_lines(document: dict[str, Any]) -> Iterator[str]:
 
 def _row(row: dict[str, Any]) -> str:
     before, after = row["base_ns"], row["test_ns"]
-    name = row["name"]
-    short = name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."
+    short = shortened(row["name"], _NAME_WIDTH)
     change = f" ({row['change']})" if row["change"] in ("added", "removed") else ""
     times = f"{duration(before):>10} -> {duration(after):>10}"
     return f"  {short:<{_NAME_WIDTH}}  {times}{_percent(before, after)}{change}"

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.analysis.memory.memory_use import phase_peaks
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
 from lightning_gpuprof.records.schema import Memory
@@ -39,10 +40,6 @@ def _chunks(records: list[Memory]) -> list[list[Memory]]:
 
 def _point(chunk: list[Memory]) -> dict[str, Any]:
     last = chunk[-1]
-    phases: dict[str, int] = {}
-    for record in chunk:
-        for phase, peak in record.phase_peak_bytes.items():
-            phases[phase] = max(peak, phases.get(phase, 0))
     return {
         "step": last.step,
         "allocated_bytes": last.allocated_bytes,
@@ -52,7 +49,7 @@ def _point(chunk: list[Memory]) -> dict[str, Any]:
         "total_bytes": last.total_bytes,
         "free_bytes": last.free_bytes,
         "kind_bytes": last.kind_bytes,
-        "phase_peak_bytes": phases,
+        "phase_peak_bytes": phase_peaks(chunk),
     }
 
 

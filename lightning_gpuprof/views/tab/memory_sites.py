@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX, written_whole
 from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.preparation import prepare
@@ -58,12 +58,9 @@ def write_sites(path: str) -> str:
         OSError: The file cannot be written.
     """
     target = path + ANALYSIS_SUFFIX
-    part = f"{target}.{os.getpid()}.part"
     content = msgspec.json.encode(snapshot_payload(path))
-    with open(part, "wb") as file:
+    with written_whole(target) as part, open(part, "wb") as file:
         file.write(content)
-    # It takes its name only when it is whole, so that no reader ever sees half of it.
-    os.replace(part, target)
     return target
 
 

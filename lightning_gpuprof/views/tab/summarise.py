@@ -5,7 +5,7 @@ import os
 import msgspec
 
 import lightning_gpuprof
-from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.records.files import plugin_dir, written_whole
 from lightning_gpuprof.views.documents.trace_notices import STILL_ANALYSED
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.preparation import prepare
@@ -61,11 +61,8 @@ def write_summary(run: str) -> str | None:
         answers=answers,
     )
     path = os.path.join(plugin_dir(run), SUMMARY_NAME)
-    part = f"{path}.{os.getpid()}.part"
-    with open(part, "wb") as file:
+    with written_whole(path) as part, open(part, "wb") as file:
         file.write(msgspec.json.encode(summary))
-    # It takes its name only when it is whole, so that no reader ever sees half of it.
-    os.replace(part, path)
     return path
 
 

@@ -3,11 +3,9 @@
 `python -m lightning_gpuprof.views.tab.timeline_tiles TRACE` does it for one file by hand.
 """
 
-import os
-
 from lightning_gpuprof.analysis.drawing.call_tree import call_tree
 from lightning_gpuprof.analysis.drawing.drawing import make_drawing
-from lightning_gpuprof.records.files import DRAWING_SUFFIX
+from lightning_gpuprof.records.files import DRAWING_SUFFIX, written_whole
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import OpArguments
 from lightning_gpuprof.views.tab.drawing_file import pack
@@ -27,11 +25,8 @@ def write_tiles(trace_path: str) -> str:
     drawing = make_drawing(timeline)
     texts = [argument_text(arguments) for arguments in timeline.arguments]
     path = trace_path + DRAWING_SUFFIX
-    part = f"{path}.{os.getpid()}.part"
-    with open(part, "wb") as file:
+    with written_whole(path) as part, open(part, "wb") as file:
         file.write(pack(drawing, texts, call_tree(drawing)))
-    # It takes its name only when it is whole, so that no reader ever sees half of it.
-    os.replace(part, path)
     return path
 
 

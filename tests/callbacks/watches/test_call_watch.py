@@ -1,6 +1,7 @@
 import pytest
 import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
+from look_models import Clock
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import checkpoint
 
@@ -8,16 +9,6 @@ from lightning_gpuprof.callbacks.watches import call_watch
 from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.records.module_calls import embedding_use, repeated_forward
 from lightning_gpuprof.records.schema import Note
-
-
-class Clock:
-    """Each look at it takes 10 ns."""
-
-    now_ns = 0
-
-    def __call__(self):
-        self.now_ns += 10
-        return self.now_ns
 
 
 @pytest.fixture

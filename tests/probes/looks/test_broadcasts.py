@@ -4,40 +4,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
-from lightning_gpuprof.probes.looks.function_mode import Watching
-from lightning_gpuprof.probes.looks.function_uses import notes_of
-
 POINTS, AXES = 64, 8
 
 
-class Clock:
-    """A thousand nanoseconds for each function."""
-
-    now = 0
-
-    def __call__(self):
-        self.now += 1_000
-        return self.now
-
-
 @pytest.fixture
-def look():
-    def looked(work, *, trained=False):
-        batches = []
-        for _ in range(2):
+def look(looked):
+    def look(work, *, trained=False):
+        def make():
             a = torch.rand(4, POINTS, AXES, requires_grad=trained)
-            b = torch.rand(4, POINTS, AXES)
-            batches.append(FunctionCalls(torch.nn.Linear(1, 1)))
-            mode = Watching(batches[-1].seen, Clock())
-            mode.start()
-            try:
-                work(a, b)
-            finally:
-                mode.stop()
-        return notes_of(batches, None).broadcast
+            return a, torch.rand(4, POINTS, AXES)
 
-    return looked
+        return looked(work, make).broadcast
+
+    return look
 
 
 def squares(a, b):

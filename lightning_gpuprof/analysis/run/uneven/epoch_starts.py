@@ -22,11 +22,9 @@ class EpochStarts:
 
     count: int
     """Epochs begun."""
-    excess_ns: int
-    """What the first steps of epochs waited above the median of the others, in total."""
     again_ns: int
-    """What the epochs after the first cost, with the wait between epochs: a first start there
-    always is. Without `remade_ns`."""
+    """What the epochs after the first cost: what their first steps waited above the median of the
+    others, with the wait between epochs; a first start there always is. Without `remade_ns`."""
     remade_ns: int
     """What the module's `train_dataloader` took after the first epoch began, in total."""
     steady_mean_ns: int
@@ -53,7 +51,6 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     return EpochStarts(
         count=int(first.sum()),
-        excess_ns=int(excess.sum()),
         again_ns=int(excess[first][1:].sum()) + between - remade,
         remade_ns=remade,
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
