@@ -11,7 +11,7 @@ from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
-from lightning_gpuprof.callbacks.tap.tap import ProfilerTap
+from lightning_gpuprof.callbacks.tap.tap import tap_of
 from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, ByExperiment, Context
 from lightning_gpuprof.callbacks.tap.timed_calls import LoggingCall, TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
@@ -97,7 +97,7 @@ class Tapping:
             called=called if self.sees_batches else None,
             watch=watch,
         )
-        self.tap = ProfilerTap(self._inner, timeline, actions)
+        self.tap = tap_of(self._inner, timeline, actions)
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
