@@ -6,8 +6,10 @@ without a variant take turns, in random order, and each is compared with the one
 
 It is put in and out while a batch is fetched, where a step begins, and while it is out our own
 clock stands still: to it there are only the steps with it. So a window of records or of losses is
-full after so many of those, and its writing falls into a block with it. What a toggle cannot see is
-what runs in threads of its own (the line sampler) or is left for the end; whole fits hold that.
+full after so many of those, and its writing falls into a block with it. Boundaries of regions are
+timed by the clock that users have, a builtin, as there are forty in a step; what it went on by
+meanwhile is taken off later. What a toggle cannot see is what runs in threads of its own (the line
+sampler) or is left for the end; whole fits hold that.
 
 On an accelerator each block begins with an idle device: what one leaves in its queue is not the
 next one's. Marks in flight have passed by then, and are taken in when the variant is back.
@@ -119,6 +121,30 @@ class Blocks:
         self._out_since: int | None = None
         self._begun: list[tuple[int, int]] = []
         self._ended: list[tuple[int, int]] = []
+        self._log: Any = None
+        self._put_right = 0
+
+    def attach(self, output: Any) -> None:
+        """Be the clock of a run that has just been set up, and put its log of boundaries right."""
+        output.now = self.clock
+        self._log = log = output.phase_clock
+        if log is None:
+            return
+        settle = log._settle
+
+        def settle_what_is_right() -> Any:
+            self._put_log_right()
+            self._put_right = 0
+            return settle()
+
+        log._settle = settle_what_is_right
+
+    def _put_log_right(self) -> None:
+        """Take off what the variant was out before each boundary since the last call."""
+        if self._log is not None:
+            times, first, out_ns = self._log.times, self._put_right, self._out_ns
+            times[first:] = [at - out_ns for at in times[first:]]
+            self._put_right = len(times)
 
     def clock(self) -> int:
         """Return the time that the variant was in."""
@@ -143,6 +169,7 @@ class Blocks:
     def _turn(self, *, on: bool) -> None:
         assert self._switch is not None
         if on and self._out_since is not None:
+            self._put_log_right()
             self._out_ns += time.perf_counter_ns() - self._out_since
             self._out_since = None
         self._switch.turn(on=on)
@@ -168,7 +195,10 @@ def toggled(variant: str, kind: str, seed: int, accelerator: str = "cpu") -> lis
     count = shape.blocks + shape.settled // shape.block
     blocks = Blocks(count, shape.block, seed, settler(accelerator))
     steps = (2 * count + WARM_UP + 2) * shape.block
-    fit(variant, kind, steps, accelerator=accelerator, at_block=blocks.begin, clock=blocks.clock)
+    options: dict[str, Any] = {"at_setup": blocks.attach}
+    if accelerator != "cpu":  # marks on the device are held against the host's boundaries
+        options = {"clock": blocks.clock}
+    fit(variant, kind, steps, accelerator=accelerator, at_block=blocks.begin, **options)
     return [asdict(pair) for pair in blocks.pairs()]
 
 

@@ -134,6 +134,7 @@ def fit(
     accelerator: str = "cpu",
     at_block: Callable[[Any], None],
     clock: Callable[[], int] = time.perf_counter_ns,
+    at_setup: Callable[[Any], object] = lambda output: None,
 ) -> None:
     """Fit a model.
 
@@ -146,6 +147,7 @@ def fit(
             `count`, the batches so far; `computing_ns`, what forward, backward and optimizer took
             of them; and `logs`, which says what it does with its loss.
         clock: For the variants of ours.
+        at_setup: Called with the run's output once a variant of ours has been set up.
     """
     import gc
 
@@ -217,21 +219,27 @@ def fit(
                 "enable_checkpointing": False,
                 "enable_model_summary": False,
                 "default_root_dir": folder,
-                **_options(variant, steps, folder, clock),
+                **_options(variant, steps, folder, clock, at_setup),
             }
         )
         gc.collect()  # what was imported or forked is gone through once, before the steps
         trainer.fit(model, torch.utils.data.DataLoader(Endless(), batch_size=None))
 
 
-def _options(variant: str, steps: int, folder: str, clock: Callable[[], int]) -> dict[str, Any]:
+def _options(
+    variant: str,
+    steps: int,
+    folder: str,
+    clock: Callable[[], int],
+    at_setup: Callable[[Any], object],
+) -> dict[str, Any]:
     import torch
     from lightning.pytorch import Callback, profilers
     from lightning.pytorch import callbacks as theirs
     from lightning.pytorch.loggers import CSVLogger
 
     if variant.startswith(("PhaseTimer", "GpuProf", "DeferredLoss")):
-        return _ours(variant, steps, clock)
+        return _ours(variant, steps, clock, at_setup)
     inside = variant == INSIDE
     # Its window comes at the end: one that never comes ends in an AssertionError of torch's.
     wait = 10 if inside else steps - 3
@@ -257,14 +265,28 @@ def _options(variant: str, steps: int, folder: str, clock: Callable[[], int]) ->
     return made[name]() if name in made else {}
 
 
-def _ours(variant: str, steps: int, clock: Callable[[], int]) -> dict[str, Any]:
+def _ours(
+    variant: str, steps: int, clock: Callable[[], int], at_setup: Callable[[Any], object]
+) -> dict[str, Any]:
     from lightning_gpuprof import DeferredLoss, GpuProfCallback, PhaseTimer
     from lightning_gpuprof.callbacks.output.run_output import RunOutput
 
     class Deferred(DeferredLoss):
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-            RunOutput.of(trainer, now=clock)
+            output = RunOutput.of(trainer, now=clock)
             super().setup(trainer, pl_module, stage)
+            at_setup(output)
+
+    def attached(callback: Any) -> dict[str, Any]:
+        """Not a subclass: whose time is ours is told by the class."""
+        setup = callback.setup
+
+        def set_up(trainer: Any, *args: Any, **kwargs: Any) -> None:
+            setup(trainer, *args, **kwargs)
+            at_setup(RunOutput.of(trainer))
+
+        callback.setup = set_up
+        return {"callbacks": [callback]}
 
     if variant == "DeferredLoss":
         return {"callbacks": [Deferred()]}
@@ -272,11 +294,11 @@ def _ours(variant: str, steps: int, clock: Callable[[], int]) -> dict[str, Any]:
     if NO_MARKS in variant:
         options["device_marks"] = False
     if variant.startswith("PhaseTimer"):
-        return {"callbacks": [PhaseTimer(clock=clock, **options)]}
+        return attached(PhaseTimer(clock=clock, **options))
     # As above, its window comes after the last step that is timed.
     options |= {"wait": steps, "warmup": 1, "active": 1, "report": False}
     options["lines"] = variant.endswith(LINES)
-    return {"callbacks": [GpuProfCallback(clock=clock, **options)], "max_steps": steps + 2}
+    return attached(GpuProfCallback(clock=clock, **options)) | {"max_steps": steps + 2}
 
 
 def main() -> None:

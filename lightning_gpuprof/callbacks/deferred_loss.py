@@ -228,7 +228,7 @@ class DeferredLoss(RecordingCallback):
 
     def _begin_window(self) -> None:
         if self._outputs is not None:
-            self._outputs.full = self.window
+            self._outputs.begin_window(self.window)
         self._sent_ns = None if self._output is None else self._output.now()
 
     def _name_steps(self, steps: list[Any]) -> None:
@@ -244,7 +244,7 @@ class DeferredLoss(RecordingCallback):
         last = steps[-1]
         used = [None if step == after else step for step, after in pairwise(steps)]
         if trainer is not None and loop._batches_that_stepped == last:
-            is_over = loop.batch_progress.total.ready != outputs.batch
+            is_over = outputs.batch not in (None, loop.batch_progress.total.ready)
             if is_over or _accumulates(trainer):
                 last = None
         steps[:] = zip([*used, last], outputs.take_epochs(), strict=True)

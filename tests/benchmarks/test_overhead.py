@@ -134,3 +134,20 @@ def test_a_fork_leaves_its_parent_as_it_was(fault_suite):
     assert seen == []
     with pytest.raises(ChildFailed, match="ZeroDivisionError"):
         forked(lambda: 1 / 0)
+
+
+def test_boundaries_hold_no_time_in_which_a_variant_was_out(fault_suite):
+    from overhead_toggle import Blocks
+
+    log = SimpleNamespace(times=[10, 20])
+    log._settle = lambda: (list(log.times), log.times.clear())[0]
+    output, blocks = SimpleNamespace(phase_clock=log), Blocks(1, 1, seed=0)
+    blocks.attach(output)
+
+    blocks._put_log_right()
+    blocks._out_ns = 5  # it was out between these two
+    log.times.append(35)
+
+    assert log._settle() == [10, 20, 30]
+    log.times.append(45)
+    assert log._settle() == [40]

@@ -56,7 +56,7 @@ class StepOutputs:
 
     Attributes:
         full: As above.
-        batch: The number of the last one.
+        batch: The number of the last one; None of one that steps as nothing is divided.
     """
 
     def __init__(
@@ -71,45 +71,55 @@ class StepOutputs:
         full: int,
         on_full: Callable[[], object],
     ) -> None:
-        self.full, self.batch = full, -1
+        self.full = full
+        self.batch: int | None = None
         self._epochs: list[tuple[int, int]] = []
         self._epoch_loop, self._progress = epoch_loop, epoch_loop.batch_progress.total
         self._loop, self._log = loop, log
         self._keep, self._on_first, self._on_full = keep, on_first, on_full
         self._alone = alone
+        self._has_begun = False
         self._inner = loop.output_result_cls
         self._make = self._inner.from_training_step_output
+        self.begin_window(full)
         loop.output_result_cls = _StandIn(self._inner, self.from_training_step_output)
 
     def from_training_step_output(self, output: Any, normalize: int = 1, **more: Any) -> Any:
         """Build Lightning's own result, and keep what it is built from.
 
         For every step: a training loop leaves nothing of this in the processor's caches, where
-        each function that is called costs about a microsecond. So what nearly all steps need is in
-        this one, with no guard: what may fail is called behind it.
+        each function that is called costs about a microsecond and each object that is looked into
+        some part of one. So what nearly all steps need is in this one, with as few of both as will
+        do, and with no guard: what may fail is called behind it.
         """
         if normalize == 1:  # all that manual optimization knows
             result = self._make(output, **more) if more else self._make(output)
             loss = getattr(result, "closure_loss", None)
         else:
             result, loss = self._make(output, normalize, **more), None
-        log, batch = self._log, self._progress.ready
-        if batch == self.batch and log.steps:
-            log.take_back()
-        elif self.batch < 0:
-            # Only now has Lightning put right what the checkpoint says of the batch it was made in.
-            self._on_first(self._progress.completed)
-        self.batch = batch
-        step = self._epoch_loop._batches_that_stepped
-        if self._alone and loss.__class__ is Tensor and not loss.dim():
-            # Where nothing is divided, what Lightning keeps for `backward` is a tensor of its own.
-            log.first.append(loss.detach())
-            log.steps.append(step)
+        steps, step = self._steps, self._epoch_loop._batches_that_stepped
+        # Where nothing is divided each batch steps: one with the last one's number is that one.
+        if (
+            self._quick
+            and loss.__class__ is Tensor
+            and not loss.dim()
+            and not (steps and steps[-1] == step)
+        ):
+            # What Lightning keeps for `backward` is a tensor of its own.
+            self._first.append(loss.detach())
+            steps.append(step)
+            self.batch = None
         else:
             self._keep_all(step, output, loss)
-        if len(log.steps) == self.full:
+        if len(steps) == self.full:
             self._on_full()
         return result
+
+    def begin_window(self, full: int) -> None:
+        """Fill the log's open window, which is a new one, up to so many steps."""
+        self.full = full
+        self._steps, self._first = self._log.steps, self._log.first
+        self._quick = self._alone and self._has_begun
 
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the batches to come."""
@@ -127,6 +137,15 @@ class StepOutputs:
         return found
 
     def _keep_all(self, step: int, output: Any, loss: Tensor | None) -> None:
+        """Keep what is not the loss alone, or may be a batch's second: closures run again."""
+        log, batch = self._log, self._progress.ready
+        if not self._has_begun:
+            # Only now has Lightning put right what the checkpoint says of the batch it was made in.
+            self._on_first(self._progress.completed)
+            self._has_begun, self._quick = True, self._alone
+        elif log.steps and (log.steps[-1] == step if self.batch is None else self.batch == batch):
+            log.take_back()
+        self.batch = batch
         private = _NONE if loss is None or loss.dim() else {"loss": loss.detach()}
         values = output
         if output is None or isinstance(output, Tensor):

@@ -14,16 +14,14 @@ from lightning_gpuprof.callbacks.tap.actions import (
     phase_of,
 )
 from lightning_gpuprof.callbacks.tap.tap_regions import (
+    AroundBatches,
     AtBorder,
-    Batch,
-    BatchCalled,
     Context,
     EpochLoop,
     HandingOn,
     Idle,
     NotTimed,
     OwnAction,
-    PassedOver,
     Profile,
     Regions,
     Saving,
@@ -49,7 +47,7 @@ class ActionRegions:
         idle: Tells of an action whether it runs a hook that is empty.
         fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
             where the hooks of their start are called.
-        called: Who is called around each batch of a fit; None where nobody is.
+        batches: What is entered around each batch of a fit; None where that is its region alone.
         watch: Puts something around the regions at which it wants to be told, such as the
             device's marks.
 
@@ -71,7 +69,7 @@ class ActionRegions:
         evaluating: bool,
         idle: Callable[[Action], bool],
         fetches_inside: bool,
-        called: BatchCalled | None,
+        batches: AroundBatches | None,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._inner = inner
@@ -79,7 +77,7 @@ class ActionRegions:
         self._clock = timeline.clock
         self._names = names
         self._idle = idle
-        self._called = called
+        self._batches = batches
         self._watch = watch
         self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
         if not fetches_inside:
@@ -119,18 +117,18 @@ class ActionRegions:
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
             timeline.batch_slot = region.slot
-            if self._called is None:
+            if self._batches is None:
                 return region
             own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
-            return Batch(region, timeline, self._called, own)
+            return self._batches.marked(region, own)
         return AtBorder(region, self._tells[border])
 
     def _in_passing(self, action_name: str) -> Context:
         """In a step that is not marked: borders, and what saves a checkpoint, rare as that is."""
         action = parse_action(action_name)
         border = self._borders.get(action.name)
-        if border is Border.BATCH and self._called is not None:
-            return self._handing_on(PassedOver(self._timeline, self._called), action_name)
+        if border is Border.BATCH and self._batches is not None:
+            return self._handing_on(self._batches.passed_over(), action_name)
         saves = action.kind == "Callback" and self._names(action.owner)[1]
         if border is not None or saves or action_name == "save_checkpoint":
             return self.training[action_name]

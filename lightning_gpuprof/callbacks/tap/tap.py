@@ -13,6 +13,7 @@ from lightning_gpuprof.callbacks.tap.tap_regions import (
     HandingOn,
     Idle,
     LoaderStart,
+    Profile,
     Regions,
     Saving,
 )
@@ -27,22 +28,35 @@ class ProfilerTap(Profiler):
     `profile` gives one cached context object per action name instead of a new generator each
     time, which makes up for what the clock costs.
 
+    The Trainer looks `profile` up thirty times a step. It is a slot, found where the class says;
+    and there is no `__getattr__`, for which the interpreter looks up every attribute the long way,
+    also those that are there. What else there is to find in the profiler's place is in its dict,
+    which this one shares; see `tap_of` for profilers whose class has more.
+
     Args:
         inner: The profiler whose place this takes.
         timeline: Told of the borders of steps; its clock is charged.
         actions: The regions of actions.
     """
 
+    __slots__ = (
+        "_actions", "_clock", "_inner", "_regions", "_stepping", "_timeline", "profile",
+    )  # fmt: skip
+    profile: Profile  # type: ignore[assignment]
+    """Returns the context manager of an action."""
+
     def __init__(self, inner: Any, timeline: StepTimeline, actions: ActionRegions) -> None:
         # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
         self._inner = inner
+        self._share()
         self._timeline = timeline
         self._clock = timeline.clock
         self._actions = actions
-        if actions.hands_on:
-            self.__dict__.update(start=self._start_both, stop=self._stop_both)
         self._stepping = actions.training
         self._look_up(actions.training)
+
+    def _share(self) -> None:
+        self.__dict__ = self._inner.__dict__
 
     @override
     def start(self, action_name: str) -> None:
@@ -53,11 +67,6 @@ class ProfilerTap(Profiler):
     def stop(self, action_name: str) -> None:
         """Close an action's region; one that was never started is left alone."""
         self._regions[action_name].__exit__(None, None, None)
-
-    @override
-    def profile(self, action_name: str) -> Any:
-        """Return the context manager of an action."""
-        return self._regions[action_name]
 
     @override
     def summary(self) -> str:
@@ -78,18 +87,6 @@ class ProfilerTap(Profiler):
     def teardown(self, stage: str | None) -> None:
         """Tear the inner profiler down."""
         self._inner.teardown(stage=stage)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_inner":
-            raise AttributeError(name)
-        return getattr(self._inner, name)
-
-    @override
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN:
-            super().__setattr__(name, value)
-        else:
-            setattr(self._inner, name, value)
 
     @override
     def __del__(self) -> None:
@@ -143,20 +140,59 @@ class ProfilerTap(Profiler):
 
     def leave(self) -> None:
         """Leave it to the inner profiler, also for functions that an action decorates."""
-        self.__dict__["profile"] = self._actions.profile = self._inner.profile
+        self.profile = self._actions.profile = self._inner.profile
 
     def _look_up(self, regions: Regions) -> None:
-        # The dict's own lookup as an instance attribute: the Trainer calls it 30 times a step.
+        # The dict's own lookup: with a method of this class there would be one more call.
         self._regions = regions
-        self.__dict__["profile"] = self._actions.profile = regions.__getitem__
+        self.profile = self._actions.profile = regions.__getitem__
 
-    def _start_both(self, action_name: str) -> None:
-        _region_of(self._regions[action_name]).__enter__()
-        self._inner.start(action_name)
 
-    def _stop_both(self, action_name: str) -> None:
-        self._inner.stop(action_name)
-        _region_of(self._regions[action_name]).__exit__(None, None, None)
+class ForwardingTap(ProfilerTap):
+    """In the place of a profiler whose class has what Lightning's base class has not."""
+
+    __slots__ = ()
+
+    @override
+    def _share(self) -> None:
+        """Leave the inner one's dict alone: attributes are handed on one by one."""
+
+    @override
+    def start(self, action_name: str) -> None:
+        """Open an action's region, and start it in the inner profiler."""
+        if self._actions.hands_on:
+            _region_of(self._regions[action_name]).__enter__()
+            self._inner.start(action_name)
+        else:
+            super().start(action_name)
+
+    @override
+    def stop(self, action_name: str) -> None:
+        """Stop an action in the inner profiler, and close its region."""
+        if self._actions.hands_on:
+            self._inner.stop(action_name)
+            _region_of(self._regions[action_name]).__exit__(None, None, None)
+        else:
+            super().stop(action_name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ProfilerTap.__slots__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._inner, name, value)
+
+
+def tap_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerTap:
+    """Return a tap in the place of a profiler, the lightest that will do."""
+    more = set(dir(type(inner))) - set(dir(Profiler))
+    plain = not actions.hands_on and not more and hasattr(inner, "__dict__")
+    return (ProfilerTap if plain else ForwardingTap)(inner, timeline, actions)
 
 
 class _ByLoop:
@@ -183,9 +219,6 @@ class _Validation:
     def __exit__(self, *raised: Any) -> None:
         self._tap.validate(False)
         self._region.__exit__(*raised)
-
-
-_OWN = frozenset("_inner _timeline _clock _actions _stepping _regions".split())
 
 
 def _region_of(context: Context) -> Context:

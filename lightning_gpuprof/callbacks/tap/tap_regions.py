@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from typing_extensions import override
 
@@ -15,7 +15,7 @@ from lightning_gpuprof.probes.clock.phase_clock import (
     Region,
     Slot,
 )
-from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
+from lightning_gpuprof.probes.clock.region_paths import close_code, open_code
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.probes.torch_trace import traced
 from lightning_gpuprof.records.phases import (
@@ -70,83 +70,16 @@ class AtBorder(Region):
         Region.__enter__(self)
 
 
-class BatchCalled(NamedTuple):
-    """Who is called around each training batch, without the cost of hooks."""
+class AroundBatches(Protocol):
+    """Makes what is entered around each training batch, without the cost of hooks."""
 
-    on_begins: Callable[[], object]
-    on_due: Callable[[], object]
-    """After a batch that raised nothing, where the timeline's `due` was set."""
+    def marked(self, region: Region, own: int) -> Region:
+        """Return that of marked steps; what it takes itself is charged to the slot `own`."""
+        ...
 
-
-class Batch(Region):
-    """A batch is being trained.
-
-    Args:
-        region: Its region.
-        timeline: Told when it has run.
-        called: What these take is charged to `own`.
-        own: The slot of the timer's own time.
-    """
-
-    __slots__ = (
-        "_becomes", "_becomes_own", "_on_begins", "_on_due", "_own_closes", "_own_opens",
-        "_timeline",
-    )  # fmt: skip
-
-    def __init__(
-        self, region: Region, timeline: StepTimeline, called: BatchCalled, own: int
-    ) -> None:
-        super().__init__(region.clock, region.slot)
-        self._timeline = timeline
-        self._on_begins, self._on_due = called
-        self._becomes, self._becomes_own = swap_code(region.slot), swap_code(own)
-        self._own_opens, self._own_closes = open_code(own), close_code(own)
-
-    @override
-    def __enter__(self) -> None:
-        times, codes, now = self._times, self._codes, self._now
-        times.append(now())
-        codes.append(self._own_opens)
-        self._on_begins()
-        times.append(now())
-        codes.append(self._becomes)
-
-    @override
-    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
-        times, codes, now = self._times, self._codes, self._now
-        times.append(now())
-        if kind is not None:
-            codes.append(self._closes)
-            return
-        timeline = self._timeline
-        timeline.begun, timeline.ran = False, True
-        if not timeline.due:
-            codes.append(self._closes)
-            return
-        codes.append(self._becomes_own)
-        self._on_due()
-        times.append(now())
-        codes.append(self._own_closes)
-
-
-class PassedOver:
-    """A batch is being trained in a step that is not marked; as `Batch`, but for the region."""
-
-    __slots__ = ("_on_begins", "_on_due", "_timeline")
-
-    def __init__(self, timeline: StepTimeline, called: BatchCalled) -> None:
-        self._timeline = timeline
-        self._on_begins, self._on_due = called
-
-    def __enter__(self) -> None:
-        self._on_begins()
-
-    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
-        if kind is None:
-            timeline = self._timeline
-            timeline.begun, timeline.ran = False, True
-            if timeline.due:
-                self._on_due()
+    def passed_over(self) -> Context:
+        """Return that of steps that are not marked."""
+        ...
 
 
 class Settling(Region):

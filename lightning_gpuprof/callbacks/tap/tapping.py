@@ -11,8 +11,8 @@ from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
-from lightning_gpuprof.callbacks.tap.tap import ProfilerTap
-from lightning_gpuprof.callbacks.tap.tap_regions import BatchCalled, ByExperiment, Context
+from lightning_gpuprof.callbacks.tap.tap import tap_of
+from lightning_gpuprof.callbacks.tap.tap_regions import AroundBatches, ByExperiment, Context
 from lightning_gpuprof.callbacks.tap.timed_calls import LoggingCall, TimedCalls
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.step_timeline import WORKER_STARTUP, StepTimeline
@@ -54,7 +54,7 @@ class Tapping:
         timeline: Told of the borders of steps.
         evaluating: The session is validate, test or predict instead of fit.
         watch: See `ActionRegions`.
-        called: Who is called around each batch of a fit, where the tap sees them all.
+        batches: What is entered around each batch of a fit, where the tap sees them all.
 
     Attributes:
         sees_batches: Whether it does.
@@ -69,7 +69,7 @@ class Tapping:
         timeline: StepTimeline,
         *,
         evaluating: bool,
-        called: BatchCalled,
+        batches: AroundBatches,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
@@ -94,10 +94,10 @@ class Tapping:
             evaluating=evaluating,
             idle=partial(is_idle, trainer),
             fetches_inside=inside,
-            called=called if self.sees_batches else None,
+            batches=batches if self.sees_batches else None,
             watch=watch,
         )
-        self.tap = ProfilerTap(self._inner, timeline, actions)
+        self.tap = tap_of(self._inner, timeline, actions)
         trainer.profiler = self.tap
         if trainer.profiler is not self.tap:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
