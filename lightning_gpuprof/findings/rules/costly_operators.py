@@ -53,6 +53,8 @@ EFFORT = Effort(
 )
 MIN_FRAC = 2 * WARNING_FRAC
 EXPLAINS = ("dominant-kernel",)
+BESIDE = (Phase.CALLBACKS, Phase.LOGGING, Phase.VALIDATION, Phase.OTHER)
+"""Phases whose own lines may be what calls an operator that no line of the forward pass does."""
 KNOWN_FRAC = 0.5
 """A rule that knows the reason of half of it, or an optimizer's step of which it is half."""
 
@@ -191,6 +193,8 @@ def _within(run: RunResults, phase: Phase, taken_ns: float) -> int:
 
 def _in_model(run: RunResults, step_ns: int, family: Family, cost: Cost) -> Finding | None:
     lines = written_as(run, Phase.FORWARD, family.written)
+    if not lines and any(written_as(run, phase, family.written) for phase in BESIDE):
+        return None  # a trace does not tell a callback's operators from the forward pass's
     if cost.model_ns < MIN_FRAC * step_ns or _known(run, step_ns, lines, family, cost):
         return None
     normal = family is MATRICES and any(NORMAL in one.source for one in lines)

@@ -62,6 +62,14 @@ def test_names_the_operator_where_no_line_is_written_as_a_call_of_it(said):
     assert [at.name for at in finding.where] == ["aten::sort"]
 
 
+def test_what_a_callback_calls_is_not_the_models(said):
+    watch = line("torch.linalg.svdvals(weight)", phase="callbacks", function="on_train_batch_end")
+    svd = op("aten::_linalg_svd", 4, 60 * MS)
+    assert said(svd, records=[lines(watch)]) == ()
+    both = lines(watch, line("torch.linalg.svd(x)", number=9))
+    assert [at.line for at in said(svd, records=[both])[0].where] == [9]
+
+
 def test_is_silent_below_a_tenth_of_the_step(said):
     assert said(op("aten::sort", 4, 20 * MS - 2)) == ()
     assert said(op("aten::mm", 4, 90 * MS)) == ()
