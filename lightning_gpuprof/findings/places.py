@@ -117,6 +117,12 @@ def busiest(seen: FunctionNotes) -> tuple[BusyFunction, ...]:
     )
 
 
+def calls_of(seen: FunctionNotes) -> int | None:
+    """Return how many of torch's functions a forward pass calls; None where nothing was counted."""
+    counted = [one.calls / one.calls_frac for one in seen.busy if one.calls_frac]
+    return round(counted[0]) if counted else None
+
+
 def at_once(seen: FunctionNotes) -> tuple[BusyFunction, ...]:
     """Return functions whose loops' turns could be done at once, beside one where they cannot.
 

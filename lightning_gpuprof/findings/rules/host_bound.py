@@ -20,7 +20,9 @@ or `RNNCell` is what `nn.LSTM`, `GRU` or `RNN` does in one call, where no input 
 nothing is done to the state between turns.
 
 ## Thresholds
-`MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch.
+`MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch, nor
+where the program calls fewer of torch's functions than that and the small operators are theirs, as
+in products of complex matrices on a CPU.
 `CALLS_PER_TENSOR` (`savings/host_work.py`, docs/adr/0031): a model as such makes some calls per
 parameter tensor; on a CPU only the overhead of what is above counts. How much recording slowed long
 operators down is not known, so the overhead has bounds (`EVENT_NS`). Where nearly all calls above
@@ -50,8 +52,10 @@ from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.loop_cures import loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import calls_of
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
+from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -108,6 +112,10 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         )
     thin_calls = round(work.own_frac * work.thin_calls)
     if thin_calls < MIN_CALLS or not work.repeated_ns or reads_in_a_loop(work):
+        return None
+    seen = function_notes(run.notes)
+    called = calls_of(seen) if seen is not None else None
+    if called is not None and called < MIN_CALLS:
         return None
     return _finding(
         run.step_ns,

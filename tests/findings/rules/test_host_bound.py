@@ -181,7 +181,7 @@ def test_a_loop_over_a_recurrent_cell_is_a_layer(analyze):
         (BusyFunction(0.8, 400, BODY, LOOP), True),
         (BusyFunction(0.8, 400, BODY), False),
         (BusyFunction(0.2, 400, BODY, LOOP), False),
-        (BusyFunction(0.8, 20, BODY, LOOP), False),
+        (BusyFunction(0.1, 20, BODY, LOOP), False),
     ],
 )
 def test_where_a_loop_makes_the_calls_its_turns_are_to_be_done_at_once(analyze, busy, loops):
@@ -190,6 +190,13 @@ def test_where_a_loop_makes_the_calls_its_turns_are_to_be_done_at_once(analyze, 
     finding = evaluate(run)
     assert ("The loop at train.py:19 makes 400 calls" in finding.advice) is loops
     assert (finding.change is None) is loops
+
+
+def test_operators_inside_of_few_calls_of_torch_are_no_python(analyze):
+    busy = BusyFunction(0.6, 30, BODY)  # 50 calls in all
+    note = Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,)))
+    run = analyze(PHASES, records=[CYCLE, note], traces=traced(2_000, 4 * MS))
+    assert evaluate(run) is None
 
 
 def test_a_loop_whose_turns_need_each_other_is_named_and_compiled(analyze):
