@@ -21,6 +21,13 @@ def test_spikes_at_regular_distances_have_a_cause(judge):
     assert span(finding) == (2_250 * US, 2_500 * US)
 
 
+def test_a_few_at_even_distances_may_be_chance(judge):
+    few = judge("step-time-jitter", {"forward": every(25, 60 * MS, 10 * MS, first=7)})
+    assert few.evidence["spikes_count"] == 4
+    assert few.severity is Severity.INFO
+    assert "steps_between_count" not in few.evidence
+
+
 def test_irregular_ones_are_a_fact_at_most(judge):
     forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
     found = judge("step-time-jitter", {"forward": forward})
