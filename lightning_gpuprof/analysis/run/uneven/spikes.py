@@ -19,8 +19,8 @@ REGULAR = 0.25
 """Spikes whose distances spread by less than this share of their mean come regularly. Chance
 (Poisson) gives 1; noise from other processes does not keep step with training."""
 MIN_REGULAR, MIN_COLLECTING = 5, 3
-"""Of spikes that chance strews about, three are so even in 25 % of cases, four in 8 %, five in 2.5 %
-(200,000 draws of exponential distances). Of the collector's the cause is known."""
+"""Of spikes that chance strews about, three are so even in 25 % of cases, four in 8 %, five in
+2.5 % (200,000 draws of exponential distances). Of the collector's the cause is known."""
 SPAN = 0.5
 """What the program does every n steps it does all through the run, or half of it at the least."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
