@@ -155,7 +155,7 @@ def test_a_file_of_one_stray_line_is_named_and_refused(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(',{"args":{"name":"COPY"},"ph":"M","pid":1,"name":"process_name"}\n')
 
-    with pytest.raises(UnknownTraceError, match="no kind that can be read"):
+    with pytest.raises(UnknownTraceError, match="not of a kind that can be read"):
         open_timeline(str(path))
 
 
