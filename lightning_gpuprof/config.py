@@ -38,7 +38,7 @@ class GpuProfConfig:
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
         trace: Whether torch.profiler records at all.
         keep: Only the last so many traces of a rank stay; null keeps all.
-        window: Steps per record, and per `[PROFILE]` line.
+        window: Steps per record and per `[PROFILE]` line, later several times as many.
         warmup_steps: This many first steps are marked as warm-up and left out of medians.
         console: Whether the `[PROFILE]` lines are shown.
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.

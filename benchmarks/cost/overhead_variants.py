@@ -54,7 +54,7 @@ KINDS = {
         width=1_024, layers=3, batch=1, block=10, settled=120, blocks=120, fits=3, steps=300
     ),
     "30 ms": StepKind(
-        width=1_024, layers=3, batch=128, block=10, settled=120, blocks=34, fits=2, steps=60
+        width=1_024, layers=3, batch=128, block=10, settled=120, blocks=60, fits=2, steps=60
     ),
 }
 """About 0.45, 5 and 30 ms on one thread of a processor. The last two go through the same 24 MB of

@@ -54,8 +54,8 @@ class DeferredLoss(RecordingCallback):
         tensors: Keys of outputs with a shape, such as "logits": of each step the records hold
             its norm and eight sums, by which `compare` tells whether two runs' tensors are the
             same within a tolerance. Loggers get nothing of them.
-        window: Batches between copies; up to ten windows, or what comes in five seconds, early on
-            in less, are copied together.
+        window: Batches between copies; up to ten windows, or what comes in fifteen seconds, early
+            on in less, are copied together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
             records hold them all. By default loggers get every step, except that one whose
             calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.

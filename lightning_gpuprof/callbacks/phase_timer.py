@@ -25,7 +25,8 @@ class PhaseTimer(Callback):
     synchronizes. `validate`, `test` and `predict` are sessions of their own, timed per batch.
 
     Args:
-        window: Steps per record and per `[PROFILE]` line.
+        window: Steps after which there is a record and a `[PROFILE]` line, early on; later one for
+            up to ten times as many, or for what comes in fifteen seconds.
         console: Whether rank 0 shows that line.
         scalars: Whether the window's medians go to the trainer's loggers as `gpuprof/*`, at most
             once a second.

@@ -18,8 +18,8 @@ from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 
-_WRITE_EVERY_NS = 5_000_000_000
-_WAIT_FRAC = 0.25
+_WRITE_EVERY_NS = 15_000_000_000
+_WAIT_FRAC = 0.5
 """So long, and for so much of the run so far, full windows of records may wait for those that come
 after them, to be written together. A process that is killed (SIGKILL, a lost node) loses at most
 this and one window; what Python hears of (an exception, Ctrl-C, Lightning's SIGTERM) loses

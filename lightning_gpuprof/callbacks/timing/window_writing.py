@@ -14,7 +14,6 @@ from lightning_gpuprof.callbacks.timing.step_choice import StepChoice
 from lightning_gpuprof.callbacks.timing.windows import (
     Layout,
     Window,
-    joined_totals,
     outside_span,
     passed_over_span,
 )
@@ -34,13 +33,13 @@ little more than one. The first ones, by which it is judged what a step costs, d
 
 
 class WindowWriting:
-    """Takes finished steps from the timeline and writes them, window by window.
+    """Takes finished steps from the timeline and writes them, those of full windows together.
 
     Args:
         trainer: Its loggers get scalars.
         output: Takes the records.
         timeline: Has the steps.
-        window: Steps per record.
+        window: Steps after which there may be a record; each holds all since the last.
         console: Whether to show a line per write.
         scalars: Whether loggers get the windows' medians.
         overhead_budget: The share of a step that its timing may cost.
@@ -107,17 +106,13 @@ class WindowWriting:
             facts, charged = self.device.ready(facts, charged, final=final)
         if self._layout.width != len(slots):
             self._layout = Layout(slots, self._own_names)
-        steps = self._steps_per_record(len(facts))
-        windows = [
-            Window(facts[at : at + steps], charged[at : at + steps], self._layout,
-                   origin_ns=output.started_ns)
-            for at in range(0, len(facts), steps)
-        ]  # fmt: skip
-        for window in windows:
-            self._write_window(window, final=final)
+        if not len(facts):
+            return
+        window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
+        self._write_window(window, final=final)
         # Of a step that an error tore, by itself, the error is all there is to say.
         if self._console and not (facts[:, _FLAGS] & int(StepFlag.UNFINISHED)).all():
-            say(profile_line(*joined_totals(windows)))
+            say(profile_line(window.phase_total_ns, window.total_ns, window.count))
 
     def own_ns_per_step(self) -> int | None:
         """Return what this package takes of each step, where that is known."""
@@ -126,12 +121,6 @@ class WindowWriting:
         if own_ns is None or self.device is None:
             return own_ns
         return own_ns + round(self.device.cost_ns_per_step)
-
-    def _steps_per_record(self, rows: int) -> int:
-        """Return the window, or close to it where some steps more or less than it were marked."""
-        if self.choice is None or self.choice.every == 1:
-            return self._window
-        return max(1, -(-rows // max(1, round(rows / self._window))))
 
     def _marked_rows(self) -> tuple[Int64, Int64]:
         """Take the finished steps' rows; what was not marked of them is written at once."""

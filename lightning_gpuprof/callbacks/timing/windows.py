@@ -1,6 +1,5 @@
 """Turns the timeline's rows into the records of a window."""
 
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
@@ -137,15 +136,6 @@ class Window:
             if name in self.phase_total_ns:
                 scalars[f"{name}_ms"] = value
         return scalars
-
-
-def joined_totals(windows: Sequence[Window]) -> tuple[dict[str, int], int, int]:
-    """Return several windows' totals by phase, total time and number of steps."""
-    by_phase: Counter[str] = Counter()
-    for window in windows:
-        by_phase.update(window.phase_total_ns)
-    total_ns, count = (sum(getattr(one, name) for one in windows) for name in ("total_ns", "count"))
-    return dict(by_phase), total_ns, count
 
 
 def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> OutsideSpan:

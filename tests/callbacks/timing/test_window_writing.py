@@ -39,10 +39,10 @@ def train(planted, clock, tmp_path, monkeypatch):
     return run
 
 
-def test_full_windows_wait_for_a_quarter_of_the_run_so_far_and_five_seconds_at_most(train):
-    seen, whole = train(step_ns=SECOND)
+def test_full_windows_wait_for_half_of_the_run_so_far_and_fifteen_seconds_at_most(train):
+    seen, whole = train(step_ns=2 * SECOND)
 
-    assert sorted(set(seen)) == [0, 2, 4, 6, 10, 14, 20, 26]
+    assert sorted(set(seen)) == [0, 2, 4, 10, 18, 26]
     assert whole == 30
 
 
@@ -50,12 +50,12 @@ def test_of_short_steps_so_many_windows_wait_at_most(train, monkeypatch):
     monkeypatch.setattr(window_writing, "_MOST_WAITING", 2)
     seen, whole = train(step_ns=1_000)
 
-    assert sorted(set(seen)) == [0, 2, 4, 6, 10, 14, 18, 22, 26]
+    assert sorted(set(seen)) == [0, 2, 4, 8, 12, 16, 20, 24, 28]
     assert whole == 30
 
 
 def test_steps_that_take_longer_than_that_are_written_window_by_window(train):
-    seen, whole = train(step_ns=3 * SECOND)
+    seen, whole = train(step_ns=8 * SECOND)
 
     assert sorted(set(seen)) == list(range(0, 30, 2))
     assert whole == 30
@@ -67,5 +67,5 @@ def test_steps_that_take_longer_than_that_are_written_window_by_window(train):
 def test_what_waits_is_written_whatever_python_hears_of(train, ends, raised):
     seen, whole = train(step_ns=SECOND, ends=ends, raised=raised)
 
-    assert seen[-1] == 20
+    assert seen[-1] == 22
     assert whole == 27
