@@ -16,11 +16,14 @@ DataLoader's is 1 by default): no gradients are kept, so more samples fit.
 The saving is that of the change proposed: validating a fifth as often, at least, leaves a fifth of
 the cost; where that would be less than once in the run, a fifth of the batches (`LEFT_FRAC`) does
 the same. What longer and longer validations cost more is `growing-cost`'s, what their workers'
-start does `worker-startup`'s. `SHORT_NS`: validations once an epoch that take less than a second
-altogether belong to short epochs, not to a setting, and are not told. Batches of at most half of
-training's are (`AT_MOST`), and come first, for all is validated as before: as large as training's
-they take what its forward pass does; at least half of the rest is saved, or, where samples of
-validation's lines show what it does beside that, all but as much (`savings/larger_validation.py`).
+start does `worker-startup`'s. What saves a checkpoint behind each of several validations an epoch
+saves as many fewer, and that is part of it (`FOLLOWED_FRAC` of them, at least, were: the Trainer
+skips one where nothing has been trained since). `SHORT_NS`: validations once an epoch that take
+less than a second altogether belong to short epochs, not to a setting, and are not told. Batches of
+at most half of training's are (`AT_MOST`), and come first, for all is validated as before: as large
+as training's they take what its forward pass does; at least half of the rest is saved, or, where
+samples of validation's lines show what it does beside that, all but as much
+(`savings/larger_validation.py`).
 Severity: the common scale (`findings/grade.py`).
 """
 
@@ -40,8 +43,10 @@ LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
 SHORT_NS = 1_000_000_000
+FOLLOWED_FRAC = 0.9
 EXPLAINS = ("slow-logging",)
 """Where it names the call as most of validation."""
+BEHIND = "slow-checkpoint"
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class _Cure:
     saving: Range
     confidence: float = 0.9
     hook: str | None = None
+    explains: tuple[str, ...] = ()
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -86,10 +92,13 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         },
         saving_ns=cure.saving,
         confidence=cure.confidence,
-        where=(Where(phase=Phase.VALIDATION.value, name=cure.hook),),
+        where=(
+            Where(phase=Phase.VALIDATION.value, name=cure.hook),
+            *([Where(phase=Phase.CHECKPOINT.value)] if BEHIND in cure.explains else []),
+        ),
         change=cure.change,
         when=When.ALSO_BETWEEN,
-        explains=EXPLAINS if cure.hook else (),
+        explains=cure.explains,
     )
 
 
@@ -121,8 +130,29 @@ def _less_often(run: RunResults, each_ns: int, runs: int) -> _Cure:
     advice = (f"Most of it is {hook}: make that cheaper first. " if hook else "") + advice
     # Of the change proposed: as many are left as the new interval has.
     left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
-    least, most = around(round(max(0, mean_ns - _told_elsewhere(run)) * (1 - left)), step_ns)
-    return _Cure(_setting(run, runs) + advice, change, Range(low=least, high=most), hook=hook)
+    gone_ns = max(0, mean_ns - _told_elsewhere(run))
+    explains = EXPLAINS if hook else ()
+    saved_ns = _saved_behind(run, runs)
+    if interval is not None and saved_ns:
+        gone_ns += saved_ns
+        explains += (BEHIND,)
+        advice += (
+            f" Each one is followed by a checkpoint, {duration(saved_ns)} of each step: these "
+            "become as seldom."
+        )
+    least, most = around(round(gone_ns * (1 - left)), step_ns)
+    saving = Range(low=least, high=most)
+    return _Cure(_setting(run, runs) + advice, change, saving, hook=hook, explains=explains)
+
+
+def _saved_behind(run: RunResults, runs: int) -> int:
+    """Return what the checkpoints take of a step that are saved behind each validation."""
+    assert run.every is not None
+    saves = run.every.flagged.get("checkpoint", 0)
+    within = _setting(run, runs)  # once an epoch, both may be the epoch's end's
+    if not within or not FOLLOWED_FRAC * runs <= saves <= runs:
+        return 0
+    return run.every.mean_ns(Phase.CHECKPOINT) or 0
 
 
 def _told_elsewhere(run: RunResults) -> int:
