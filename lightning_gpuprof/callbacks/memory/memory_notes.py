@@ -10,9 +10,10 @@ from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.probes.memory.memory import ProcessMemory
 from lightning_gpuprof.records.schema import Note
 
-DENSE, SHORT_NS, SPARSER = 20, 50_000_000, 10
+DENSE, SHORT_NS, SPARSER = 20, 5_000_000_000, 10
 """So many notes come one a window, enough to see a leak; where windows are shorter than this, later
-ones come so many times as seldom: each takes some 50 us."""
+ones come so many times as seldom: each takes some 50 us, three times as much where a training step
+has left nothing of it in the processor's caches."""
 
 
 class MemoryNotes:

@@ -15,16 +15,15 @@ _NONE: Mapping[str, Any] = {}
 class _StandIn:
     """Is in the place of Lightning's class: one function is another, the rest is the class's.
 
-    By itself: of an object with `__getattr__` the interpreter looks up every attribute the long
-    way, also those that are there.
+    What the class has is copied: of an object with `__getattr__` the interpreter looks up every
+    attribute the long way, also those that are there.
     """
 
     def __init__(self, inner: Any, from_training_step_output: Callable[..., Any]) -> None:
+        own = {name: getattr(inner, name) for name in dir(inner) if not name.startswith("__")}
+        self.__dict__ |= own
         self._inner = inner
         self.from_training_step_output = from_training_step_output
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     @override
     def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:

@@ -4,6 +4,7 @@
 `compiled_steps_count`: steps after the warm-up in which torch.compile compiled something, and
 `compiling_ns`: what that took, spread over all steps. Dynamo times it itself; where some steps
 compile nothing, what the others take above them is a second measure, and the mean of both counts.
+`compiled_early_count`: steps of the warm-up that compiled, each anew.
 
 ## Why it matters
 A new shape, type or Python value that a compiled function depends on makes it compile anew, for
@@ -18,10 +19,15 @@ Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
 habit. Steps with a validation are not counted, which compiles for itself. The saving is from the
 lesser of the two measures to the greater (`uneven/special_steps.py`), per step of all; a steady
 step, which compiles nothing, may be far shorter. `LOW_FRAC`: the padded shape is compiled too, and
-padding computes more. Severity: the common scale (`findings/grade.py`).
+padding computes more. `MIN_EARLY`: the first step compiles, and the second where a size has changed
+or the optimizer has its state by then; a third time is one for each shape that comes. What it cost
+comes again whenever the program starts, so it is spread over the steps of this run: all but the
+first is saved at most, and all but the first two surely. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When
@@ -31,6 +37,12 @@ ID = "recompilation"
 EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
 MIN_STEPS = 2
 LOW_FRAC = 0.9
+MIN_EARLY = 3
+ADVICE = (
+    "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
+    "as dynamic."
+)
+CHANGE = "model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles"
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -39,7 +51,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step after the warm-up was recorded")
     seen, costs_ns = run.compiling, run.compiling.costs_per_step_ns
     if seen.count < MIN_STEPS:
-        return None
+        return _early(seen, run.step_ns) if len(seen.early_ns) >= MIN_EARLY else None
     if not costs_ns:
         return Abstained(
             ID,
@@ -54,9 +66,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         severity=grade(saving, run.step_ns),
         title=f"torch.compile compiled in {seen.count} of {seen.steps} steps after the warm-up, "
         f"{duration(cost_ns * seen.steps / seen.count)} each",
-        advice="Keep shapes the same: pad to a few lengths, drop the last batch, or mark what "
-        "changes "
-        "as dynamic.",
+        advice=ADVICE,
         evidence={
             "compiled_steps_count": seen.count,
             "compiling_ns": cost_ns,
@@ -65,5 +75,29 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.9,
         when=When.BETWEEN,
-        change="model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles",
+        change=CHANGE,
+    )
+
+
+def _early(seen: Compiling, step_ns: int) -> Finding:
+    """Return the finding of a run that compiled again and again in its warm-up alone."""
+    count, steps = len(seen.early_ns), seen.steps + len(seen.early_ns)
+    again_ns = sum(seen.early_ns[1:])
+    surely_ns = around(sum(seen.early_ns[2:]))[0]
+    saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"torch.compile compiled anew in {count} of the first steps, "
+        f"{duration(sum(seen.early_ns))} together",
+        advice=f"{ADVICE} It is so at each start; a longer run has less of it per step.",
+        evidence={
+            "compiled_early_count": count,
+            "compiling_ns": again_ns // steps,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.8,
+        when=When.BETWEEN,
+        change=CHANGE,
     )

@@ -143,13 +143,15 @@ def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
     if found is None or found.step_low_ns < MOSTLY * found.step_ns:
         return
     shown = "WHERE A STEP GOES and AT WHICH LINES show" if lines else "WHERE A STEP GOES shows"
-    yield _indented(
-        Text(
-            f"All of these together save at most {duration(found.saving_high_ns)} of the step's "
-            f"{duration(found.step_ns)}. {shown} where the other "
-            f"{duration(found.step_low_ns)} go."
+    step, left = duration(found.step_ns), duration(found.step_low_ns)
+    if not found.saving_high_ns:
+        yield _indented(
+            Text(f"What these save lies between steps. {shown} where a step's {step} go.")
         )
-    )
+        return
+    saved = duration(found.saving_high_ns)
+    text = f"All of these together save at most {saved} of the step's {step}. "
+    yield _indented(Text(f"{text}{shown} where the other {left} go."))
 
 
 def _the_one(report: Report) -> Finding | None:

@@ -27,6 +27,8 @@ BRIEF_OPERATORS = 8
 """Operators in a report that is not verbose."""
 MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
+MIN_COMPILING_FRAC = 0.1
+"""From this share of the run on, what torch.compile took is told."""
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
 _NAME_WIDTH = 52
@@ -60,6 +62,10 @@ def step_lines(results: RunResults) -> RenderableType:
         text.append(
             f"; {apart.count} {apart.reason} (median {duration(apart.median_ns)})", style="dim"
         )
+    compiling = results.compiling
+    if compiling is not None and compiling.whole_ns >= MIN_COMPILING_FRAC * results.wall.wall_ns:
+        took, whole = duration(compiling.whole_ns), duration(results.wall.wall_ns)
+        text.append(f"\ntorch.compile took {took} of the run's {whole}")
     time = results.device_time
     if time is not None:
         states = [

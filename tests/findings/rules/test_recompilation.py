@@ -3,6 +3,8 @@ from rule_cases import MS, US, WORK, every, span
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.schema import Note, StepFlag
 
+SECOND = 1_000 * MS
+
 
 def test_compilations_after_the_warm_up_are_spread_over_all_steps(judge):
     finding = judge(
@@ -40,3 +42,20 @@ def test_one_is_no_habit(judge):
 def test_validation_compiles_for_itself(judge):
     flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
     assert judge("recompilation", WORK, flags=flags) is None
+
+
+def early(*seconds):
+    flags = [StepFlag.WARMUP | StepFlag.COMPILED] * len(seconds) + [0] * (100 - len(seconds))
+    took = [Note(step=at, name="compile_ns", value=one * SECOND) for at, one in enumerate(seconds)]
+    return {"flags": flags, "records": took}
+
+
+def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(judge):
+    finding = judge("recompilation", WORK, **early(20, 10, 10, 10))
+    assert "anew in 4 of the first steps, 50.0 s together" in finding.title
+    assert finding.evidence["compiling_ns"] == 300 * MS
+    assert span(finding) == (round(0.9 * 0.8 * 200 * MS), round(1.2 * 300 * MS))
+
+
+def test_a_first_shape_and_a_dynamic_one_are_not(judge):
+    assert judge("recompilation", WORK, **early(20, 10)) is None

@@ -15,7 +15,7 @@ from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, OutsideSpan, St
 
 @dataclass(frozen=True)
 class Compiling:
-    """What torch.compile did after the warm-up."""
+    """What torch.compile did: after the warm-up, but for what is said of all of the run."""
 
     count: int
     """Steps in which something was compiled."""
@@ -25,6 +25,10 @@ class Compiling:
     too few to compare with."""
     timed_ns: int | None
     """What dynamo itself took in these steps; None where it did not say."""
+    early_ns: tuple[int, ...] = ()
+    """What dynamo took in each step of the warm-up that compiled, in their order."""
+    whole_ns: int = 0
+    """What dynamo took in all steps of the run."""
 
     @property
     def costs_per_step_ns(self) -> tuple[int, ...]:
@@ -59,6 +63,8 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
         steps=int(after.sum()) + sum(span.steps for span in spans),
         excess_ns=_excess_ns(taken, dur[plain], count),
         timed_ns=_timed_ns(session, compiled, count),
+        early_ns=_early_ns(session, ~after & ~validating),
+        whole_ns=sum(_noted(session).values()),
     )
 
 
@@ -72,10 +78,23 @@ def _excess_ns(taken: Int64, plain: Int64, count: int) -> int | None:
 def _timed_ns(session: Session, compiled: Mask, count: int) -> int | None:
     numbers = session.columns.get("step", np.arange(session.steps))
     others = set(numbers[~compiled].tolist())
-    taken = [n.value for n in session.all(Note) if n.name == COMPILE_NOTE and n.step not in others]
-    if not taken or len(taken) < count:
-        return None
-    return sum(value for value in taken if isinstance(value, int))
+    taken = [taken_ns for step, taken_ns in _noted(session).items() if step not in others]
+    return None if not taken or len(taken) < count else sum(taken)
+
+
+def _early_ns(session: Session, early: Mask) -> tuple[int, ...]:
+    numbers = session.columns.get("step", np.arange(session.steps))
+    steps, noted = numbers[early].tolist(), _noted(session)
+    return tuple(noted[step] for step in steps if step in noted)
+
+
+def _noted(session: Session) -> dict[int, int]:
+    """Return what dynamo took by step."""
+    return {
+        note.step: note.value
+        for note in session.all(Note)
+        if note.name == COMPILE_NOTE and isinstance(note.value, int)
+    }
 
 
 def usual_save_ns(session: Session, steady: Mask) -> int | None:
