@@ -131,7 +131,7 @@ def _less_often(run: RunResults, each_ns: int, runs: int) -> _Cure:
     # Of the change proposed: as many are left as the new interval has.
     left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
     gone_ns = max(0, mean_ns - _told_elsewhere(run))
-    explains = EXPLAINS if hook else ()
+    explains: tuple[str, ...] = EXPLAINS if hook else ()
     saved_ns = _saved_behind(run, runs)
     if interval is not None and saved_ns:
         gone_ns += saved_ns
