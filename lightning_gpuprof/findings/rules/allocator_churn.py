@@ -39,6 +39,7 @@ from lightning_gpuprof.analysis.run.trace_facts import (
 )
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -58,7 +59,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where each step frees device memory, or asks for more."""
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.on_device:
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+        return no_trace(ID, KERNELS)
     every = facts.rows("launches", "calls")
     calls = [row for row in every if _DEVICE_MEMORY.match(str(row.get("name")))]
     count = sum(row["count"] for row in calls) / facts.steps

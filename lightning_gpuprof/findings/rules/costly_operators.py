@@ -35,6 +35,7 @@ from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, tra
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER, WARNING_FRAC, by_host, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Severity, Where
+from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.findings.places import in_forward, written_as
 from lightning_gpuprof.records.function_calls import (
     ConstantWork,
@@ -141,7 +142,7 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained:
     """Return a finding for each family, of the model and of the optimizer."""
     facts = trace_facts(run)
     if facts is None or not run.step_ns:
-        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+        return no_trace(ID, OPERATORS)
     found: list[Finding | None] = []
     for family in FAMILIES:
         cost = _cost(run, facts, family)

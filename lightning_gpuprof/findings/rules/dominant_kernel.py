@@ -36,6 +36,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.units import duration, percent
 
 ID = "dominant-kernel"
@@ -51,7 +52,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where one kernel is most of what the device does."""
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.rows("kernels"):
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+        return no_trace(ID, KERNELS)
     family, total_ns = longest_kernel(facts)
     whole = sum(row.get("total_ns") or 0 for row in facts.rows("kernels"))
     kernel_ns = total_ns / facts.steps

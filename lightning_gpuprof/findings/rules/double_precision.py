@@ -29,6 +29,7 @@ from lightning_gpuprof.analysis.savings.graph_nodes import second_order
 from lightning_gpuprof.analysis.savings.host_work import host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
+from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -48,7 +49,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     facts, work = trace_facts(run), host_work(run)
     if facts is None or work is None:
-        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+        return no_trace(ID, OPERATORS)
     if second_order(facts):
         return None
     optimizer = run.per_step(Phase.OPTIMIZER_STEP)

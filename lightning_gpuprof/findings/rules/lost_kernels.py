@@ -22,6 +22,7 @@ fact. No time is claimed.
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
+from lightning_gpuprof.findings.no_trace import no_trace
 from lightning_gpuprof.units import percent
 
 ID = "lost-kernels"
@@ -37,7 +38,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if facts is not None and run.on_gpu and not facts.on_device:
         return _nothing(launched or 0)
     if lost is None or launched is None:
-        return Abstained(ID, "it takes an analysed trace, and there is none")
+        return no_trace(ID)
     if not lost or not launched:
         return None
     frac = lost / launched

@@ -27,6 +27,7 @@ from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.hardware.lookup import find_peaks
 from lightning_gpuprof.units import duration, percent
 
@@ -44,7 +45,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "on a CPU reduced precision is rarely faster, so it was not judged")
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.rows("categories"):
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+        return no_trace(ID, KERNELS)
     if not str(run.start.trainer.get("precision", "")).startswith("32") or not _capable(run):
         return None
     if (facts.number("tensor_core_frac") or 0.0) >= USED_FRAC:

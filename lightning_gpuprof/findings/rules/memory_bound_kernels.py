@@ -34,6 +34,7 @@ from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.units import duration, percent
 
 ID = "memory-bound-kernels"
@@ -52,7 +53,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where kernels that stream memory take a large share."""
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.rows("categories"):
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+        return no_trace(ID, KERNELS)
     whole = sum(row.get("total_ns") or 0 for row in facts.rows("categories"))
     bound = _bound_ns(facts)
     if not whole or bound < MIN_FRAC * whole:

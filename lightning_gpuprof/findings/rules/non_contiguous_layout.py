@@ -32,6 +32,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around, faster_kernels
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -59,7 +60,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where changes of layout cost time."""
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.rows("operators"):
-        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+        return no_trace(ID, OPERATORS)
     around_convolutions = [
         row
         for row in facts.rows("kernels")

@@ -25,6 +25,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.units import percent
 
 ID = "opaque-compiled-regions"
@@ -37,7 +38,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a fact where much of the time is hidden."""
     facts = trace_facts(run)
     if facts is None or not facts.rows("operators"):
-        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+        return no_trace(ID, OPERATORS)
     operators = facts.operators.values()
     regions = [op for op in operators if op.name.startswith(REGIONS)]
     whole, hidden = sum(op.self_ns for op in operators), sum(op.self_ns for op in regions)

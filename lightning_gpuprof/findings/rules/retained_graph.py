@@ -40,6 +40,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import RETAINED_NOTE
 from lightning_gpuprof.units import duration, percent
@@ -66,7 +67,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if facts is None or not facts.rows("operators"):
         if noted:
             return _kept(step_ns)
-        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+        return no_trace(ID, OPERATORS)
     if second_order(facts):
         return None
     passes = graph_passes(facts, parameter_tensors(run))

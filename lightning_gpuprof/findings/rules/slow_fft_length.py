@@ -25,6 +25,7 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import WARNING_FRAC, by_host, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
+from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.findings.places import in_forward, written_as
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -45,7 +46,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where lengths that are hard to transform take time."""
     facts = trace_facts(run)
     if facts is None or not run.step_ns:
-        return Abstained(ID, "it takes an analysed trace with operators, and there is none")
+        return no_trace(ID, OPERATORS)
     per_step = facts.host_scale / facts.steps
     hard = [row for row in facts.rows("transforms") if any(map(is_hard, row["lengths"]))]
     taken_ns = round(sum(row["total_ns"] for row in hard) * per_step)

@@ -32,6 +32,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -53,7 +54,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where adding up the gradient of indexed rows takes long."""
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.rows("kernels"):
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+        return no_trace(ID, KERNELS)
     adding = [row for row in facts.rows("kernels") if KERNEL in str(row.get("name"))]
     adding_ns = sum(row.get("total_ns") or 0 for row in adding) / facts.steps
     if facts.rows("operators"):  # the same kernels do what a program itself accumulates by index

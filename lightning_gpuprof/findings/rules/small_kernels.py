@@ -45,6 +45,7 @@ from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.loop_cures import LoopInForward, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -83,7 +84,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where short kernels leave gaps."""
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or not facts.on_device:
-        return Abstained(ID, "it takes an analysed trace with kernels of a GPU, and there is none")
+        return no_trace(ID, KERNELS)
     reads = facts.loop_reads
     thin_frac = _thin_frac(facts, reads)
     if thin_frac is None or thin_frac < THIN_COUNT_FRAC:
