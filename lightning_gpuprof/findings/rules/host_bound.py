@@ -37,7 +37,7 @@ layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`),
 most of forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`:
 of a traced step, and where most kernels are thin the idle time is `small-kernels`'s.
 `TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of that idle time is the
-profiler's. A device that waits for a host which queues work for less than `MOSTLY` of a step waits
+profiler's. Where no trace has the device's kernels, up to half of a step may be launches. A device that waits for a host which queues work for less than `MOSTLY` of a step waits
 for something else, such as a copy from pageable memory: without a loop nothing is said. Severity:
 the common scale (`findings/grade.py`).
 """
@@ -95,8 +95,10 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
         if frac < MIN_STATE_FRAC:
             return None
-        found = _on_gpu(run.step_ns, frac, work, chain=chain)
-        return found if found.saving_ns.high or _queues(run, run.step_ns) else None
+        loops = work is not None and work.loops_most_ns > 0
+        if not loops and not _queues(run, run.step_ns):
+            return None
+        return _on_gpu(run.step_ns, frac, work, trace_facts(run), chain=chain)
     if run.on_gpu:
         facts = trace_facts(run)
         if facts is None or not facts.on_device:
@@ -135,10 +137,17 @@ def _queues(run: RunResults, step_ns: int) -> bool:
     return sum(queueing) >= MOSTLY * step_ns
 
 
-def _on_gpu(step_ns: int, frac: float, work: HostWork | None, *, chain: bool) -> Finding:
+def _on_gpu(
+    step_ns: int, frac: float, work: HostWork | None, facts: TraceFacts | None, *, chain: bool
+) -> Finding:
     title = f"{percent(frac)} of the steps wait for the host to queue work"
     evidence = {"host_bound_frac": frac}
     found = _finding(step_ns, title, evidence, work, confidence=0.8, chain=chain)
+    if facts is None or not facts.on_device:
+        # Only a trace with kernels says how many launches there are to save beside loops.
+        high = max(found.saving_ns.high, step_ns // 2)
+        saving = Range(low=found.saving_ns.low, high=high)
+        found = replace(found, saving_ns=saving, severity=grade(saving, step_ns))
     return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
 
 

@@ -284,6 +284,27 @@ def test_idle_time_between_thin_kernels_is_left_to_the_rule_for_those(analyze):
         assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, device=device)) is None
 
 
+MARKED = {"device_dur": 12 * MS, "device/forward": 2 * MS, "run_ahead/forward": US}
+
+
+@pytest.mark.parametrize(("gpu", "most_ns"), [(None, 5 * MS), ({"idle_ns": 0}, 0)])
+def test_a_trace_without_kernels_does_not_say_that_fewer_launches_save_nothing(
+    analyze, gpu, most_ns
+):
+    traces = {"t.gz": {**traced(0, 0)["t.gz"], "gpu": gpu}}
+    run = analyze(
+        PHASES, device=Device(type="cuda"), columns=MARKED, records=[CYCLE], traces=traces,
+        model={"dtypes": {"float32": 10}},
+    )  # fmt: skip
+    saving = evaluate(run).saving_ns
+    assert (saving.low, saving.high) == (0, most_ns)
+
+
+def test_a_host_that_queues_little_says_nothing_without_a_trace_either(analyze):
+    phases = {"forward": 1 * MS, "backward": 1 * MS, "host_to_device": 10 * MS}
+    assert evaluate(analyze(phases, device=Device(type="cuda"), columns=MARKED)) is None
+
+
 def recurrent(count, total_ns, model=None):
     traces = traced(2_000, 4 * MS)
     layer = {"name": "aten::gru", "count": count, "total_ns": total_ns, "self_ns": 0}
@@ -313,9 +334,8 @@ def test_a_recurrent_layer_called_in_a_loop_is_the_users_loop(analyze):
 
 
 def test_a_host_that_queues_little_and_waits_for_a_copy_is_not_what_holds_the_device_back(analyze):
-    columns = {"device_dur": 12 * MS, "device/forward": 2 * MS, "run_ahead/forward": US}
     phases = {"forward": 1 * MS, "backward": 1 * MS, "host_to_device": 10 * MS}
-    options = {"device": Device(type="cuda"), "columns": columns, "records": [CYCLE]}
+    options = {"device": Device(type="cuda"), "columns": MARKED, "records": [CYCLE]}
     assert evaluate(analyze(phases, traces=traced(0, 0), **options)) is None
     phases = {"forward": 6 * MS, "backward": 5 * MS, "host_to_device": 1 * MS}
     assert evaluate(analyze(phases, traces=traced(0, 0), **options)) is not None
