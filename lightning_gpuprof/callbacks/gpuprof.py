@@ -32,6 +32,7 @@ from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
+from lightning_gpuprof.callbacks.watches.input_watch import InputWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -256,6 +257,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    parts.append(InputWatch())
     parts.append(GradientWatch())
     parts.append(CallWatch())
     parts.append(DebugWatch())

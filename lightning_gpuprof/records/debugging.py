@@ -77,7 +77,7 @@ class AnomalyMode(Struct, frozen=True):
 
 
 def anomaly_mode(notes: Iterable[Note]) -> AnomalyMode | None:
-    """Return what was noted of anomaly detection; None where it was not seen to be on.
+    """Return what was noted last of anomaly detection; None where it was off by then.
 
     Older files only say that it was on.
 

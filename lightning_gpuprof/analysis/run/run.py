@@ -24,6 +24,7 @@ from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_r
 from lightning_gpuprof.analysis.run.uneven.epoch_ends import work_between_epochs
 from lightning_gpuprof.analysis.run.uneven.epoch_starts import epoch_starts
 from lightning_gpuprof.analysis.run.uneven.growth import phase_growth
+from lightning_gpuprof.analysis.run.uneven.larger_input import larger_input
 from lightning_gpuprof.analysis.run.uneven.rising import rising
 from lightning_gpuprof.analysis.run.uneven.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.uneven.special_steps import (
@@ -38,6 +39,7 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import (
     COMPILE_NOTE,
+    INPUT_NOTE,
     Note,
     ProbeDisabled,
     ProfilerCycle,
@@ -45,7 +47,7 @@ from lightning_gpuprof.records.schema import (
     SyncSite,
 )
 
-OF_STEPS = (RSS_NOTE, COMPILE_NOTE)
+OF_STEPS = (RSS_NOTE, COMPILE_NOTE, INPUT_NOTE)
 """Notes that are measurements of single steps, not news."""
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 
@@ -97,6 +99,7 @@ def analyze_run(
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
         rising=rising(spread),
+        larger_input=larger_input(chosen),
         memory_growth=memory_grown,
         memory_watched=memory_watched,
         step_noise_ns=step_noise_ns(chosen, steady),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
     from lightning_gpuprof.analysis.run.uneven.epoch_starts import EpochStarts
     from lightning_gpuprof.analysis.run.uneven.growth import Growth
+    from lightning_gpuprof.analysis.run.uneven.larger_input import LargerInput
     from lightning_gpuprof.analysis.run.uneven.rising import Rising
     from lightning_gpuprof.analysis.run.uneven.slowest import SlowStep
     from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
@@ -88,6 +89,8 @@ class RunResults:
     """Phases that take longer and longer."""
     rising: tuple[Rising, ...] = ()
     """What takes longer each time: callbacks, loggers, validations, and phases of each step."""
+    larger_input: LargerInput | None = None
+    """None where steps compute with as much all along, or nobody looked."""
     memory_growth: MemoryGrowth | None = None
     memory_watched: bool = False
     """Memory was recorded often enough to say whether it grows."""

@@ -21,6 +21,7 @@ from lightning_gpuprof.analysis.savings.call_time import (
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.trace import short_calls
+from lightning_gpuprof.records.debugging import anomaly_mode
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 
@@ -292,13 +293,15 @@ def optimizer_reads(run: RunResults) -> bool:
 
 def anomaly_on(run: RunResults) -> bool | None:
     """Tell whether autograd's anomaly detection was on; None where the records do not say."""
-    notes = [note.value for note in run.notes if note.name == ANOMALY_NOTE]
+    noted = any(note.name == ANOMALY_NOTE for note in run.notes)
     known = run.start.trainer.get("detect_anomaly")
     facts = trace_facts(run)
     search = facts.operators.get(SEARCHED) if facts else None
     if search is not None and search.backward_calls:
         return True
-    return None if known is None and not notes else bool(known or any(notes))
+    if known is None and not noted:
+        return None
+    return bool(known) or anomaly_mode(run.notes) is not None
 
 
 def _own_calls(op: Operator) -> float:

@@ -2,8 +2,8 @@
 
 ## What it measures
 Whether the Trainer's `detect_anomaly` (or `torch.autograd.set_detect_anomaly`) is on, in the
-forward pass, in the backward pass or in both, and, from a trace, how many nodes the autograd graph
-has per step and what the searches for NaN take.
+forward pass, in the backward pass or in both, in two batches in a row and not off again later, and,
+from a trace, how many nodes the autograd graph has per step and what the searches for NaN take.
 
 ## Why it matters
 For every operator of the forward pass it formats the whole Python stack, and in the backward pass
@@ -50,6 +50,7 @@ from lightning_gpuprof.findings.model import (
 )
 from lightning_gpuprof.records.debugging import AnomalyMode, anomaly_mode
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import ANOMALY_NOTE
 from lightning_gpuprof.units import duration
 
 ID = "anomaly-detection-on"
@@ -71,6 +72,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None
     by_trainer = bool(run.start.trainer.get("detect_anomaly"))
     noted = None if by_trainer else anomaly_mode(run.notes)
+    if noted is None and not by_trainer and any(note.name == ANOMALY_NOTE for note in run.notes):
+        return None  # it was on for a while, and off again
     # What nobody noted the trace has shown: searches.
     mode = noted or AnomalyMode(forward=by_trainer, backward=True)
     is_on = {Phase.FORWARD: mode.forward, Phase.BACKWARD: mode.backward}

@@ -21,15 +21,16 @@ the rows that are new, and give what must stay a bound.
 A rise must be one that equal times show in one case of a thousand, both by itself and by the pace
 of the steps since the time before (backward pass and optimizer), by `MIN_RISE` at least, go on in
 the second half, and leave each third of the times above the one before (`uneven/rising.py`).
-`MIN_FRAC`: dispatch and measuring change by less. The saving is as `memory-growth`'s, for it is the
-same with and without memory that was measured: from what growing has cost in this run on average,
-against the very first time, a fifth less (docs/adr/0031), to what it costs by now, which is what
-each further step pays and a longer run exceeds. Where memory grows with it, `memory-growth` tells
-it, once, for the same phase.
-Severity: the common scale (`findings/grade.py`).
+`memory_growth.MIN_FRAC`: dispatch and measuring change by less. The saving is as `memory-growth`'s,
+for it is the same with and without memory that was measured: from what growing has cost in this run
+on average, against the very first time, a fifth less (docs/adr/0031), to what it costs by now,
+which is what each further step pays and a longer run exceeds. Where memory grows with it,
+`memory-growth` tells it, once, for the same phase. What grows with the model's input, up to its
+square, is left out. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.uneven.larger_input import LargerInput
 from lightning_gpuprof.analysis.run.uneven.rising import Rising
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
@@ -54,7 +55,6 @@ EFFORT = Effort(
     "what lies further back is no longer used",
 )
 EXPLAINS = memory_growth.EXPLAINS
-MIN_FRAC = 0.01
 MOST_OF = 0.5
 """A part with this share of what its phase grows by is what grows."""
 MOST = 3
@@ -75,13 +75,22 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     told = set()
     if isinstance(leak, Finding) and leak.severity is not Severity.INFO:
         told = {where.phase for where in leak.where}
-    least_ns = MIN_FRAC * run.step_ns
+    least_ns = memory_growth.MIN_FRAC * run.step_ns
     found = [
         one
         for one in _one_for_each_phase(run.rising)
         if one.phase.value not in told and one.cost_ns >= least_ns
     ]
+    larger = run.larger_input
+    if larger is not None and found:
+        found = [one for one in found if not _by_input(larger, one)]
+        if not found:
+            return Abstained(ID, larger.told)
     return tuple(_finding(run, run.step_ns, one) for one in found[:MOST])
+
+
+def _by_input(larger: LargerInput, one: Rising) -> bool:
+    return one.phase in memory_growth.WITH_INPUT and larger.explains(one.first_ns, one.last_ns)
 
 
 def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:

@@ -17,15 +17,17 @@ give caches a bound. What is kept in one tensor has its rows written (`memory[ro
 ## Thresholds
 `MIN_BYTES_PER_STEP`: a kilobyte is what logging and progress bars keep. The rise must be one that a
 flat run shows in one case of a thousand, and go on in the run's second half
-(`memory/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving
-is from what growing has cost a step so far, on average, to what it costs one by now, both against
-the run's first step, to which the pace leads back; severity is at least a warning where memory
-grows by `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps, or where graphs are kept, which has no
-end. A phase that gets
-slower while memory does not grow is no finding here (`growing-cost`). Where
-memory was not measured for long enough, it is told as `info` if the other phases kept their pace
-(`LIKE_OTHERS`). A line is named where samples saw the program, in a phase that gets slower, at one
-that adds to what an attribute or container holds (`_KEEPS`).
+(`memory/memory_growth.py`): a cache that fills, or an allocator that settles, stops. The saving is
+from what growing has cost a step so far, on average, to what it costs one by now, both against the
+run's first step, to which the pace leads back; severity is at least a warning where memory grows by
+`WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps, or where graphs are kept, which has no end. A
+phase that gets slower while memory does not grow is no finding here (`growing-cost`). Where memory
+was not measured for long enough, it is told as `info` if the other phases kept their pace
+(`LIKE_OTHERS`). Where what the model computes with grows, on purpose as a rule (longer sequences,
+larger pictures or batches), memory and the passes grow with it: up to the square of that
+(`uneven/larger_input.py`) nothing is said, unless graphs are kept. A line is named where samples
+saw the program, in a phase that gets slower, at one that adds to what an attribute or container
+holds (`_KEEPS`).
 """
 
 import re
@@ -35,6 +37,7 @@ from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.uneven.growth import Growth
+from lightning_gpuprof.analysis.run.uneven.larger_input import LargerInput
 from lightning_gpuprof.analysis.savings.graph_nodes import graphs_are_kept
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
@@ -59,6 +62,10 @@ step, it is what is worked on that grows."""
 MIN_RISE = 0.1
 """A phase that rises by less may follow the data or the clock's frequency. In quiet runs of 240
 steps the medians of eighths of a steady phase scattered by 2 %."""
+MIN_FRAC = 0.01
+"""Of a step: dispatch and measuring change by less."""
+WITH_INPUT = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD, Phase.BACKWARD)
+"""Phases that make, move or go through what a model computes with."""
 LIKE_OTHERS = 0.5
 """Backward or optimizer rise by this share of it: then the whole machine gets slower."""
 OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
@@ -72,12 +79,17 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step was recorded")
     kept = graphs_are_kept(run.notes)
     phases = GROWING if kept is not False else (*GROWING, Phase.BACKWARD)
-    slower = {p: g for p, g in run.growing.items() if p in phases and _rises(g)}
+    slower = {p: g for p, g in run.growing.items() if p in phases and _rises(g, run.step_ns)}
     memory = run.memory_growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
     if memory is None and run.memory_watched and not kept:
         return None
+    if run.larger_input is not None and not kept and not (memory and memory.of_device):
+        grown = bool(slower or memory)
+        slower = {p: g for p, g in slower.items() if not _by_input(run.larger_input, p, g)}
+        if grown and not slower:
+            return Abstained(ID, run.larger_input.told)
     if memory is None:
         told = {one.phase for one in run.rising}
         slower = {p: g for p, g in _by_themselves(slower, run.growing).items() if p not in told}
@@ -112,12 +124,17 @@ def _by_themselves(
     return {p: g for p, g in slower.items() if common < LIKE_OTHERS * _rise_frac(g)}
 
 
+def _by_input(larger: LargerInput, phase: Phase, grown: Growth) -> bool:
+    return phase in WITH_INPUT and larger.explains(grown.first, grown.last)
+
+
 def _rise_frac(growth: Growth) -> float:
     return (growth.last - growth.first) / max(1, growth.first)
 
 
-def _rises(growth: Growth) -> bool:
-    return _rise_frac(growth) >= MIN_RISE
+def _rises(growth: Growth, step_ns: int) -> bool:
+    more_ns = growth.last - growth.first
+    return _rise_frac(growth) >= MIN_RISE and more_ns >= MIN_FRAC * step_ns
 
 
 ADVICE = (

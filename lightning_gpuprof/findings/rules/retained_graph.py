@@ -17,10 +17,11 @@ to step.
 ## Thresholds
 `MIN_REPEATED`: a tenth of the nodes running twice cannot come from counting. Gradient penalties
 differentiate twice on purpose: where second-order nodes run, the rule is silent. `MIN_RISE`: a pass
-that drags earlier steps along grows by more. The saving is the repeated passes: the nodes that no
-arrow from an operator reaches, the gradients that are added to others, and of what the backward
-pass takes beside its nodes each pass's share (`savings/graph_passes.py`); or what the growth has
-cost. Severity: the common scale (`findings/grade.py`).
+that drags earlier steps along grows by more, and by more than the model's input. The saving is the
+repeated passes: the nodes that no arrow from an operator reaches, the gradients that are added to
+others, and of what the backward pass takes beside its nodes each pass's share
+(`savings/graph_passes.py`); or what the growth has cost. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -60,6 +61,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step's backward pass was measured")
     grown = run.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
+    if grown is not None and run.larger_input is not None:
+        rises = rises and not run.larger_input.explains(grown.first, grown.last)
     if grown is not None and rises and graphs_are_kept(run.notes) is not False:
         return _growing(grown, step_ns)
     facts = trace_facts(run)

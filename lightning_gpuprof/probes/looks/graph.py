@@ -1,5 +1,6 @@
-"""Tells whether a backward pass freed the graph it went through, and whether the graph lives on."""
+"""Tells whether a backward pass freed its graph, whether that lives on, and what it begins with."""
 
+import math
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -7,9 +8,14 @@ from typing import Any
 
 MAX_NODES = 50
 MAX_MARKED = 200
+MAX_PATH = 100
+MAX_OF_WEIGHT = 16
+"""Nodes that make a weight of parameters, as weight_norm does or a cast to another type."""
 _KEY = "lightning_gpuprof"
 _RAW = "_raw_saved_"
 _STACK = "traceback_"
+_JOINS = "Cat"
+_LEAF = "torch::autograd::AccumulateGrad"
 
 
 def graph_is_kept(node: Any) -> bool | None:
@@ -66,6 +72,51 @@ class GraphMark:
                 seen.add(following)
                 queue.append(following)
         return weakref.ref(mark)
+
+
+def first_result(node: Any) -> int:
+    """Return how many numbers the first operator on the way to a loss made.
+
+    What a model computes with gets larger where batches, or what is taken of them, do: its first
+    result then does, too. What is joined with others later, such as rows kept from earlier steps,
+    is not in it. Of an operator's inputs the first is followed back that is no parameter, and where
+    parts are joined (`torch.cat`) the largest.
+
+    Args:
+        node: The loss's `grad_fn`.
+    """
+    for _ in range(MAX_PATH):
+        inputs = [one for one, _ in node.next_functions if one is not None and not _is_weight(one)]
+        if not inputs:
+            break
+        node = max(inputs, key=_numbers) if node.name().startswith(_JOINS) else inputs[0]
+    return _numbers(node)
+
+
+def _is_weight(node: Any) -> bool:
+    """Tell whether a node makes a parameter, or as many numbers of nothing but parameters."""
+    queue, left, sizes = [node], MAX_OF_WEIGHT, set()
+    while queue:
+        one = queue.pop()
+        left -= 1
+        if one is None or left < 0:
+            return False
+        if hasattr(one, "variable"):
+            sizes.add(one.variable.numel())
+        queue.extend(following for following, _ in one.next_functions)
+    return node.name() == _LEAF or _numbers(node) in sizes
+
+
+def _numbers(node: Any) -> int:
+    """Return the size of a node's largest result; 0 where it is none in whole numbers."""
+    sizes = (
+        math.prod(one.shape) for one in getattr(node, "_input_metadata", ()) if _is_whole(one.shape)
+    )
+    return max(sizes, default=0)
+
+
+def _is_whole(shape: Any) -> bool:
+    return all(type(size) is int for size in shape)  # not of nested tensors
 
 
 def _first_nodes(node: Any) -> Iterator[Any]:

@@ -125,6 +125,41 @@ def test_lines_that_switch_anomaly_mode_on_are_known(notes, monkeypatch, line, s
     assert (mode_of(notes(InBackward())).place is not None) == switches
 
 
+class OnIn(BoringModel):
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def training_step(self, batch, batch_idx):
+        with torch.autograd.set_detect_anomaly(batch_idx in self.batches):
+            return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ((0,), []),  # a check of the first batch
+        ((0, 2, 4), []),
+        ((0, 1), [True, False]),
+        ((2, 3, 4, 5), [True]),
+        ((0, 1, 3, 4, 5), [True]),
+    ],
+)
+@pytest.mark.parametrize("every", [1, 2])
+def test_anomaly_mode_is_noted_of_two_batches_in_a_row_and_so_is_its_end(
+    notes, batches, said, every
+):
+    noted = [value for name, value in notes(OnIn(batches), every=every) if name == "anomaly_mode"]
+    assert [bool(value) for value in noted] == said
+    assert (mode_of([("anomaly_mode", value) for value in noted]) is not None) == (said == [True])
+
+
+def test_while_anomaly_mode_is_on_it_is_looked_at_more_often(notes, monkeypatch):
+    monkeypatch.setattr(graph_watch, "AGAIN", 2)
+    noted = [bool(value) for name, value in notes(OnIn((0, 1)), every=9) if name == "anomaly_mode"]
+    assert noted == [True, False]
+
+
 class KeepsLosses(BoringModel):
     def __init__(self, *, detached=False, most=None):
         super().__init__()

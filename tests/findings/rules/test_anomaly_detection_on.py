@@ -96,3 +96,13 @@ def test_its_searches_are_no_reads_of_the_program_though_nobody_noted_them(judge
     assert "backward" in judge("anomaly-detection-on", WORK, trace={"operators": [search]}).title
     found = judge("host-sync", WORK, trace={"operators": [read]})
     assert found.evidence["reads_per_step_count"] == 100
+
+
+def test_what_was_on_for_a_while_and_is_off_again_is_not_told(judge):
+    off = Note(step=50, name="anomaly_mode", value=False)
+    searches = {"name": "aten::_is_any_true", "count": 20, "backward_count": 20, "total_ns": MS}
+    for trace in (None, {"operators": [{**searches, "self_ns": MS}]}):
+        for trainer in ({}, {"detect_anomaly": False}):
+            records = [*noted(forward=True, backward=True), off]
+            options = {"records": records, "trainer": trainer, "trace": trace}
+            assert judge("anomaly-detection-on", WORK, **options) is None

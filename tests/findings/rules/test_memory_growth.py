@@ -101,6 +101,54 @@ def test_the_line_that_adds_to_what_is_kept_is_named(judge, source, wanted, chan
     assert change in finding.change
 
 
+def inputs(numbers):
+    return [
+        Note(step=50 * look, name="first_result_numbers", value=number)
+        for look, number in enumerate(numbers)
+    ]
+
+
+LONGER = {name: [MS + step * 10 * US for step in range(500)] for name in ("forward", "backward")}
+FREED = Note(step=3, name="kept_graphs", value=False)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "silent"),
+    [
+        ([16, 32, 48, 64], True),  # both passes take six times as long, which is below 4 ** 2
+        ([16, 20, 26, 32], False),
+        ([16, 16, 32, 32, 48, 48, 64, 64, 80], True),
+        ([64, 64, 64, 64], False),
+        ([16, 32, 64], False),  # too few to tell from chance
+        ([16, 64, 32, 64], False),  # now longer, now shorter
+        ([16, 80, 32, 48, 16, 64, 32, 80], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("rss", [True, False])
+def test_what_grows_with_the_models_input_is_no_leak(judge, numbers, silent, rss):
+    records = [*(RISING if rss else ()), FREED, *inputs(numbers)]
+    phases = {**LONGER, "optimizer_step": 4 * MS}
+    outcome = judge("memory-growth", phases, steps=500, records=records)
+    assert isinstance(outcome, Abstained) == silent
+    if silent:
+        assert f"made {numbers[0]:,} numbers at first" in outcome.reason
+
+
+def test_graphs_that_are_kept_are_a_leak_whatever_the_input_does(judge):
+    kept = Note(step=3, name="kept_graphs", value=True)
+    records = [*RISING, kept, *inputs([16, 32, 48, 64])]
+    finding = judge("memory-growth", LONGER, steps=500, records=records)
+    assert finding.severity is not Severity.INFO
+
+
+def test_a_callback_that_gets_slower_is_told_whatever_the_input_does(judge):
+    phases = {**LONGER, "optimizer_step": 4 * MS, "callbacks": LONGER["forward"]}
+    records = [*RISING, FREED, *inputs([16, 32, 48, 64])]
+    finding = judge("memory-growth", phases, steps=500, records=records)
+    assert [at.phase for at in finding.where] == ["callbacks"]
+
+
 def test_a_machine_that_gets_slower_is_not_told(judge):
     slower = {**SLOWER, "backward": SLOWER["forward"]}
     assert isinstance(judge("memory-growth", slower, steps=500), Abstained)

@@ -1,6 +1,8 @@
+import pytest
 import torch
+from torch import nn
 
-from lightning_gpuprof.probes.looks.graph import graph_is_kept
+from lightning_gpuprof.probes.looks.graph import first_result, graph_is_kept
 
 
 def test_a_freed_graph_is_told_from_a_kept_one():
@@ -37,3 +39,55 @@ def test_looking_leaves_the_gradients_alone():
     loss.backward()
     graph_is_kept(node)
     assert torch.equal(weight.grad, torch.ones(4).exp())
+
+
+class Bank(nn.Module):
+    """An encoder whose results are compared with as many rows kept from earlier steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.letters, self.rows = nn.Embedding(9, 4), nn.Linear(4, 4)
+        self.first = nn.Parameter(torch.ones(1, 4))
+
+    def forward(self, letters, kept):
+        embedded = self.letters(letters)
+        joined = torch.cat([self.first.expand(len(letters), 1, 4), embedded], dim=1)
+        return (joined + self.rows(joined)).flatten(0, 1) @ kept.T
+
+
+@pytest.mark.parametrize(
+    ("samples", "length", "kept", "numbers"),
+    [(2, 5, 3, 40), (2, 10, 3, 80), (4, 5, 3, 80), (2, 5, 300, 40)],
+)
+def test_the_first_result_grows_with_what_a_model_is_given_and_not_with_what_it_keeps(
+    samples, length, kept, numbers
+):
+    loss = Bank()(torch.zeros(samples, length, dtype=torch.int64), torch.ones(kept, 4)).sum()
+    assert first_result(loss.grad_fn) == numbers
+    loss.backward()
+
+
+def test_the_first_result_of_a_users_own_function_and_of_a_long_graph_is_known():
+    weight = torch.ones(3, 4, requires_grad=True)
+    loss = torch.utils.checkpoint.checkpoint(torch.exp, weight * 2, use_reentrant=True).sum()
+    assert first_result(loss.grad_fn) == 12
+    for _ in range(1_000):
+        loss = loss + 1
+    assert first_result(loss.grad_fn) == 1
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Linear(4, 3),
+        nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)),
+        nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 9)),
+        nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten()),
+    ],
+)
+@pytest.mark.parametrize("cast", [False, True])
+def test_the_first_result_is_none_of_the_weights(layer, cast):
+    for samples in (1, 7):
+        with torch.autocast("cpu", enabled=cast):
+            loss = layer(torch.ones(samples, 4)).square().mean()
+        assert first_result(loss.grad_fn) == 3 * samples
