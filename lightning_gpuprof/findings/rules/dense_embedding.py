@@ -34,6 +34,7 @@ from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.places import in_forward
+from lightning_gpuprof.findings.rules import unfused_optimizer
 from lightning_gpuprof.findings.rules.unfused_optimizer import UNFUSED_NS
 from lightning_gpuprof.records.module_calls import EmbeddingUse, embedding_use
 from lightning_gpuprof.records.phases import Phase
@@ -55,7 +56,8 @@ OWN_OPTIMIZER = (
 )
 MOST_NAMES = 3
 EXPLAINS = ("unfused-optimizer",)
-"""Most of the update is of the table, and fused ones take no sparse gradients: one or the other."""
+"""Most of the update is of the table, and fused ones take no sparse gradients: one or the other. Of
+two the one stays that surely saves something."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -80,6 +82,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     saving = Range(low=0 if run.on_gpu else max(0, low), high=min(step_ns, max(0, high)))
     if not saving.high:
         return None
+    fused = unfused_optimizer.evaluate(run) if not saving.low else None
+    if isinstance(fused, Finding) and fused.saving_ns.low:
+        return Abstained(ID, f"{fused.id} tells of the same time, and surely saves some of it")
     named = [f"self.{one.name}" for one in tables[:MOST_NAMES]]
     more = f" and {len(tables) - MOST_NAMES} more" if len(tables) > MOST_NAMES else ""
     names, sparse = ", ".join(named), [f"{name} = nn.Embedding(..., sparse=True)" for name in named]
@@ -104,7 +109,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         confidence=0.5 if run.on_gpu else 0.8,
         where=(*_places(tables), Where(phase=Phase.OPTIMIZER_STEP.value)),
         change="\n".join(sparse) + ("" if name in SAME else "  # with torch.optim.SparseAdam"),
-        explains=EXPLAINS if saving.low else (),  # not for what may save nothing
+        explains=EXPLAINS,
     )
 
 
