@@ -12,6 +12,11 @@ from lightning_gpuprof.records.function_calls import (
     function_notes,
 )
 
+LOOP_LOW_FRAC = 0.75
+"""Least part of what a loop of small operators takes that one operator over all elements removes,
+whether the loop computes, launches or reads: 0.8 and more of the most promised were measured in
+loops that compute, in five programs of which the model knew nothing, and in loops that read all
+of nine recordings saved more than this part of the least (docs/adr/0031)."""
 LOOP_ADVICE = (
     "The loop at {file}:{line} makes {calls} calls of torch's functions in each step. Do all its "
     "turns at once: stack what it goes through, and call each function once for all of it "

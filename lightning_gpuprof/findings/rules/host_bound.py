@@ -27,19 +27,19 @@ docs/adr/0031): a model as such makes some calls per parameter tensor; on a CPU 
 what is above counts. How much recording slowed long operators down is not known, so the overhead
 has bounds (`EVENT_NS`). Where nearly all calls above the usual number come one right after the
 other (`COVERED`), they are timed by themselves, less what recording them took
-(`savings/call_time.py`). `LOW_FRAC`: of a loop's overhead that much goes at least when its body
-becomes one operator over all elements, and, where it is not timed by itself, no less than its calls
-take in the fastest case (`CALL_NS` each); at most all of it and what longer operators in the loop
-take (`LOOPED`; why not what goes beside it: docs/adr/0031). Where each turn needs what the one
-before gave, no operator does theirs at once, and how many of a turn's calls can go is not known:
-nothing is the least, without those the most. The loop inside a recurrent layer (`nn.GRU`,
-`nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of forward
-(`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a traced step,
-and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`: recording
-slows the host down, the device not, so part of that idle time is the profiler's. Where no trace has
-the device's kernels, up to half of a step may be launches. A device that waits for a host which
-queues work for less than `MOSTLY` of a step waits for something else, such as a copy from pageable
-memory: without a loop nothing is said. Severity: the common scale (`findings/grade.py`).
+(`savings/call_time.py`). `LOOP_LOW_FRAC` (`findings/loop_cures.py`): of a loop's overhead that much
+goes at least when its body becomes one operator over all elements, and, where it is not timed by
+itself, no less than its calls take in the fastest case (`CALL_NS` each); at most all of it and what
+longer operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031). Where each
+turn needs what the one before gave, no operator does theirs at once, and how many of a turn's calls
+can go is not known: nothing is the least, without those the most. The loop inside a recurrent layer
+(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
+forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
+traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
+recording slows the host down, the device not, so part of that idle time is the profiler's. Where no
+trace has the device's kernels, up to half of a step may be launches. A device that waits for a host
+which queues work for less than `MOSTLY` of a step waits for something else, such as a copy from
+pageable memory: without a loop nothing is said. Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -50,7 +50,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.loop_cures import loop_in_forward
+from lightning_gpuprof.findings.loop_cures import LOOP_LOW_FRAC, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.places import calls_of
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
@@ -71,7 +71,6 @@ EFFORT = Effort(
 )
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
-LOW_FRAC = 0.75
 MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
@@ -184,7 +183,7 @@ def _finding(
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
         most = min(step_ns, work.loops_ns if chain else work.loops_most_ns)
-        least = round(LOW_FRAC * work.loops_least_ns)
+        least = round(LOOP_LOW_FRAC * work.loops_least_ns)
         if work.stretches is None:
             least = max(least, work.dispatch_ns)
         saving = Range(low=0 if chain else min(least, most), high=most)

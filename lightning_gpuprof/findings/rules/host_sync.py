@@ -27,13 +27,13 @@ a loop around reads has at most ten operators per read, and takes what is timed 
 host-bound (`savings/call_time.py`). On a GPU such a loop costs its turns, launches and waits alike:
 one operation over the whole tensor needs none of them. At most they take what they took of a
 profiled step, scaled to a steady one; at least they take `EVENT_NS` less for each event in them,
-which is what recording it took at most, and of that `LOW_FRAC` goes. Waits of other reads are added
-by the replay (`REPLAY_ERROR`). Where the host, behind a copy to itself, launches nothing for ten
-times as long as it usually takes from one launch to the next (`trace/host_stretches.py`), copies
-and work are one cause: nothing is queued behind a copy that the host waits for. At most all of that
-work goes, and `AROUND_FRAC` more; at least what samples saw in lines of the function that copies,
-less `LEFT_FRAC`, as in slow-python. Where a trace has waits, its time of them counts: watched steps
-are slower. Severity: the common scale (`findings/grade.py`).
+which is what recording it took at most, and of that `LOOP_LOW_FRAC` goes, as in host-bound. Waits
+of other reads are added by the replay (`REPLAY_ERROR`). Where the host, behind a copy to itself,
+launches nothing for ten times as long as it usually takes from one launch to the next
+(`trace/host_stretches.py`), copies and work are one cause: nothing is queued behind a copy that the
+host waits for. At most all of that work goes, and `AROUND_FRAC` more; at least what samples saw in
+lines of the function that copies, less `LEFT_FRAC`, as in slow-python. Where a trace has waits, its
+time of them counts: watched steps are slower. Severity: the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
@@ -47,6 +47,7 @@ from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.loop_cures import LOOP_LOW_FRAC
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -71,8 +72,6 @@ MOST_SITES = 5
 QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
 LEFT_FRAC = 0.1
-LOW_FRAC = 0.6
-"""Least part of a reading loop's overhead that one operation over the whole tensor removes."""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -211,7 +210,7 @@ def _loop_on_gpu(
     most = min(longest, facts.host_scale * took_ns)
     least = min(most, max(waited_ns * facts.host_scale, took_ns - EVENT_NS * events))
     saving = Range(
-        low=round(LOW_FRAC * least),
+        low=round(LOOP_LOW_FRAC * least),
         high=round(min(longest, most + (1 + REPLAY_ERROR) * others)),
     )
     if not saving.high:
@@ -257,7 +256,7 @@ def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
     cost_ns = max(work.read_ns, work.loops_ns)
     least_ns = max(work.read_ns, work.loops_least_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
-    saving = Range(low=min(round(LOW_FRAC * least_ns), most_ns), high=most_ns)
+    saving = Range(low=min(round(LOOP_LOW_FRAC * least_ns), most_ns), high=most_ns)
     evidence: dict[str, int | float] = {
         "reads_per_step_count": work.reads,
         "reading_ns": work.read_ns,

@@ -27,12 +27,12 @@ kernels and launch latency go (`GAPS`), as idle time while the host was at an op
 may have another cause. Where most steps wait for the host that latency passes beside its next work:
 there at least the time inside the launching calls of thin kernels goes, but for those of the
 optimizer. A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of
-that phase: `LOOP_LOW` of it goes at least, as in host-bound, less what a share of calls is off as a
-share of time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many calls.
-Nothing goes beyond the time that the device does not work. Steps that wait for worker processes to
-make their data get no shorter: they only wait for longer. In steps that wait for a value of the
-device, latency may pass beside what they wait for: they count at most. Severity: the common scale
-(`findings/grade.py`).
+that phase: `LOOP_LOW_FRAC` of it goes at least, as in host-bound, less what a share of calls is off
+as a share of time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many
+calls. Nothing goes beyond the time that the device does not work. Steps that wait for worker
+processes to make their data get no shorter: they only wait for longer. In steps that wait for a
+value of the device, latency may pass beside what they wait for: they count at most. Severity: the
+common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.device_time import StepState
@@ -43,7 +43,7 @@ from lightning_gpuprof.analysis.savings.host_work import COMPUTE, computes
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.loop_cures import LoopInForward, loop_in_forward
+from lightning_gpuprof.findings.loop_cures import LOOP_LOW_FRAC, LoopInForward, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
 from lightning_gpuprof.records.phases import Phase
@@ -58,7 +58,6 @@ EFFORT = Effort(
 THIN_COUNT_FRAC = 0.5
 GAPS = ("launch_latency", "kernel_gap")
 MOSTLY = 0.5
-LOOP_LOW = 0.75
 OPTIMIZER = "optimizer"
 LIBRARY_LOOPS = frozenset(
     f"aten::{name}{backward}"
@@ -191,7 +190,7 @@ def _of_loop(
         f"a loop makes {percent(loop.calls_frac)} of the calls in the {duration(whole_ns)} of "
         "each step's forward pass"
     )
-    return Range(low=min(high, round(LOOP_LOW * (1 - AROUND_FRAC) * whole)), high=high), costs
+    return Range(low=min(high, round(LOOP_LOW_FRAC * (1 - AROUND_FRAC) * whole)), high=high), costs
 
 
 def _finding(
