@@ -14,17 +14,17 @@ loop, automatic garbage collection over many live objects (`gc.freeze()` after t
 or a file written every n steps. Irregular ones come from other work on the machine.
 
 ## Thresholds
-`SPIKE_FRAC`, `REGULAR`: see `uneven/spikes.py`. Irregular spikes without a recorded cause are
-told as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are
-more often the machine's than the program's; and not where steps wait for the device, as the host's
-wait for a place in its queue is now longer, now shorter. `LOW_FRAC`: of regular ones, chance adds a
-tenth. `MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and
-first objects have settled, is no rate. `GC_FRAC`: where the collector takes more, or makes regular
-spikes, the saving is its time, a fifth more or less, or what its steps take longer beside it, too.
-`FROZEN_FRAC`: where no call of it was seen, what is made anew is still gone through: in a program
-that makes trees whose nodes know each other in each step, `gc.freeze()` saved 54 % of the
-collector's time (three runs without it, four with), and other thresholds no more.
-Severity: the common scale (`findings/grade.py`).
+`SPIKE_FRAC`, `REGULAR`: see `uneven/spikes.py`. Irregular spikes without a recorded cause are told
+as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are more
+often the machine's than the program's; and not where steps wait for the device, as the host's wait
+for a place in its queue is now longer, now shorter, or where what the model computes with grows.
+`LOW_FRAC`: of regular ones, chance adds a tenth. `MIN_COLLECTIONS`: a single full collection, which
+any program makes once its imports and first objects have settled, is no rate. `GC_FRAC`: where the
+collector takes more, or makes regular spikes, the saving is its time, a fifth more or less, or what
+its steps take longer beside it, too. `FROZEN_FRAC`: where no call of it was seen, what is made anew
+is still gone through: in a program that makes trees whose nodes know each other in each step,
+`gc.freeze()` saved 54 % of the collector's time (three runs without it, four with), and other
+thresholds no more. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
@@ -77,6 +77,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     known = by_collector or seen.every_steps is not None
     if not known and run.device_time is not None and run.device_time.is_behind:
         return None  # the host waits for a place in the device's queue, now longer, now shorter
+    if not known and seen.phase in NEW_SHAPES and run.larger_input is not None:
+        return None  # later steps take longer because they are given more
     if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
         return None
     call = _called_at(run)

@@ -92,7 +92,7 @@ def test_a_loop_of_reads_on_a_gpu_costs_its_turns(judge):
     # What the device computes has to run all the same.
     trace["gpu"]["busy_ns"] = 19 * MS
     finding = judge("host-sync", WORK, records=[SITE], trace=trace, device=Device(type="cuda"))
-    assert span(finding) == (300 * US, 500 * US)
+    assert span(finding) == (375 * US, 500 * US)
 
 
 def test_a_loop_of_reads_beside_which_the_device_works_all_the_while_costs_nothing(judge):
