@@ -22,11 +22,13 @@ nothing is done to the state between turns.
 ## Thresholds
 `MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch, nor
 where the program calls fewer of torch's functions than that and the small operators are theirs, as
-in products of complex matrices on a CPU. `CALLS_PER_TENSOR` (`savings/host_work.py`,
-docs/adr/0031): a model as such makes some calls per parameter tensor; on a CPU only the overhead of
-what is above counts. How much recording slowed long operators down is not known, so the overhead
-has bounds (`EVENT_NS`). Where nearly all calls above the usual number come one right after the
-other (`COVERED`), they are timed by themselves, less what recording them took
+in products of complex matrices on a CPU. One call of `torch.autograd.grad` is a whole backward
+pass, so where a loop takes gradients that does not count; there at most what samples saw of the
+loop's function goes, and as large a share of the backward pass. `CALLS_PER_TENSOR`
+(`savings/host_work.py`, docs/adr/0031): a model as such makes some calls per parameter tensor; on a
+CPU only the overhead of what is above counts. How much recording slowed long operators down is not
+known, so the overhead has bounds (`EVENT_NS`). Where nearly all calls above the usual number come
+one right after the other (`COVERED`), they are timed by themselves, less what recording them took
 (`savings/call_time.py`). `LOOP_LOW_FRAC` (`findings/loop_cures.py`): of a loop's overhead that much
 goes at least when its body becomes one operator over all elements, and, where it is not timed by
 itself, no less than its calls take in the fastest case (`CALL_NS` each); at most all of it and what
@@ -50,7 +52,12 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, HostWork, anomaly_on, host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.loop_cures import LOOP_LOW_FRAC, loop_in_forward
+from lightning_gpuprof.findings.loop_cures import (
+    LOOP_LOW_FRAC,
+    GradientLoop,
+    LoopInForward,
+    loop_in_forward,
+)
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.places import calls_of
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
@@ -80,11 +87,29 @@ QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STE
 def evaluate(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where host work holds most steps back."""
     loop = loop_in_forward(run)
-    found = _evaluate(run, chain=loop is not None and loop.chain)
+    found = _evaluate(run, loop)
+    if isinstance(found, Finding) and loop is not None and loop.gradients is not None:
+        found = _with_gradients(run, found, loop.gradients)
     return loop.told(found) if isinstance(found, Finding) and loop is not None else found
 
 
-def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
+def _with_gradients(run: RunResults, found: Finding, loop: GradientLoop) -> Finding:
+    """Return the finding with what gradients taken one by one cost, in operators of any length."""
+    if run.on_gpu or run.step_ns is None:
+        return found
+    high = min(run.step_ns, max(found.saving_ns.high, loop.takes_ns))
+    saving = Range(low=found.saving_ns.low, high=high)
+    takes_ns = min(run.step_ns, loop.takes_ns)
+    title = (
+        f"A loop takes gradients one by one, {duration(takes_ns)} of each step "
+        f"({percent(takes_ns / run.step_ns)}) with what the backward pass has for them"
+    )
+    return replace(found, title=title, saving_ns=saving, severity=grade(saving, run.step_ns))
+
+
+def _evaluate(run: RunResults, loop: LoopInForward | None) -> Finding | Abstained | None:
+    chain = loop is not None and loop.chain
+    gradients = loop is not None and loop.gradients is not None
     if run.step_ns is None:
         return Abstained(ID, "no step was recorded")
     if anomaly_on(run):
@@ -116,7 +141,7 @@ def _evaluate(run: RunResults, *, chain: bool) -> Finding | Abstained | None:
         return None
     seen = function_notes(run.notes)
     called = calls_of(seen) if seen is not None else None
-    if called is not None and called < MIN_CALLS:
+    if called is not None and called < MIN_CALLS and not gradients:
         return None
     return _finding(
         run.step_ns,

@@ -210,6 +210,33 @@ def test_a_loop_whose_turns_need_each_other_is_named_and_compiled(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
 
 
+TAKES = "(g,) = torch.autograd.grad(scores[i], x, create_graph=True)"
+
+
+@pytest.mark.parametrize(("calls", "calls_frac"), [(400, 0.8), (64, 0.8)])
+@pytest.mark.parametrize(("taking", "told"), [(60, True), (20, False)])
+def test_gradients_taken_one_by_one_are_told_as_such(analyze, calls, calls_frac, taking, told):
+    busy = BusyFunction(calls_frac, calls, BODY, LOOP)
+    counts = ((22, TAKES, taking), (23, "total = total + g[i].norm()", 30))
+    lines = [LineCount("forward", "train.py", n, "spread", text, None, None, count)
+             for n, text, count in counts]  # fmt: skip
+    notes = [
+        Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,))),
+        Note(step=9, name=NOTE, value=HostLines(200, tuple(lines), {"forward": 100})),
+    ]
+    finding = evaluate(analyze(PHASES, records=[CYCLE, *notes], traces=traced(2_000, 4 * MS)))
+    if not told:
+        # Fewer calls than a hundred are no loop of small ones.
+        assert finding is None if calls < 100 else "autograd" not in (finding.change or "")
+        return
+    assert "The loop at train.py:19 takes gradients one by one, at train.py:22" in finding.advice
+    assert finding.change.startswith("(grads,) = torch.autograd.grad(outputs.sum()")
+    assert finding.where[0].line == 22
+    assert "9.00 ms of each step (90.0%)" in finding.title
+    # Nine in ten samples of forward, and as much of backward.
+    assert finding.saving_ns.high == round(0.9 * 10 * MS)
+
+
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):
     assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
 
