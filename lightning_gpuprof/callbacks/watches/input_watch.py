@@ -18,7 +18,7 @@ class InputWatch(Watch):
 
     By that a step that gets longer because it is given more is told from one that works on what
     was kept. It is read off the loss's graph, so it holds for what `training_step` takes of a batch
-    as well. A look takes 0.2 to 0.4 ms; there are four in the first 150 batches and two each time
+    as well. A look takes 0.2 to 0.5 ms; there are four in the first 150 batches and two each time
     that their number has doubled, some thirty in a million.
 
     Args:

@@ -9,12 +9,14 @@ from typing import Any
 MAX_NODES = 50
 MAX_MARKED = 200
 MAX_PATH = 100
-MAX_OF_WEIGHT = 16
+MAX_OF_WEIGHT, MAX_DEPTH_OF_WEIGHT = 8, 4
 """Nodes that make a weight of parameters, as weight_norm does or a cast to another type."""
 _KEY = "lightning_gpuprof"
 _RAW = "_raw_saved_"
 _STACK = "traceback_"
 _JOINS = "Cat"
+_SCALES = ("AddB", "SubB", "MulB", "DivB")
+"""Of these names what has no gradient is a number, as a rule."""
 _LEAF = "torch::autograd::AccumulateGrad"
 
 
@@ -79,32 +81,49 @@ def first_result(node: Any) -> int:
 
     What a model computes with gets larger where batches, or what is taken of them, do: its first
     result then does, too. What is joined with others later, such as rows kept from earlier steps,
-    is not in it. Of an operator's inputs the first is followed back that is no parameter, and where
-    parts are joined (`torch.cat`) the largest.
+    is not in it. Of an operator's inputs the first is followed back that is not made of parameters
+    alone, and where parts are joined (`torch.cat`) the largest.
 
     Args:
         node: The loss's `grad_fn`.
     """
+    path, untried = [node], [_inputs(node)]
     for _ in range(MAX_PATH):
-        inputs = [one for one, _ in node.next_functions if one is not None and not _is_weight(one)]
-        if not inputs:
+        following = next(untried[-1], None)
+        if following is not None:
+            path.append(following)
+            untried.append(_inputs(following))
+            continue
+        near = range(max(1, len(path) - MAX_DEPTH_OF_WEIGHT), len(path))
+        weight = next((at for at in near if _is_weight(path[at])), None)
+        if weight is None:
             break
-        node = max(inputs, key=_numbers) if node.name().startswith(_JOINS) else inputs[0]
-    return _numbers(node)
+        del path[weight:], untried[weight:]
+    return _numbers(path[-1])
+
+
+def _inputs(node: Any) -> Iterator[Any]:
+    """Return the nodes that made what a node was given, the likely path first; no parameters."""
+    found = (one for one, _ in node.next_functions if one is not None and one.next_functions)
+    if node.name().startswith(_JOINS):
+        return iter(sorted(found, key=_numbers, reverse=True))
+    return found
 
 
 def _is_weight(node: Any) -> bool:
-    """Tell whether a node makes a parameter, or as many numbers of nothing but parameters."""
-    queue, left, sizes = [node], MAX_OF_WEIGHT, set()
-    while queue:
-        one = queue.pop()
-        left -= 1
-        if one is None or left < 0:
-            return False
-        if hasattr(one, "variable"):
+    """Tell whether a node makes as many numbers as one of the parameters that it is of."""
+    nodes, sizes = [node], set()
+    for _ in range(MAX_OF_WEIGHT):
+        one = nodes.pop()
+        inputs = [following for following, _ in one.next_functions]
+        if None in inputs and not one.name().startswith(_SCALES):
+            return False  # what has no gradient: data
+        nodes.extend(following for following in inputs if following is not None)
+        if one.name() == _LEAF:
             sizes.add(one.variable.numel())
-        queue.extend(following for following, _ in one.next_functions)
-    return node.name() == _LEAF or _numbers(node) in sizes
+        if not nodes:
+            return _numbers(node) in sizes
+    return False
 
 
 def _numbers(node: Any) -> int:

@@ -69,8 +69,10 @@ def test_the_first_result_grows_with_what_a_model_is_given_and_not_with_what_it_
 
 def test_the_first_result_of_a_users_own_function_and_of_a_long_graph_is_known():
     weight = torch.ones(3, 4, requires_grad=True)
-    loss = torch.utils.checkpoint.checkpoint(torch.exp, weight * 2, use_reentrant=True).sum()
-    assert first_result(loss.grad_fn) == 12
+    loss = torch.utils.checkpoint.checkpoint(
+        torch.exp, torch.ones(5, 3) @ weight, use_reentrant=True
+    ).sum()
+    assert first_result(loss.grad_fn) == 20
     for _ in range(1_000):
         loss = loss + 1
     assert first_result(loss.grad_fn) == 1
@@ -90,4 +92,20 @@ def test_the_first_result_is_none_of_the_weights(layer, cast):
     for samples in (1, 7):
         with torch.autocast("cpu", enabled=cast):
             loss = layer(torch.ones(samples, 4)).square().mean()
+        assert first_result(loss.grad_fn) == 3 * samples
+
+
+class Adapted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, 3))
+        self.down, self.up = nn.Parameter(torch.ones(4, 1)), nn.Parameter(torch.ones(1, 3))
+
+    def forward(self, x):
+        return x @ (self.weight + 2 * (self.down @ self.up))
+
+
+def test_a_weight_that_is_made_of_others_is_none_of_what_a_model_is_given():
+    for samples in (2, 7):
+        loss = nn.Sequential(Adapted(), nn.ReLU(), nn.Linear(3, 9))(torch.ones(samples, 4)).sum()
         assert first_result(loss.grad_fn) == 3 * samples
