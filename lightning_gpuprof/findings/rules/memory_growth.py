@@ -64,8 +64,14 @@ MIN_RISE = 0.1
 steps the medians of eighths of a steady phase scattered by 2 %."""
 MIN_FRAC = 0.01
 """Of a step: dispatch and measuring change by less."""
-WITH_INPUT = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD, Phase.BACKWARD)
-"""Phases that make, move or go through what a model computes with."""
+WITH_INPUT = (
+    Phase.DATA_WAIT,
+    Phase.HOST_TO_DEVICE,
+    Phase.FORWARD,
+    Phase.BACKWARD,
+    Phase.OTHER,
+)
+"""Phases that make, move, go through or free what a model computes with."""
 LIKE_OTHERS = 0.5
 """Backward or optimizer rise by this share of it: then the whole machine gets slower."""
 OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
