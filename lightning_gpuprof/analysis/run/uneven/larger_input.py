@@ -32,7 +32,7 @@ class LargerInput:
         >>> LargerInput(100, 200).explains(10, 40), LargerInput(100, 200).explains(10, 50)
         (True, False)
         """
-        return last_ns * self.first**POWER <= first_ns * self.last**POWER
+        return bool(last_ns * self.first**POWER <= first_ns * self.last**POWER)
 
     @property
     def told(self) -> str:
