@@ -3,7 +3,7 @@
 ## What it measures
 `double_frac`: the share of parameter tensors of type float64 in a run whose Trainer `precision` is
 not 64 bit and whose default type is not float64; from a trace, `operators_ns`: the time per step in
-operators long enough for their arithmetic to matter.
+operators long enough for their arithmetic to matter, on a GPU that of all kernels.
 
 ## Why it matters
 numpy computes in float64 by default. A dataset that hands its arrays on as they are, and a
@@ -17,19 +17,21 @@ few sums that need it in float64.
 ## Thresholds
 `MOST_FRAC`: most tensors, for a few may be meant so. `LOW_FRAC` to `HIGH_FRAC`: half the bytes and
 twice as many numbers per instruction, if the operators are limited by either; Python and dispatch
-stay as they are. On a GPU `HIGH_GPU_FRAC`: by the smallest ratio of rates. Who asks for float64
-through the Trainer (`precision="64-true"`) or `torch.set_default_dtype` means it, as do models that
-differentiate twice (second-order nodes in the trace): nothing is said. Severity: the common scale
+stay as they are. On a GPU `HIGH_GPU_FRAC`: by the smallest ratio of rates, in the steps that the
+device holds up (`savings/hidden.py`). Who asks for float64 through the Trainer
+(`precision="64-true"`) or `torch.set_default_dtype` means it, as do models that differentiate twice
+(second-order nodes in the trace): nothing is said. Severity: the common scale
 (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.graph_nodes import second_order
+from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.savings.host_work import host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range
-from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
+from lightning_gpuprof.findings.no_trace import KERNELS, OPERATORS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -52,10 +54,17 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return no_trace(ID, OPERATORS)
     if second_order(facts):
         return None
-    optimizer = run.per_step(Phase.OPTIMIZER_STEP)
-    operators_ns = min(work.heavy_ns, work.compute_ns) + (optimizer.mean_ns if optimizer else 0)
-    high = HIGH_GPU_FRAC if run.on_gpu else HIGH_FRAC
-    saving = Range(low=round(LOW_FRAC * operators_ns), high=round(high * operators_ns))
+    if run.on_gpu and not facts.on_device:
+        return no_trace(ID, KERNELS)
+    if run.on_gpu:  # the host's operators are launches, which no type makes shorter
+        operators_ns = round(facts.per_step("gpu", "compute_ns") or 0.0)
+        bounds = (share * operators_ns for share in (LOW_FRAC, HIGH_GPU_FRAC))
+        low, high = faster_kernels(run, run.step_ns, *bounds)
+    else:
+        optimizer = run.per_step(Phase.OPTIMIZER_STEP)
+        operators_ns = min(work.heavy_ns, work.compute_ns) + (optimizer.mean_ns if optimizer else 0)
+        low, high = round(LOW_FRAC * operators_ns), round(HIGH_FRAC * operators_ns)
+    saving = Range(low=low, high=high)
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),

@@ -1,6 +1,7 @@
 import pytest
 
 from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.records.schema import Device
 
 MS = 1_000_000
 PHASES = {"forward": 10 * MS, "backward": 10 * MS, "optimizer_step": 2 * MS}
@@ -30,6 +31,16 @@ def test_a_model_in_double_may_save_half_of_its_longer_operators(judge):
 )
 def test_is_silent_where_float64_was_asked_for_or_is_the_exception(judge, asked):
     assert judge("double-precision", PHASES, trace=TRACE, **asked) is None
+
+
+def test_on_a_gpu_the_kernels_time_counts_and_not_the_hosts(judge):
+    gpu = {"device": Device(type="cuda"), "model": DOUBLE}
+    trace = {**TRACE, "gpu": {"compute_ns": 36 * MS, "busy_ns": 36 * MS}}
+    finding = judge("double-precision", PHASES, trace=trace, **gpu)
+    assert finding.evidence["operators_ns"] == 18 * MS
+    assert finding.saving_ns.low == 5_400_000
+    assert finding.saving_ns.high <= 22 * MS
+    assert isinstance(judge("double-precision", PHASES, trace=TRACE, **gpu), Abstained)
 
 
 def test_models_that_differentiate_twice_are_taken_to_need_it(judge):
