@@ -119,6 +119,15 @@ def test_where_batches_are_counted_anyway_there_is_a_hook_for_those_that_are_due
     assert fifth == [5, 10]
 
 
+def test_what_needs_no_arguments_is_called_without_a_hook_but_beside_one_that_is_due(host):
+    calls, bare, other = BatchCalls.counted_by(host), [], []
+    calls.add(lambda: bare.append(calls.batches), 3, bare=True)
+    calls.add(lambda *args: other.append(calls.batches), 5)
+    assert counted(host, calls, 15) == [5, 10, 15]
+    assert bare == [3, 6, 9, 12, 15]
+    assert other == [5, 10, 15]
+
+
 def test_what_is_dropped_is_not_called_where_batches_are_counted(host):
     calls, third, fifth = BatchCalls.counted_by(host), [], []
     add_hook(host, HOOK, third.append, every=3)

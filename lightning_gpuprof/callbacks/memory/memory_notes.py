@@ -1,10 +1,8 @@
 """Notes of the process's own memory, in which a leak shows where there is no device to ask."""
 
-from typing import Any
-
 from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.callbacks._lightning import Callback
-from lightning_gpuprof.callbacks.dispatch import Hooks
+from lightning_gpuprof.callbacks.dispatch import BatchCalls
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.probes.memory.memory import ProcessMemory
@@ -20,13 +18,13 @@ class MemoryNotes:
     """Notes the process's memory with the last batch of each window, until it is closed.
 
     Args:
-        host: Whose hook calls it.
+        host: Whose batches are counted.
         output: Where notes go.
         window: Batches per note.
     """
 
     def __init__(self, host: Callback, output: RunOutput, window: int) -> None:
-        self._host, self._output, self._window = host, output, window
+        self._calls, self._output, self._window = BatchCalls.of(host), output, window
         self._memory = ProcessMemory()
         self._begun_ns = output.now()
         self._batch = 0
@@ -34,18 +32,17 @@ class MemoryNotes:
 
     def close(self) -> None:
         """Note no more."""
-        self._hooks.drop()
+        self._calls.drop(self._note)
         self._memory.close()
 
     _release = close
 
     def _come_every(self, batches: int) -> None:
         self._every = batches
-        self._hooks = Hooks({"on_train_batch_end": self._note}, every=batches)
-        self._hooks.add(self._host)
+        self._calls.add(self._note, batches, bare=True)
 
     @guarded
-    def _note(self, *_: Any) -> None:
+    def _note(self) -> None:
         self._batch += self._every
         used = self._memory.read()
         if used is None:
@@ -54,5 +51,5 @@ class MemoryNotes:
         if self._batch == DENSE * self._window:
             mean_ns = (self._output.now() - self._begun_ns) / DENSE
             if mean_ns < SHORT_NS:
-                self._hooks.drop()
+                self._calls.drop(self._note)
                 self._come_every(SPARSER * self._window)
