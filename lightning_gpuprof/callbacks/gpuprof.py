@@ -34,6 +34,7 @@ from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.watches.input_watch import InputWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
+from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
 
@@ -269,6 +270,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(CheckpointWatch())
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))
+        parts.append(WorkerSampler())
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:

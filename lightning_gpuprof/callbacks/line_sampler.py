@@ -1,7 +1,6 @@
 """Notes at which lines of the program the training thread spends its time."""
 
 import linecache
-import random
 import sys
 import threading
 from collections import Counter
@@ -14,22 +13,16 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.stacks.pacing import keep_sampling
 from lightning_gpuprof.probes.stacks.stack_lines import (
     At,
     no_collection,
-    quick_turns,
     shown_path,
     where_is,
 )
 from lightning_gpuprof.probes.stacks.thread_watch import ThreadWatch
 
 THREAD = "gpuprof-lines"
-DENSE, SPARSER = 100, 4
-"""So many samples come one `interval_s` apart, which is enough to name a line; the rest, which make
-its share more exact, come so many times as far apart, for each one holds training up."""
-SETTLE_S = 0.01
-"""Between waking and looking, at random up to this. The thread wakes where training lets go of the
-interpreter's lock; after a while of turns that are quick it looks at any place alike."""
 MOST_LINES = 40
 """Lines kept: what is not among them takes less than a sample in a hundred."""
 
@@ -99,16 +92,14 @@ class LineSampler(EpochRecorder):
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
-        chance = random.Random(0)
-        while (count := self._seen.total()) < self.most:
-            mean_s = self.interval_s if count < DENSE else SPARSER * self.interval_s
-            if stop.wait(mean_s * (0.5 + chance.random())):
-                return
-            with quick_turns():
-                if stop.wait(chance.random() * SETTLE_S):
-                    return
-                self.sample()
-        self._threads.end()
+        if keep_sampling(
+            self.sample,
+            lambda: self._seen.total(),
+            stop,
+            interval_s=self.interval_s,
+            most=self.most,
+        ):
+            self._threads.end()
 
     @override
     def _write(self) -> None:

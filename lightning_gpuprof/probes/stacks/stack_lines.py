@@ -184,7 +184,7 @@ def where_is(frame: FrameType | None) -> At | None:
     if phase is Phase.CALLBACKS and caller is not None and hook is not None:
         # A callback that runs the model: the line is the callback's, not the model's.
         users, called = caller, []
-    callee, kind = _name(called[-1]) if called else called_library(users), _kind(called)
+    callee, kind = name_of(called[-1]) if called else called_library(users), kind_of(called)
     if not called and callee is not None:
         kind = "python"
     if phase is Phase.BACKWARD and (again or hook is False):
@@ -287,7 +287,7 @@ def _recomputes(frame: FrameType, package: str) -> bool:
     return package == "torch" and os.path.basename(file) == "checkpoint.py"
 
 
-def _kind(called: list[FrameType]) -> str | None:
+def kind_of(called: list[FrameType]) -> str | None:
     """Tell what a user's line is in, from the frames inside it, innermost first."""
     if not called:
         return None
@@ -309,7 +309,8 @@ def _kind(called: list[FrameType]) -> str | None:
     return "model" if any(each.f_code.co_name == "_call_impl" for each in called) else "torch"
 
 
-def _name(frame: FrameType) -> str:
+def name_of(frame: FrameType) -> str:
+    """Return a function's name with its package's, such as `json.load`."""
     code = frame.f_code
     module = str(frame.f_globals.get("__name__", "")).split(".")[0]
     return f"{module}.{code.co_name}" if module else code.co_name

@@ -1,0 +1,145 @@
+"""What worker processes were seen at while they made batches, and what that takes of each."""
+
+from dataclasses import dataclass
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.notes import last_noted
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import Note
+
+NOTE = "worker_lines"
+"""Note of this name: where samples of worker processes' main threads were."""
+LEAST_COUNT = 5
+"""Samples at a line below which its share says nothing, as in `line_times.py`."""
+MOSTLY = 0.5
+
+
+class WorkerLines(Struct, frozen=True):
+    """All samples of the worker processes that were looked at.
+
+    Args:
+        processes: How many were.
+        work: Samples in which they made a batch.
+        waiting: Samples in which they waited for work.
+        handing: Samples in which they did neither: they handed a batch over.
+        lines: Lines of the user's own in which they made batches; the phase is `data_wait`.
+        start_ns: From when the loader was asked for an iterator until its first worker ran.
+        init_ns: What the user's `worker_init_fn` took in it; None where there is none.
+    """
+
+    processes: int
+    work: int
+    waiting: int
+    handing: int
+    lines: tuple[LineCount, ...]
+    start_ns: int | None = None
+    init_ns: int | None = None
+
+    @property
+    def whole(self) -> int:
+        """All samples."""
+        return self.work + self.waiting + self.handing
+
+    @property
+    def waiting_frac(self) -> float:
+        """Share of the samples in which they waited for work."""
+        return self.waiting / self.whole
+
+    @property
+    def as_lines(self) -> HostLines:
+        """Their work as if the training thread had done it, waiting for data."""
+        return HostLines(self.work, self.lines, {Phase.DATA_WAIT.value: self.work})
+
+
+@dataclass(frozen=True)
+class WorkerLineTime:
+    """What a line, with all that it calls outside the program, takes of a worker's work.
+
+    `low_frac` to `high_frac` holds the true share 19 times in 20, as far as chance goes.
+    """
+
+    file: str
+    line: int
+    function: str
+    source: str
+    callee: str | None
+    """What it was in most often, where that has a name."""
+    count: int
+    frac: float
+    low_frac: float
+    high_frac: float
+    batch_ns: int | None
+    """What it takes of the making of a batch; None where that is not known."""
+
+
+def worker_lines(notes: Iterable[Note]) -> WorkerLines | None:
+    """Return the last samples noted; None where none were taken."""
+    lines = last_noted(notes, NOTE, WorkerLines)
+    return lines if lines is not None and lines.whole else None
+
+
+def batch_lines(run: RunResults) -> HostLines | None:
+    """Return samples of whoever makes the batches: worker processes, or the training thread.
+
+    Of several loaders some may have workers: it is the training thread where that was mostly at
+    the user's own lines while it waited for data.
+    """
+    host, workers = host_lines(run.notes), worker_lines(run.notes)
+    if workers is None or not workers.work:
+        return host
+    if run.start.loader is None and host is not None:
+        own = sum(one.count for one in host.of(Phase.DATA_WAIT))
+        if own > MOSTLY * host.by_phase.get(Phase.DATA_WAIT.value, 0):
+            return host
+    return workers.as_lines
+
+
+def made_in_ns(run: RunResults) -> int | None:
+    """Return what a worker takes to make one batch; None where that is not known.
+
+    Each step takes one batch, so all workers together are at work for that long in each: the mean
+    step, times the workers, times the share of the samples in which they were.
+    """
+    seen, loader = worker_lines(run.notes), run.start.loader
+    if seen is None or loader is None or not loader.num_workers or not run.step_ns:
+        return None
+    return round(loader.num_workers * run.step_ns * seen.work / seen.whole)
+
+
+def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:
+    """Return the lines of the program that workers were seen at, the most often seen first."""
+    seen = worker_lines(run.notes)
+    if seen is None or not seen.work:
+        return ()
+    at: dict[tuple[str, int], list[LineCount]] = {}
+    for one in seen.lines:
+        at.setdefault((one.file, one.line), []).append(one)
+    batch_ns = made_in_ns(run)
+    found = []
+    for (file, line), ones in at.items():
+        count = sum(one.count for one in ones)
+        if count < LEAST_COUNT:
+            continue
+        most = max(ones, key=lambda one: one.count)
+        frac = count / seen.work
+        low, high = seen.as_lines.interval(count, Phase.DATA_WAIT)
+        found.append(
+            WorkerLineTime(
+                file,
+                line,
+                most.function,
+                most.source,
+                most.callee,
+                count,
+                frac,
+                low,
+                high,
+                None if batch_ns is None else round(frac * batch_ns),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.count))

@@ -1,0 +1,1 @@
+"""Looks into a DataLoader's worker processes."""

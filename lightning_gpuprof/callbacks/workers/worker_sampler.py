@@ -1,0 +1,206 @@
+"""Notes at which lines of the program worker processes spend their time."""
+
+import linecache
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from torch.utils.data import DataLoader
+from typing_extensions import override
+
+from lightning_gpuprof.analysis.run.host_lines import LineCount
+from lightning_gpuprof.analysis.run.worker_lines import NOTE, WorkerLines
+from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
+from lightning_gpuprof.callbacks.guard import attempt, guarded
+from lightning_gpuprof.callbacks.recording import EpochRecorder
+from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
+from lightning_gpuprof.callbacks.workers.worker_start import WorkerStart
+from lightning_gpuprof.probes.stacks.stack_lines import shown_path
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.worker_counts import PlaceCount, WorkerCounts, read_counts
+
+_INIT_FN = "worker_init_fn"
+MOST_LINES = 40
+"""Lines kept: what is not among them takes less than a sample in a hundred."""
+
+
+class WorkerSampler(EpochRecorder):
+    """Looks at the Python stacks of the training loader's first worker processes, for a while.
+
+    A loader's `worker_init_fn` is another one while its iterator is made: it calls the user's, then
+    starts a thread that looks at the worker's main thread, as `LineSampler` does at training, until
+    it has `most` samples. What it finds it writes to a folder for temporary files, which is gone
+    when training ends. Validation is not looked at, nor a loader that is none of torch's.
+
+    Args:
+        interval_s: Mean distance of the first samples; later ones are further apart.
+        most: Samples of one worker after which its thread ends.
+    """
+
+    def __init__(self, *, interval_s: float = 0.02, most: int = 200) -> None:
+        super().__init__()
+        self.interval_s, self.most = interval_s, most
+        self._clear()
+
+    def _clear(self) -> None:
+        self._calls = TimedCalls()
+        self._placed: list[tuple[Any, WorkerStart]] = []
+        self._folder: str | None = None
+        self._starts = self._noted = 0
+        self._found: WorkerLines | None = None
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        self._release()
+        self._clear()
+        if stage != "fit" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+            return  # frames of a thread that runs meanwhile cannot be walked
+        fit_loop: Any = trainer.fit_loop
+        place = partial(self._place, fit_loop)
+        # Lightning's last call before it makes the first epoch's iterators: its loaders are final.
+        self._calls.add(fit_loop, "_load_combined_loader_states", _Around(_nothing, place))
+        self._calls.add(fit_loop.epoch_loop, "on_run_start", _Around(place, self._put_back))
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._put_back()
+
+    @guarded
+    def _place(self, fit_loop: Any) -> None:
+        """Let workers that are started next be looked at."""
+        self._put_back()
+        self._read()
+        left = self.most
+        if self._found is not None:
+            left -= self._found.whole // max(1, self._found.processes)
+        loaders = attempt(lambda: list(fit_loop._combined_loader.flattened), [])
+        for number, loader in enumerate(loaders if left > 0 else []):
+            if _starts_workers(loader) and self._made_folder() is not None:
+                self._starts += 1
+                start = WorkerStart(
+                    inner=loader.worker_init_fn,
+                    folder=self._folder or "",
+                    name=f"{number}-{self._starts}",
+                    interval_s=self.interval_s,
+                    most=left,
+                    asked_ns=time.perf_counter_ns(),
+                )
+                vars(loader)[_INIT_FN] = start
+                self._placed.append((loader, start))
+
+    @guarded
+    def _put_back(self) -> None:
+        while self._placed:
+            loader, start = self._placed.pop()
+            if vars(loader).get(_INIT_FN) is start:
+                vars(loader)[_INIT_FN] = start.inner
+
+    def _made_folder(self) -> str | None:
+        if self._folder is None:
+            self._folder = attempt(lambda: tempfile.mkdtemp(prefix="gpuprof-workers-"), None)
+        return self._folder
+
+    def _read(self) -> None:
+        if self._folder is not None and os.path.isdir(self._folder):
+            counts = list(read_counts(self._folder))
+            self._found = _together(counts) if counts else None
+
+    @override
+    def _write(self) -> None:
+        self._read()
+        found = self._found
+        if self._output is None or found is None or found.whole == self._noted:
+            return
+        self._noted = found.whole
+        self._output.note(NOTE, found)
+
+    @override
+    def _release(self) -> None:
+        attempt(self._read, None)
+        self._put_back()
+        self._calls.restore()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_calls": None, "_placed": [], "_folder": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._calls = TimedCalls()
+
+
+class _Around:
+    """Does something before a call and something after it, also where it fails."""
+
+    def __init__(self, before: Any, after: Any) -> None:
+        self._before, self._after = before, after
+
+    def __enter__(self) -> None:
+        self._before()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._after()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _starts_workers(loader: object) -> bool:
+    """Tell whether an iterator of a loader starts worker processes now."""
+    return (
+        isinstance(loader, DataLoader)
+        and loader.num_workers > 0
+        and getattr(loader, "_iterator", None) is None
+        and _INIT_FN in vars(loader)
+        and not isinstance(loader.worker_init_fn, WorkerStart)
+    )
+
+
+def _together(counts: Iterable[WorkerCounts]) -> WorkerLines:
+    """Return the samples of all workers as one."""
+    counts = list(counts)
+    seen: Counter[PlaceCount] = Counter()
+    for place in (place for one in counts for place in one.seen):
+        key = PlaceCount(place.file, place.line, place.function, place.callee, place.kind, 0)
+        seen[key] += place.count
+    own = [(at, count) for at, count in seen.most_common() if at.file]
+    return WorkerLines(
+        processes=len(counts),
+        work=sum(one.work for one in counts),
+        waiting=sum(one.waiting for one in counts),
+        handing=sum(one.handing for one in counts),
+        lines=tuple(_line(at, count) for at, count in own[:MOST_LINES]),
+        start_ns=max((one.start_ns for one in counts if one.start_ns is not None), default=None),
+        init_ns=max((one.init_ns for one in counts if one.init_ns is not None), default=None),
+    )
+
+
+def _line(at: PlaceCount, count: int) -> LineCount:
+    return LineCount(
+        phase=Phase.DATA_WAIT.value,
+        file=shown_path(at.file),
+        line=at.line,
+        function=at.function,
+        source=linecache.getline(at.file, at.line).strip(),
+        callee=at.callee,
+        kind=at.kind,
+        count=count,
+    )
