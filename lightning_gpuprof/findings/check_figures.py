@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.worker_lines import longer_here
 from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
 from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
 from lightning_gpuprof.findings.loader_cures import MOST, core_plan
@@ -151,12 +152,13 @@ def suggested_workers(run: RunResults) -> int | None:
         return now
     startup = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup)
-    if now > cores and (run.loader_wait.receiving_frac or 0.0) > MOST:
+    receives = (run.loader_wait.receiving_frac or 0.0) > MOST
+    if now > cores and receives and not longer_here(run, wait_ns):
         # As data-wait says: too many. With fewer of them it is not known what a batch takes.
         return 0 if wait_ns > SHORT_WAIT_FRAC * run.step_ns else cores
     if now >= cores:
         return cores
-    if (run.loader_wait.receiving_frac or 0.0) > MOST:
+    if receives:
         return now
     if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2:
         return now

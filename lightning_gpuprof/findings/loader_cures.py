@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here, made_in_ns
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
     cheaper_batches,
@@ -23,6 +23,7 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
 )
 from lightning_gpuprof.findings.loader_operations import operations, told
 from lightning_gpuprof.findings.model import Range
+from lightning_gpuprof.findings.worker_places import in_workers, processes
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.units import duration, percent, spread
 
@@ -70,8 +71,12 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
     sampler, most_ns = parts.sampler_frac or 0.0, min(wait_ns, lost.high_ns)
     if sampler >= MOST:
         return _quicker_sampler(loader, sampler, lost)
-    if workers and (parts.receiving_frac or 0.0) >= MOST:
-        return _hand_over_less(parts.receiving_frac or 0.0, workers, cores, most_ns)
+    receiving = parts.receiving_frac or 0.0
+    if workers and receiving >= MOST:
+        if longer_here(run, wait_ns):
+            why, cheaper = _answered_late(run, receiving), _cheaper(run, step_ns, lost, 1.0)
+            return replace(cheaper, advice=f"{why} {cheaper.advice}")
+        return _hand_over_less(receiving, workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     cheaper = _cheaper(run, step_ns, lost, waited)
     if loader is not None and loader.shares and not workers:
@@ -148,7 +153,9 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     loader, own = run.start.loader, own_code(run)
     advice = _less_work(run)
     if own is not None:
-        advice = f"Most of the wait is your own code, above all {own.function}. {advice}"
+        what = "the workers' time" if in_workers(run) else "the wait"
+        advice = f"Most of {what} is your own code, above all {own.function}. {advice}"
+    advice = f"{in_workers(run)} {advice}".strip()
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
@@ -157,14 +164,15 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
 
 def _less_work(run: RunResults) -> str:
     """Return what to do about the operations that were seen; what may help where they are few."""
-    seen, drawn_frac = operations(host_lines(run.notes)), draws(run)
+    seen, drawn_frac = operations(batch_lines(run)), draws(run)
+    of = "the workers' time" if in_workers(run) else "the wait"
     if drawn_frac >= MOST:
         usual = _DRAWN
     else:
         usual = _ONCE + (_SOME_DRAWN if drawn_frac else "")
     if sum(one.frac for one in seen) >= MOST:
-        return told(seen) + (_SOME_DRAWN if drawn_frac else "")
-    return f"{told(seen)} {usual}".strip()
+        return told(seen, of) + (_SOME_DRAWN if drawn_frac else "")
+    return f"{told(seen, of)} {usual}".strip()
 
 
 def _plan(run: RunResults, step_ns: int, wait_ns: int) -> WorkerPlan | None:
@@ -205,10 +213,11 @@ def _with_workers(
     if _may_need_more_than_workers(run) or busy is None:
         low = 0
     iterable = loader is not None and loader.dataset_kind == "iterable"
+    seen_ns, most = made_in_ns(run) if now else None, "at most " if now else ""
+    takes = f"about {duration(seen_ns)}" if seen_ns else f"{most}{duration(plan.fetch_ns)}"
     advice = (
-        f"Make batches in {plan.num_workers} worker process{'es' * (plan.num_workers > 1)} "
-        f"instead of {now or 'the training process'}: one batch takes "
-        f"{'at most ' if now else ''}{duration(plan.fetch_ns)}."
+        f"Make batches in {processes(plan.num_workers)} instead of {now or 'the training process'}"
+        f": one batch takes {takes}."
     )
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
     if iterable and plan.num_workers == 1:
@@ -261,6 +270,14 @@ def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) 
         saving = Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED)
         return Cure(advice, change, saving)
     return Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
+
+
+def _answered_late(run: RunResults, frac: float) -> str:
+    return (
+        f"{percent(frac)} of the wait is this process taking batches from its workers, which are "
+        "busy making others meanwhile. To make one takes longer than the wait "
+        f"({duration(made_in_ns(run) or 0)} in a worker), so to do without workers is no cure."
+    )
 
 
 def _every_core_fetches(workers: int, cores: int) -> str:

@@ -163,7 +163,7 @@ def operations(lines: HostLines | None) -> tuple[Seen, ...]:
     """Return what the making of batches was seen in most and has a cure, the longest first.
 
     Args:
-        lines: Samples of the training thread.
+        lines: Samples of whoever makes the batches.
     """
     whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
     found: dict[str, list[LineCount]] = {}
@@ -190,10 +190,10 @@ def cure_of(one: LineCount) -> str | None:
     return next((cure for pattern, cure in table if match(pattern, text)), None)
 
 
-def told(seen: Sequence[Seen]) -> str:
-    """Return operations as sentences."""
+def told(seen: Sequence[Seen], of: str = "the wait") -> str:
+    """Return operations as sentences, as shares of what was looked at."""
     return " ".join(
-        f"{one.name} ({percent(one.frac)} of the wait, {one.place}): {one.cure}" for one in seen
+        f"{one.name} ({percent(one.frac)} of {of}, {one.place}): {one.cure}" for one in seen
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
 from lightning_gpuprof.findings.model import Finding, Line, Where
 from lightning_gpuprof.records.function_calls import BusyFunction, FunctionNotes, function_notes
 from lightning_gpuprof.records.phases import Phase
@@ -18,6 +19,7 @@ MIN_FRAC = 0.25
 MIN_CALLS = 30
 """A function that calls fewer of torch's is no loop: what is small and many is inside of those."""
 MOST = 2
+HALF = 0.5
 PHASES = {
     phase.value: phase
     for phase in (
@@ -76,6 +78,8 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     if finding.id in LOOPS:
         phase = Phase.FORWARD
     lines = host_lines(run.notes)
+    if phase is Phase.DATA_WAIT and _waits_for_batches(run):
+        lines = batch_lines(run)
     if any(where.rank not in (None, run.start.rank) for where in finding.where):
         lines = run.rank_waits.lines if run.rank_waits else None
     if phase is None or lines is None:
@@ -90,6 +94,14 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     at = [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
     found = dict.fromkeys(Where.at(one, phase=phase.value) for one in at)
     return replace(finding, where=(*finding.where, *found))
+
+
+def _waits_for_batches(run: RunResults) -> bool:
+    """Tell whether the wait for data is for the making of batches, not for what is around it."""
+    parts, wait = run.loader_wait, run.per_step(Phase.DATA_WAIT)
+    if parts.workers_frac is None:
+        return (parts.sampler_frac or 0.0) < HALF
+    return parts.workers_frac >= HALF or (wait is not None and longer_here(run, wait.mean_ns))
 
 
 def _busy(run: RunResults, finding: Finding) -> tuple[Where, ...]:

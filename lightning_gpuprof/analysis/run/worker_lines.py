@@ -1,8 +1,7 @@
 """What worker processes were seen at while they made batches, and what that takes of each."""
 
-from dataclasses import dataclass
-
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -109,6 +108,18 @@ def made_in_ns(run: RunResults) -> int | None:
     if seen is None or loader is None or not loader.num_workers or not run.step_ns:
         return None
     return round(loader.num_workers * run.step_ns * seen.work / seen.whole)
+
+
+def longer_here(run: RunResults, wait_ns: int) -> bool:
+    """Tell whether the training process would make a batch for longer than it waits for one now.
+
+    A worker's time for it is at most as much longer as there are more processes than cores.
+    """
+    made_ns, loader, cores = made_in_ns(run), run.start.loader, run.cores
+    if made_ns is None or loader is None or not loader.num_workers or not cores:
+        return False
+    crowded = max(1.0, (loader.num_workers + 1) / cores)
+    return made_ns / crowded >= wait_ns
 
 
 def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:

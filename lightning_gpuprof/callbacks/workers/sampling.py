@@ -69,9 +69,7 @@ class WorkerSampling:
         """Sample until there are `most`, and write them again and again."""
         self.write()  # how long the start took, however soon the worker ends
         try:
-            keep_sampling(
-                self.sample, self._doing.total, stop, interval_s=interval_s, most=most
-            )
+            keep_sampling(self.sample, self._doing.total, stop, interval_s=interval_s, most=most)
         finally:
             self.write()
 

@@ -5,6 +5,11 @@
 batch, on the host clock, without the extra wait at the start of an epoch (that is
 `worker-startup`). The copy to the device is not in it.
 
+With workers, the lines that take the time are those of samples of the first two worker processes'
+main threads; in `worker_waiting_frac` of these samples a worker had nothing to do.
+`worker_batch_ns` is what a worker takes for a batch: as long as all workers are at work in a step,
+by the share of samples in which they were.
+
 ## Why it matters
 The host queues no work while it waits, so a device that has caught up stands idle. With
 `num_workers=0` the wait is the whole making of a batch, in the training process itself.
@@ -47,7 +52,10 @@ its part was not measured, may leave more of them nothing to do: the low bound i
 computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside it make the step longer:
 the cores are divided between workers and torch's threads where that is a sure gain
 (`divide_cores`), else none are proposed. Workers on every core that are waited for are not told to
-be fewer: every core makes batches already. Severity: the common scale (`findings/grade.py`).
+be fewer: every core makes batches already. Nor are workers told to go whose batch takes longer to
+make than it is waited for, even if they had as much less of the cores as there are more processes
+than cores (`longer_here`): a busy worker hands a batch over between the making of others, and what
+makes batches cheaper is told. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -62,6 +70,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.findings.worker_places import seen_in_workers
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -113,4 +122,5 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "receiving_frac": run.loader_wait.receiving_frac,
         "sample_ns": round(wait_ns / run.batch_size) if run.batch_size and not workers else None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    known = {name: value for name, value in found.items() if value is not None}
+    return {**known, **seen_in_workers(run)}

@@ -29,12 +29,16 @@ whose first batch is made with it, nothing. Where workers are kept already, and 
 loader too, this rule is silent.
 Rows of a `TensorDataset` may need no workers at all (`data-wait`), and then the same goes with
 them; of a validation it is what its loader is waited for but for the making of its rows
-(`SAMPLE_NS` each), told where it is more than kept workers surely save. Severity: the common scale
+(`SAMPLE_NS` each), told where it is more than kept workers surely save. Where workers were looked
+at (`worker_lines`), what passed until the first one ran and what the program's `worker_init_fn`
+took are told if they are a fifth (`PART_FRAC`) of an epoch's wait, as `grade.py` calls critical.
+Severity: the common scale
 (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.validations import Validations
+from lightning_gpuprof.analysis.run.worker_lines import WorkerLines, worker_lines
 from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
@@ -48,6 +52,7 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep t
 
 WITHOUT = "DataLoader(..., num_workers=0)"
 ROWS = "samples are rows of tensors in memory: make batches of them without workers."
+PART_FRAC = 0.2
 KEEP = "Keep the workers from one epoch to the next."
 RELOAD = "Trainer(..., reload_dataloaders_every_n_epochs=0)  # keeps the loader, and its workers"
 ANEW = (
@@ -157,6 +162,8 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
         advice, change = f"The {ROWS}", WITHOUT
     elif starts.remade_ns:
         advice, change = KEEP + ANEW, RELOAD if persistent else None
+    seen = worker_lines(run.notes)
+    advice += _seen_starting(seen, waited_ns)
     evidence: dict[str, int | float] = {
         "startup_ns": cost_ns,
         "startup_per_epoch_ns": per_epoch_ns,
@@ -166,6 +173,10 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
     }
     if workers is not None:
         evidence["num_workers_count"] = workers
+    if seen is not None and seen.start_ns is not None:
+        evidence["process_start_ns"] = seen.start_ns
+    if seen is not None and seen.init_ns is not None:
+        evidence["worker_init_ns"] = seen.init_ns
     return Finding(
         id=ID,
         severity=grade(saving, run.step_ns),
@@ -179,3 +190,16 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
         when=When.BETWEEN,
         change=change,
     )
+
+
+def _seen_starting(seen: WorkerLines | None, waited_ns: int) -> str:
+    """Return what of a worker's start was timed, where it is a good part of an epoch's wait."""
+    parts = []
+    if seen is not None and (seen.start_ns or 0) >= PART_FRAC * waited_ns:
+        parts.append(
+            f"{duration(seen.start_ns or 0)} until it ran (where workers are spawned, each imports "
+            "the program's main file, and the dataset is sent to it)"
+        )
+    if seen is not None and (seen.init_ns or 0) >= PART_FRAC * waited_ns:
+        parts.append(f"{duration(seen.init_ns or 0)} in its worker_init_fn")
+    return f" A worker's start took {' and '.join(parts)}." if parts else ""

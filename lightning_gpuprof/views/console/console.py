@@ -11,9 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
+from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
 from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
+from lightning_gpuprof.findings.worker_places import processes
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_tables
@@ -92,6 +94,12 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     if lines is not None:
         yield _heading("AT WHICH LINES (sampled on the host in the first seconds of training)")
         yield _indented(lines)
+    workers, seen = console_tables.worker_table(results), worker_lines(results.notes)
+    if workers is not None and seen is not None:
+        looked = f"{seen.whole} samples in {processes(seen.processes)}"
+        idle = f"waiting for work in {percent(seen.waiting_frac)}"
+        yield _heading(f"IN THE LOADER'S WORKERS ({looked}, {idle})")
+        yield _indented(workers)
     yield from console_tables.operator_tables(results, verbose=verbose)
     yield _heading("THE REST")
     yield _indented(console_tables.rest_table(results))

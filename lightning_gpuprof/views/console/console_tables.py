@@ -13,6 +13,7 @@ from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
+from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.records.phases import Phase
@@ -29,6 +30,8 @@ MIN_PART_FRAC = 0.005
 """Parts below this share of the step are shown with --verbose alone."""
 MIN_COMPILING_FRAC = 0.1
 """From this share of the run on, what torch.compile took is told."""
+MIN_WORKER_FRAC = 0.02
+"""Lines below this share of the workers' work are not shown."""
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
 _NAME_WIDTH = 52
@@ -157,18 +160,38 @@ def line_table(results: RunResults) -> Table | None:
     table.add_column(overflow="fold")
     table.add_row("of a step", "", "in", "line", style="dim")
     for one in lines:
-        name = f"{one.file}:{one.line}"
-        place = Text(name)
-        if one.source:
-            source = shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
-            place.append(f" `{source}`", style="dim")
         table.add_row(
             spread(one.low_ns, one.high_ns),
             percent(one.frac),
             one.phase.value,
-            place,
+            _place(one.file, one.line, one.source),
         )
     return table
+
+
+def worker_table(results: RunResults) -> Table | None:
+    """Return the lines of the program that worker processes were seen at; None where none were."""
+    lines = [one for one in worker_line_times(results) if one.frac >= MIN_WORKER_FRAC][:MOST_LINES]
+    if not lines:
+        return None
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("of a batch", "", "line", style="dim")
+    for one in lines:
+        each = "" if one.batch_ns is None else duration(one.batch_ns)
+        table.add_row(each, percent(one.frac), _place(one.file, one.line, one.source))
+    return table
+
+
+def _place(file: str, line: int, source: str) -> Text:
+    name = f"{file}:{line}"
+    place = Text(name)
+    if source:
+        shown = shortened(source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
+        place.append(f" `{shown}`", style="dim")
+    return place
 
 
 def operator_tables(results: RunResults, *, verbose: bool) -> Iterator[RenderableType]:

@@ -13,6 +13,11 @@ import msgspec
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.worker_lines import (
+    made_in_ns,
+    worker_line_times,
+    worker_lines,
+)
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Abstained, Finding
@@ -44,6 +49,7 @@ def report_payload(
             for phase, stats in results.phases.items()
         },
         "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
+        "workers": _workers(results),
         "outside": [plain(asdict(outside)) for outside in results.outside],
         "findings": [finding_payload(finding, results.step_ns) for finding in findings],
         "abstained": [asdict(one) for one in abstained],
@@ -54,6 +60,21 @@ def report_payload(
         "ranks": [plain(asdict(rank)) for rank in results.ranks],
         "sync_sites": [_struct(site) for site in results.sync_sites],
         "trace_files": [_trace(run, trace) for trace in results.traces],
+    }
+
+
+def _workers(results: RunResults) -> dict[str, Any] | None:
+    seen = worker_lines(results.notes)
+    if seen is None:
+        return None
+    return {
+        "processes": seen.processes,
+        "samples": seen.whole,
+        "waiting_frac": seen.waiting_frac,
+        "batch_ns": made_in_ns(results),
+        "start_ns": seen.start_ns,
+        "init_ns": seen.init_ns,
+        "lines": [plain(asdict(one)) for one in worker_line_times(results)[:TOP_LINES]],
     }
 
 

@@ -4,7 +4,7 @@ import { card, h, shorten } from "../dom.js";
 import { count, duration, durationRange, number, percent, percentRange, size } from "../format.js";
 import { phaseColor, phaseInk, phaseLabel } from "../phases.js";
 import { findingCard } from "./findings.js";
-import { lineTable } from "./line_table.js";
+import { lineTable, workerTable } from "./line_table.js";
 import { measured, phaseTable } from "./phase_table.js";
 import { stepsChart } from "./steps_chart.js";
 import { whatIf } from "./what_if.js";
@@ -42,6 +42,7 @@ export const overview = {
           null,
           report.steps.count > 0 && phaseTable(report),
           lineTable(report),
+          workerTable(report),
           whatIf(context, report),
           card(
             "Steps over time",
