@@ -49,6 +49,11 @@ class WorkerCounts(Struct, frozen=True):
         """Samples in which it made a batch."""
         return sum(one.count for one in self.seen)
 
+    @property
+    def whole(self) -> int:
+        """All samples."""
+        return self.work + self.waiting + self.handing
+
 
 def write_counts(folder: str, name: str, counts: WorkerCounts) -> None:
     """Write a worker's counts, in the place of those that it wrote before.

@@ -15,6 +15,8 @@ from lightning_gpuprof.records.worker_counts import PlaceCount, WorkerCounts, wr
 THREAD = "gpuprof-worker"
 WRITE_EVERY = 10
 """Samples between two writes: a worker may be ended at any moment, and these are what it loses."""
+IDLE = 4
+"""Looks in which there is nothing to see that count as a sample: they end as well."""
 END_S = 0.2
 """A worker that ends waits at most so long for the thread's last write."""
 _FIRST = 100
@@ -47,6 +49,7 @@ class WorkerSampling:
         self._start_ns, self._init_ns = start_ns, init_ns
         self._seen: Counter[At] = Counter()
         self._doing: Counter[Doing] = Counter()
+        self._idle = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -69,9 +72,13 @@ class WorkerSampling:
         """Sample until there are `most`, and write them again and again."""
         self.write()  # how long the start took, however soon the worker ends
         try:
-            keep_sampling(self.sample, self._doing.total, stop, interval_s=interval_s, most=most)
+            keep_sampling(self.sample, self.count, stop, interval_s=interval_s, most=most)
         finally:
             self.write()
+
+    def count(self) -> int:
+        """Return how many samples there are; some looks for nothing count as one."""
+        return self._doing.total() + self._idle // IDLE
 
     def sample(self) -> None:
         """Take one sample of the main thread, where it is in the worker's loop."""
@@ -81,7 +88,8 @@ class WorkerSampling:
                 seen = where_in_worker(frames.get(self._watched))
             finally:
                 frames.clear()  # see `LineSampler.sample`
-        if seen is None:
+        if seen is None or (seen.doing is not Doing.WORK and not self._seen):
+            self._idle += 1  # before the first batch the other workers are started
             return
         if seen.at is not None:
             self._seen[seen.at] += 1

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -53,7 +53,7 @@ class WorkerSampler(EpochRecorder):
         self._calls = TimedCalls()
         self._placed: list[tuple[Any, WorkerStart]] = []
         self._folder: str | None = None
-        self._starts = self._noted = 0
+        self._starts = self._noted = self._taken = 0
         self._found: WorkerLines | None = None
 
     @override
@@ -68,7 +68,7 @@ class WorkerSampler(EpochRecorder):
         place = partial(self._place, fit_loop)
         # Lightning's last call before it makes the first epoch's iterators: its loaders are final.
         self._calls.add(fit_loop, "_load_combined_loader_states", _Around(_nothing, place))
-        self._calls.add(fit_loop.epoch_loop, "on_run_start", _Around(place, self._put_back))
+        self._calls.add(fit_loop.epoch_loop, "on_run_start", _Around(place, self._made))
 
     @override
     @guarded
@@ -80,9 +80,7 @@ class WorkerSampler(EpochRecorder):
         """Let workers that are started next be looked at."""
         self._put_back()
         self._read()
-        left = self.most
-        if self._found is not None:
-            left -= self._found.whole // max(1, self._found.processes)
+        left = self.most - self._taken
         loaders = attempt(lambda: list(fit_loop._combined_loader.flattened), [])
         for number, loader in enumerate(loaders if left > 0 else []):
             if _starts_workers(loader) and self._made_folder() is not None:
@@ -99,6 +97,10 @@ class WorkerSampler(EpochRecorder):
                 self._placed.append((loader, start))
 
     @guarded
+    def _made(self) -> None:
+        """The iterators are made."""
+        self._put_back()
+
     def _put_back(self) -> None:
         while self._placed:
             loader, start = self._placed.pop()
@@ -112,8 +114,12 @@ class WorkerSampler(EpochRecorder):
 
     def _read(self) -> None:
         if self._folder is not None and os.path.isdir(self._folder):
-            counts = list(read_counts(self._folder))
+            counts = [one for one in read_counts(self._folder) if one.whole]
             self._found = _together(counts) if counts else None
+            taken: Counter[int] = Counter()
+            for one in counts:
+                taken[one.worker] += one.whole
+            self._taken = max(taken.values(), default=0)
 
     @override
     def _write(self) -> None:
@@ -174,9 +180,8 @@ def _starts_workers(loader: object) -> bool:
     )
 
 
-def _together(counts: Iterable[WorkerCounts]) -> WorkerLines:
+def _together(counts: Sequence[WorkerCounts]) -> WorkerLines:
     """Return the samples of all workers as one."""
-    counts = list(counts)
     seen: Counter[PlaceCount] = Counter()
     for place in (place for one in counts for place in one.seen):
         key = PlaceCount(place.file, place.line, place.function, place.callee, place.kind, 0)

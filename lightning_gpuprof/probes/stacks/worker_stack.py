@@ -17,8 +17,8 @@ from lightning_gpuprof.records.phases import Phase
 
 _LOOP = "_worker_loop"
 """What torch's function is called that a worker runs, and those of loaders made after it."""
-_WORKS, _WAITS = ("fetch", "create_fetcher"), "get"
-"""What it calls to make a batch (of an `IterableDataset`, also to begin), and to be told which."""
+_WORKS, _WAITS = "fetch", "get"
+"""What it calls to make a batch, and to be told which."""
 _USER = ""
 
 
@@ -57,7 +57,7 @@ def _seen(inside: list[FrameType]) -> Seen:
     called = inside[-1].f_code.co_name if inside else ""
     if called == _WAITS:
         return Seen(Doing.WAIT)
-    if called not in _WORKS:
+    if called != _WORKS:
         return Seen(Doing.HANDOVER)
     work = inside[:-1]
     packages = [package_of(each.f_code.co_filename) for each in work]
