@@ -2,8 +2,11 @@ import msgspec
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
+from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.rules.data_wait import evaluate
 from lightning_gpuprof.records.schema import Device, Loader, Note, ProfilerCycle
 
@@ -371,3 +374,79 @@ def test_taking_batches_over_is_no_reason_for_no_workers_unless_they_are_too_man
 ):
     run = analyze(WAITS, parts=RECEIVING, cpu_count=cores, loader=Loader(num_workers=workers))
     assert suggested_workers(run) == suggested
+
+
+def worked(count, work=100, waiting=0, *, source="total += k", callee=None):
+    """Samples of two workers, so many of them at a line of the user's own."""
+    line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
+    lines = WorkerLines(2, work, waiting, 0, (line,))
+    return [Note(step=9, name=WORKERS_NOTE, value=msgspec.to_builtins(lines))]
+
+
+CROWDED = {"cpu_count": 2, "loader": Loader(num_workers=2)}
+
+
+def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyze):
+    finding = evaluate(analyze(WAITS, records=worked(90, waiting=25), **CROWDED))
+    assert "By 125 samples in 2 worker processes, which waited for work in 20.0%" in finding.advice
+    # Two workers for 10 ms, four fifths of it at work.
+    assert "t.py:7 `total += k` (90.0%, 14.4 ms a batch)" in finding.advice
+    assert "A batch takes a worker about 16.0 ms." in finding.advice
+    assert "Most of the workers' time is your own code, above all unpack." in finding.advice
+    assert finding.evidence["worker_samples_count"] == 125
+    assert finding.evidence["worker_batch_ns"] == 16 * MS
+    assert finding.evidence["worker_waiting_frac"] == 0.2
+    run = analyze(WAITS, records=worked(90), **CROWDED)
+    assert [(one.file, one.line) for one in with_lines(evaluate(run), run).where[1:]] == [
+        ("t.py", 7)
+    ]
+
+
+def test_what_the_lines_of_workers_do_is_what_can_be_saved(analyze):
+    waits = {"data_wait": 9 * MS, "forward": MS}
+    plain, own, half = (
+        evaluate(analyze(waits, records=records, **CROWDED)).saving_ns.low
+        for records in ([], worked(100), worked(60))
+    )
+    # Without samples a batch is taken to be made in half the time: 5 of 10 ms.
+    assert plain == 5 * MS
+    # All but a tenth of it is more than four fifths of the wait, as sure as a saving can be.
+    assert own == 7_200_000
+    # Of three fifths, as much as is surely seen.
+    assert half == pytest.approx(0.9 * (0.6 - 2 * (0.6 * 0.4 / 100) ** 0.5) * 10 * MS, rel=1e-6)
+
+
+def test_an_operation_of_workers_is_told_with_its_cure(analyze):
+    run = analyze(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
+    assert "json.loads (80.0% of the workers' time, t.py:7): text or by" in evaluate(run).advice
+
+
+def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
+    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=worked(90), **CROWDED))
+    assert finding.change is None
+    assert finding.severity is Severity.CRITICAL
+    assert "so to do without workers is no cure" in finding.advice
+    idle = worked(9, 10, 190)
+    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=idle, **CROWDED))
+    assert finding.change == "DataLoader(..., num_workers=0)"
+
+
+def test_a_wait_for_the_hand_over_has_no_line_of_a_worker(analyze):
+    run = analyze(WAITS, parts=RECEIVING, records=worked(9, 10, 190), **CROWDED)
+    assert not [one for one in with_lines(evaluate(run), run).where if one.file]
+    sampler = {"data_wait/sampler": 4 * MS}
+    run = analyze(WAITS, parts=sampler, records=worked(90), **CROWDED)
+    assert not [one for one in with_lines(evaluate(run), run).where if one.file]
+
+
+def test_more_workers_are_proposed_by_what_a_batch_was_seen_to_take(analyze):
+    options = {"cpu_count": 8, "loader": Loader(num_workers=2), "torch_threads": 1}
+    finding = evaluate(analyze(WAITS, records=worked(5, 100, 25, callee="a.b"), **options))
+    assert "instead of 2: one batch takes about 16.0 ms." in finding.advice
+    assert "one batch takes at most 20.0 ms." in evaluate(analyze(WAITS, **options)).advice
+
+
+def test_more_workers_than_cores_stay_where_batches_are_costly(analyze):
+    many = {"cpu_count": 2, "loader": Loader(num_workers=4)}
+    assert suggested_workers(analyze(WAITS, parts=RECEIVING, **many)) == 0
+    assert suggested_workers(analyze(WAITS, parts=RECEIVING, records=worked(90), **many)) == 2

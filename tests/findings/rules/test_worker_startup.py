@@ -1,8 +1,10 @@
 import pytest
 from rule_cases import EPOCH_FLAGS, EPOCHS, MS, REMADE, US, WORK, every, span, unmarked
 
+from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
+from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
 from lightning_gpuprof.findings.model import Abstained, When
-from lightning_gpuprof.records.schema import Loader, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import Loader, Note, OutsideSpan, StepFlag
 
 ONE_WORKER = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
 
@@ -184,3 +186,19 @@ def test_validations_do_without_workers_where_their_rows_are_made_sooner(judge, 
     assert finding.change == "DataLoader(..., num_workers=0)  # the validation's"
     saved_ns = round(saved_ms * MS)
     assert span(finding) == (round(0.8 * 9 * saved_ns / 100), round(1.2 * 10 * saved_ns / 100))
+
+
+def test_what_was_timed_of_a_workers_start_is_told_where_it_is_much(judge):
+    def told(start_ns, init_ns=None):
+        lines = WorkerLines(2, 10, 0, 0, (), start_ns, init_ns)
+        note = Note(step=9, name=WORKERS_NOTE, value=lines)
+        (finding,) = judge("worker-startup", EPOCHS, **ONE_WORKER, records=[note])
+        return finding
+
+    finding = told(70 * MS, 25 * MS)
+    assert "A worker's start took 70.0 ms until it ran" in finding.advice
+    assert finding.advice.endswith("and 25.0 ms in its worker_init_fn.")
+    assert finding.evidence["process_start_ns"] == 70 * MS
+    assert finding.evidence["worker_init_ns"] == 25 * MS
+    assert "start took" not in told(5 * MS, 5 * MS).advice
+    assert told(5 * MS).advice == told(None).advice

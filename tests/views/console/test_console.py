@@ -7,6 +7,8 @@ from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
+from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
 from lightning_gpuprof.findings.model import Range, Severity, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
@@ -395,3 +397,16 @@ def test_a_long_line_of_the_program_is_cut_to_one_row(report):
 
 def test_without_samples_no_lines_are_told(report):
     assert "AT WHICH LINES" not in render(report())
+
+
+def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
+    line = LineCount("data_wait", "data.py", 7, "decode", "total += k", None, None, 60)
+    few = LineCount("data_wait", "data.py", 9, "decode", "", None, None, 1)
+    seen = Note(step=9, name=WORKERS_NOTE, value=WorkerLines(2, 75, 25, 0, (line, few)))
+    text = render(report(records=[seen], loader=Loader(num_workers=2)))
+    table = text[text.index("IN THE LOADER'S WORKERS") : text.index("THE REST")]
+    assert "(100 samples in 2 worker processes, waiting for work in 25.0%)" in table
+    # Two workers for 10 ms a step, at work in three quarters: 15 ms a batch.
+    assert "12.0 ms  80.0%  data.py:7 `total += k`" in table
+    assert "data.py:9" not in table
+    assert "IN THE LOADER'S WORKERS" not in render(report())

@@ -1,0 +1,85 @@
+import pytest
+
+from lightning_gpuprof.analysis.run import host_lines
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
+from lightning_gpuprof.analysis.run.worker_lines import (
+    NOTE,
+    WorkerLines,
+    batch_lines,
+    longer_here,
+    made_in_ns,
+    worker_line_times,
+)
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import Loader, Note
+
+MS = 1_000_000
+PHASES = {"data_wait": 6 * MS, "forward": 4 * MS}
+TWO = Loader(num_workers=2)
+
+
+def line(number, count, callee=None, function="__getitem__"):
+    return LineCount(
+        "data_wait", "data.py", number, function, f"line {number}", callee, None, count
+    )
+
+
+def seen(*lines, work=100, waiting=25, handing=0):
+    return Note(step=9, name=NOTE, value=WorkerLines(2, work, waiting, handing, lines))
+
+
+def test_a_line_takes_its_share_of_what_a_worker_takes_for_a_batch(analyze):
+    lines = line(3, 50), line(3, 10, "json.loads"), line(8, 20), line(9, 4)
+    run = analyze(PHASES, loader=TWO, records=[seen(*lines)])
+    # Two workers for 10 ms a step, at work in 100 of 125 samples.
+    assert made_in_ns(run) == 16 * MS
+    first, second = worker_line_times(run)
+    assert (first.line, first.count, first.frac, first.callee) == (3, 60, 0.6, None)
+    assert first.batch_ns == 9_600_000
+    assert first.low_frac == pytest.approx(0.502, abs=1e-3)
+    assert (second.line, second.batch_ns) == (8, 3_200_000)
+
+
+@pytest.mark.parametrize("loader", [None, Loader()])
+def test_without_a_number_of_workers_there_are_shares_alone(analyze, loader):
+    run = analyze(PHASES, loader=loader, records=[seen(line(3, 60))])
+    (one,) = worker_line_times(run)
+    assert (one.frac, one.batch_ns) == (0.6, None)
+    assert not longer_here(run, 1)
+
+
+def test_no_samples_and_no_work_say_nothing(analyze):
+    idle = analyze(PHASES, loader=TWO, records=[seen(work=0)])
+    assert (worker_line_times(idle), made_in_ns(idle), batch_lines(idle)) == ((), 0, None)
+    none = analyze(PHASES, loader=TWO, records=[seen(work=0, waiting=0)])
+    assert (worker_line_times(none), made_in_ns(none)) == ((), None)
+    assert worker_line_times(analyze(PHASES, loader=TWO)) == ()
+
+
+def test_whoever_makes_the_batches_is_asked_at_which_lines(analyze):
+    here = HostLines(100, (line(70, 90),), {"data_wait": 100})
+    host = Note(step=9, name=host_lines.NOTE, value=here)
+
+    def asked(*notes, **options):
+        return [one.line for one in batch_lines(analyze(PHASES, records=notes, **options)).lines]
+
+    assert asked(host, loader=Loader(num_workers=0)) == [70]
+    assert asked(host, seen(line(3, 60)), loader=TWO) == [3]
+    # Of several loaders nothing is written down: one makes its batches in the training process.
+    assert asked(host, seen(line(3, 60))) == [70]
+    assert asked(seen(line(3, 60))) == [3]
+
+
+def test_a_workers_samples_are_those_of_the_wait_for_data(analyze):
+    lines = batch_lines(analyze(PHASES, records=[seen(line(3, 60))], loader=TWO))
+    assert (lines.whole, lines.by_phase) == (100, {"data_wait": 100})
+    assert len(lines.of(Phase.DATA_WAIT)) == 1
+
+
+def test_a_batch_may_take_longer_here_even_with_the_cores_to_itself(analyze):
+    # 16 ms, on four cores beside two other processes; on two at worst a third less.
+    assert longer_here(analyze(PHASES, loader=TWO, records=[seen()]), 16 * MS)
+    assert not longer_here(analyze(PHASES, loader=TWO, records=[seen()]), 17 * MS)
+    crowded = analyze(PHASES, loader=TWO, records=[seen()], cpu_count=2)
+    assert longer_here(crowded, 10 * MS)
+    assert not longer_here(crowded, 11 * MS)
