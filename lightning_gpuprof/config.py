@@ -49,7 +49,8 @@ class GpuProfConfig:
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
         lines: Whether a thread looks where the training thread is, 300 times in the first twenty
-            seconds of training or so, to name the lines that take the time.
+            seconds of training or so, to name the lines that take the time; and, of a training
+            loader with workers, where the first two of these are, 200 times each.
         vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
         vram_high: High end of it.
         device_stats: Whether a thread asks the driver for clocks, power and throttling, where

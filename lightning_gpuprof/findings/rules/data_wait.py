@@ -36,7 +36,9 @@ of its other work, `fetch / workers` and what all cores together need, at worst 
 with training for the cores; on a GPU, only the device's idle time during the wait counts
 (`savings/input_pipeline.py`, `savings/hidden.py`). Cheaper samples save at most all of the wait; at
 least, where samples of the stack show that it is mostly the user's own code, that code but for a
-tenth, else half of it; what the cheapest samples take stays (`savings/cheaper_batches.py`). They
+tenth, else half of it; what the cheapest samples take stays (`savings/cheaper_batches.py`). Of
+workers that are waited for it is that share of the step, not of the wait: they work all through it,
+or as much of it as they were seen to. Cheaper samples
 come first where they save more at least and the code was seen, for a setting is tried sooner
 (`findings/loader_cures.py`).
 
