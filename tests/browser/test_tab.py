@@ -58,6 +58,18 @@ def test_lines_of_the_program_are_listed_with_what_they_take_of_a_step(page):
     assert second[0] == "char_lm/model.py:44 in forward"
 
 
+def test_lines_of_worker_processes_are_listed_with_what_they_take_of_a_batch(page):
+    page.open("workers")
+    shown = page.wait_for(".lines", "data/text.py:12")
+    assert "total += byte" in shown
+    text = page.text()
+    assert "by 200 samples of 2 worker processes, which waited for work in 20.0% of them" in text
+    ((_, share, each),) = page.rows(".lines")
+    assert share == "90.0%"
+    # Two workers for a step of 20 ms, at work in 80 samples of 100: 32 ms a batch.
+    assert float(each.removesuffix(" ms")) == pytest.approx(0.9 * 32, rel=0.03)
+
+
 def test_findings_are_cards_with_evidence_change_and_saving(page):
     page.open("char_lm/version_0")
     card = page.wait_for(".finding", "data-wait")
