@@ -40,6 +40,8 @@ def folder(tmp_path, monkeypatch):
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
+    # What another test's `seed_everything` has set; Lightning sets functions of its own by it.
+    monkeypatch.setenv("PL_SEED_WORKERS", "0")
     yield made
     assert not [one for one in made.iterdir() if one.name.startswith("gpuprof")]
 
