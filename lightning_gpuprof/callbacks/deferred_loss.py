@@ -17,11 +17,11 @@ from lightning_gpuprof.callbacks._lightning import (
     rank_zero_warn,
 )
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
-from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.scalars.scalar_sink import ScalarSink, logged_names
-from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
+from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs, gets_the_loss
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
@@ -156,6 +156,7 @@ class DeferredLoss(RecordingCallback):
             self._log,
             self._keep,
             alone=names == ["loss"],
+            private=not attempt(partial(gets_the_loss, trainer), True),
             on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
             on_full=self._fill,
