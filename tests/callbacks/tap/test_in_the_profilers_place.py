@@ -1,5 +1,7 @@
 """What a program finds in the profiler's place while it trains, and afterwards."""
 
+from contextlib import contextmanager
+
 import pytest
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -31,6 +33,24 @@ class CountingNothing(Counts, PassThroughProfiler):
 
 class CountingTimes(Counts, SimpleProfiler):
     """One that times actions."""
+
+
+class Listing(PassThroughProfiler):
+    """Notes what Lightning's own would leave alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun = []
+
+    def start(self, action_name):
+        self.begun.append(action_name)
+
+
+class Wrapping(Listing):
+    @contextmanager
+    def profile(self, action_name):
+        self.begun.append(action_name)
+        yield action_name
 
 
 def train(tmp_path, profiler, look):
@@ -83,3 +103,11 @@ def test_in_the_place_of_lightnings_own_nothing_is_looked_up_the_long_way(tmp_pa
     train(tmp_path, None, lambda found: kinds.add(type(found)))
     (kind,) = kinds
     assert not hasattr(kind, "__getattr__")
+
+
+@pytest.mark.parametrize("kind", [Listing, Wrapping])
+def test_one_derived_from_the_profiler_that_does_nothing_is_called_if_it_does_something(
+    tmp_path, kind
+):
+    begun = train(tmp_path, kind(), lambda found: None).begun
+    assert begun.count("run_training_batch") == 2
