@@ -8,6 +8,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.probes.clock.region_paths import open_code
 
 
 class Counts:
@@ -111,3 +112,29 @@ def test_one_derived_from_the_profiler_that_does_nothing_is_called_if_it_does_so
 ):
     begun = train(tmp_path, kind(), lambda found: None).begun
     assert begun.count("run_training_batch") == 2
+
+
+@pytest.mark.parametrize("profiler", [None, "simple"])
+def test_what_a_program_keeps_there_can_be_deleted(tmp_path, profiler):
+    def look(found):
+        found.kept = 1
+        del found.kept
+
+    assert not hasattr(train(tmp_path, profiler, look), "kept")
+
+
+def test_an_action_that_the_profiler_refuses_to_start_is_not_left_open(tmp_path):
+    left_open = []
+
+    def look(found):
+        codes = found._clock.codes
+        before = len(codes)
+        found.start("mine")
+        with pytest.raises(ValueError, match="already started"):
+            found.start("mine")
+        found.stop("mine")
+        opened = [code for code in codes[before:] if code == open_code(code >> 2)]
+        left_open.append(len(opened) - len(codes[before:]) / 2)
+
+    train(tmp_path, "simple", look)
+    assert left_open == [0, 0]
