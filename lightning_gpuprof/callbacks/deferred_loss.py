@@ -31,6 +31,8 @@ from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_ro
 
 _AT_END = "on_train_batch_end"
 _OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
+_NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
+"""What an output raises that is no tensor, or one of its own kind; an OOM is a RuntimeError."""
 MOST_WAITING = 10
 """Full windows wait (`RunOutput.is_due`), at most this many: to send them, to write files and to
 call loggers costs about as much for ten windows as for one."""
@@ -186,7 +188,7 @@ class DeferredLoss(RecordingCallback):
                 continue
             try:
                 found.update(zip(columns_of(name), sketch(value).unbind(), strict=True))
-            except (AttributeError, RuntimeError, TypeError) as error:  # an OOM is among these
+            except _NOT_A_TENSORS as error:
                 self._refuse(name, error)
         return found
 
