@@ -143,6 +143,8 @@ class ScalarLog:
 
     def close_window(self) -> None:
         """Queue the copy of the open window; does nothing where it is empty."""
+        if self._pending and self._pending[-1][0] is self.steps:
+            self._begin_window()  # Ctrl-C came before
         if not self.steps:
             return
         sent = self._send(self._columns) if self._send is not None else None
