@@ -40,3 +40,16 @@ def test_no_loss_is_lost_nor_kept_twice(tmp_path, monkeypatch, owner, name, nth)
         fit(tmp_path, model, DeferredLoss(window=2))
     assert recorded(trainers[0]) == dict(enumerate(model.items))
     assert sum(len(record.steps) for record in scalars(trainers[0])) == len(model.items)
+
+
+def test_a_step_whose_outputs_were_kept_in_part_is_none_and_those_before_it_stay(
+    tmp_path, monkeypatch
+):
+    interrupt(monkeypatch, ScalarLog, "_copied", nth=6)  # the loss itself needs no copy
+    trainers = []
+    monkeypatch.setattr(Trainer, "_teardown", lambda trainer: trainers.append(trainer))
+    model = Model()
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        fit(tmp_path, model, DeferredLoss(["loss", "kl"]))
+    assert recorded(trainers[0]) == dict(enumerate(model.items[:5]))
+    assert len(recorded(trainers[0], "kl")) == 5
