@@ -172,8 +172,9 @@ def gets_the_loss(trainer: Any) -> bool:
     """Tell whether the program's own code is given the very tensor that `backward` begins with."""
     module, precision = trainer.lightning_module, trainer.precision_plugin
     hooks = [hook_of(module, "backward"), hook_of(precision, "pre_backward")]
-    hooks += [hook_of(one, "on_before_backward") for one in (module, *trainer.callbacks)]
-    return not all(hooks)
+    # Of callbacks by their class: this package's own have hooks for a while, which write nothing.
+    owners = [module, *map(type, trainer.callbacks)]
+    return not all([*hooks, *(hook_of(owner, "on_before_backward") for owner in owners)])
 
 
 def _itself(inner: Any) -> Any:
