@@ -17,7 +17,9 @@ def renew(run: str) -> None:
     """
     for trace in older_analyses(run):
         name = os.path.basename(trace)
-        print(f"analysing {name} anew: its analysis is by an older version, or torn", file=sys.stderr)
+        print(
+            f"analysing {name} anew: its analysis is of an older version, or torn", file=sys.stderr
+        )
         try:
             write_analysis(trace)
         except (TraceError, OSError) as error:

@@ -320,8 +320,13 @@ def test_trace_names_end_as_tensorboard_and_hta_expect():
 def test_of_a_file_whose_writing_fails_nothing_is_left_and_the_one_before_stays(tmp_path, error):
     path = tmp_path / "kept"
     path.write_text("before")
-    with pytest.raises(type(error)), written_whole(str(path)) as part, open(part, "w") as file:
-        file.write("half")
-        raise error
+
+    def write_half():
+        with written_whole(str(path)) as part, open(part, "w") as file:
+            file.write("half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
     assert [one.name for one in tmp_path.iterdir()] == ["kept"]
     assert path.read_text() == "before"

@@ -63,7 +63,7 @@ class ScalarSink:
         return [name for name, given in self._given.items() if not given]
 
     def take(self, windows: Sequence[ScalarBatch]) -> None:
-        """Hand windows on, oldest first, behind those at which Ctrl-C came before they were kept."""
+        """Hand windows on, oldest first, behind those that Ctrl-C came before."""
         self._open.extend(windows)
         if not self._open:
             return

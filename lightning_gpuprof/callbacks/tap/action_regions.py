@@ -183,7 +183,7 @@ class ActionRegions:
 
 
 def _does_nothing(profiler: Any) -> bool:
-    """Tell whether it is Lightning's that does nothing, or one derived from it that does no more."""
+    """Tell whether it is Lightning's that does nothing, or derived from it and does no more."""
     return is_kind(profiler, "PassThroughProfiler") and all(
         hook_of(profiler, name) for name in ("start", "stop", "profile")
     )

@@ -67,7 +67,9 @@ def test_an_analysis_is_older_where_it_has_no_version_or_a_lower_one(run):
     assert older_analyses(str(run)) == []
 
 
-@pytest.mark.parametrize("torn", ["", '{"analysis_version"', "[]", "null", '{"analysis_version":"a"}'])
+@pytest.mark.parametrize(
+    "torn", ["", '{"analysis_version"', "[]", "null", '{"analysis_version":"a"}']
+)
 def test_an_analysis_that_is_no_whole_document_is_made_anew_too(run, capsys, torn):
     whole = kept(run).read_text()
     kept(run).write_text(torn)
