@@ -42,6 +42,7 @@ __all__ = [
     "TQDMProgressBar",
     "Trainer",
     "batches_done",
+    "hook_of",
     "is_kind",
     "rank_zero_info",
     "rank_zero_warn",
@@ -55,6 +56,19 @@ def is_kind(thing: object, class_name: str) -> bool:
     (True, False)
     """
     return any(base.__name__ == class_name for base in type(thing).__mro__)
+
+
+def hook_of(owner: Any, name: str) -> str:
+    """Return the qualified name of an owner's hook where it is Lightning's, else nothing.
+
+    >>> hook_of(Callback(), "on_fit_start"), hook_of("", "join")
+    ('Callback.on_fit_start', '')
+    """
+    hook = getattr(owner, name, None)
+    module = str(getattr(hook, "__module__", ""))
+    if not module.startswith(("lightning.pytorch.", "pytorch_lightning.")):
+        return ""
+    return str(getattr(hook, "__qualname__", ""))
 
 
 def batches_done(trainer: Trainer) -> int:

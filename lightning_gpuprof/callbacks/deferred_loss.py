@@ -17,11 +17,11 @@ from lightning_gpuprof.callbacks._lightning import (
     rank_zero_warn,
 )
 from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
-from lightning_gpuprof.callbacks.guard import guarded
+from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
 from lightning_gpuprof.callbacks.scalars.scalar_sink import ScalarSink, logged_names
-from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs
+from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs, gets_the_loss
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.probes.scalars.rank_means import RankMeans
@@ -31,6 +31,8 @@ from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_ro
 
 _AT_END = "on_train_batch_end"
 _OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
+_NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
+"""What an output raises that is no tensor, or one of its own kind; an OOM is a RuntimeError."""
 MOST_WAITING = 10
 """Full windows wait (`RunOutput.is_due`), at most this many: to send them, to write files and to
 call loggers costs about as much for ten windows as for one."""
@@ -156,6 +158,7 @@ class DeferredLoss(RecordingCallback):
             self._log,
             self._keep,
             alone=names == ["loss"],
+            private=not attempt(partial(gets_the_loss, trainer), True),
             on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
             on_full=self._fill,
@@ -185,7 +188,7 @@ class DeferredLoss(RecordingCallback):
                 continue
             try:
                 found.update(zip(columns_of(name), sketch(value).unbind(), strict=True))
-            except (AttributeError, RuntimeError, TypeError) as error:  # an OOM is among these
+            except _NOT_A_TENSORS as error:
                 self._refuse(name, error)
         return found
 

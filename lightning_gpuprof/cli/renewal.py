@@ -8,7 +8,7 @@ from lightning_gpuprof.views.documents.stored_analysis import older_analyses, wr
 
 
 def renew(run: str) -> None:
-    """Analyse the run's traces again whose kept analysis is of an older version, and say so.
+    """Analyse the run's traces again whose kept analysis is of an older version or torn.
 
     Where that fails the older one is used, as the report says.
 
@@ -17,7 +17,9 @@ def renew(run: str) -> None:
     """
     for trace in older_analyses(run):
         name = os.path.basename(trace)
-        print(f"analysing {name} anew: its analysis is by an older version", file=sys.stderr)
+        print(
+            f"analysing {name} anew: its analysis is of an older version, or torn", file=sys.stderr
+        )
         try:
             write_analysis(trace)
         except (TraceError, OSError) as error:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -122,10 +122,16 @@ def written_whole(path: str) -> Iterator[str]:
     """Give the name to write a file under; it takes its own once all of it is there.
 
     So no reader ever sees half of it. The name is this process's, as another may write the same.
+    Where writing fails nothing is left of it: on a full disk each try would take more room.
     """
     part = f"{path}.{os.getpid()}.part"
-    yield part
-    os.replace(part, path)
+    try:
+        yield part
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
 
 
 def find_runs(root: str) -> Iterator[str]:

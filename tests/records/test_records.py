@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.files import find_runs, plugin_dir, record_files, trace_name
+from lightning_gpuprof.records.files import (
+    find_runs,
+    plugin_dir,
+    record_files,
+    trace_name,
+    written_whole,
+)
 from lightning_gpuprof.records.phases import CONSOLE_GROUPS, Phase
 from lightning_gpuprof.records.reader import parse_records, read_run
 from lightning_gpuprof.records.schema import (
@@ -308,3 +314,19 @@ def test_console_groups_cover_every_phase_once():
 
 def test_trace_names_end_as_tensorboard_and_hta_expect():
     assert trace_name(3, 0, 1).endswith(".pt.trace.json.gz")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_of_a_file_whose_writing_fails_nothing_is_left_and_the_one_before_stays(tmp_path, error):
+    path = tmp_path / "kept"
+    path.write_text("before")
+
+    def write_half():
+        with written_whole(str(path)) as part, open(part, "w") as file:
+            file.write("half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
+    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+    assert path.read_text() == "before"

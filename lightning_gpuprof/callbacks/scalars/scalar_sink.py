@@ -52,6 +52,7 @@ class ScalarSink:
         self._others = others
         self._tensors = tensors
         self._batches = 0
+        self._open: list[ScalarBatch] = []
         self.first_batch = 0
         """Batches trained before the session's first, in a run that is resumed."""
         self._given: dict[str, bool] = {}
@@ -62,27 +63,28 @@ class ScalarSink:
         return [name for name, given in self._given.items() if not given]
 
     def take(self, windows: Sequence[ScalarBatch]) -> None:
-        """Hand windows on, oldest first."""
-        if not windows:
+        """Hand windows on, oldest first, behind those that Ctrl-C came before."""
+        self._open.extend(windows)
+        if not self._open:
             return
-        window = _joined(windows)
-        first, self._batches = self._batches, self._batches + len(window.steps)
-        steps = list(range(first, self._batches))
+        window = _joined(self._open)
+        end = self._batches + len(window.steps)
+        steps = list(range(self._batches, end))
         sketches = {
             name: [window.values.pop(column) for column in columns_of(name)]
             for name in self._tensors
         }
         norms = {name: columns[0] for name, columns in sketches.items()}
         self._note_given(norms)
-        self._output.write(
-            Scalars(
-                steps=steps,
-                first_batch=self.first_batch,
-                values=window.values,
-                tensors=sketches,
-                not_finite=_not_finite(steps, window.values | norms),
-            )
+        record = Scalars(
+            steps=steps,
+            first_batch=self.first_batch,
+            values=window.values,
+            tensors=sketches,
+            not_finite=_not_finite(steps, window.values | norms),
         )
+        self._open, self._batches = [], end
+        self._output.write(record)
         start = 0
         for epoch, marks in groupby(window.steps, key=itemgetter(1)):
             logger_steps = [step for step, _ in marks]
@@ -144,12 +146,14 @@ def logged_names(epoch_loop: Any) -> set[str]:
 
 
 def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:
-    first, *others = windows
-    for other in others:
-        first.steps.extend(other.steps)
-        for name, column in other.values.items():
-            first.values[name].extend(column)
-    return first
+    """Return windows as one, and leave them as they are."""
+    return ScalarBatch(
+        [step for window in windows for step in window.steps],
+        {
+            name: [value for window in windows for value in window.values[name]]
+            for name in windows[0].values
+        },
+    )
 
 
 def _not_finite(steps: Sequence[int], columns: Columns) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import override
 
+from lightning_gpuprof.callbacks._lightning import hook_of
 from lightning_gpuprof.probes.scalars.scalar_log import ScalarLog
 
 Keep = Callable[[int, Mapping[str, Any], Mapping[str, Tensor]], object]
@@ -49,6 +50,8 @@ class StepOutputs:
         keep: Adds to it whatever is not the loss alone, or needs a copy. Gets the step, the outputs
             by name, and of these the tensors that have no graph and that no user's code writes to.
         alone: The log has the loss and nothing else.
+        private: Nobody's code gets the tensor that `backward` begins with (`gets_the_loss`): where
+            some does, it may write to it, and the loss is copied.
         on_first: Called with the first batch's number, over all runs that this one goes on with.
         full: Steps of the open window at which `on_full` is called next.
         on_full: Must set `full` anew.
@@ -66,6 +69,7 @@ class StepOutputs:
         keep: Keep,
         *,
         alone: bool,
+        private: bool,
         on_first: Callable[[int], object],
         full: int,
         on_full: Callable[[], object],
@@ -76,7 +80,7 @@ class StepOutputs:
         self._epoch_loop, self._progress = epoch_loop, epoch_loop.batch_progress.total
         self._loop, self._log = loop, log
         self._keep, self._on_first, self._on_full = keep, on_first, on_full
-        self._alone = alone
+        self._alone, self._private = alone and private, private
         self._has_begun = False
         self._inner = loop.output_result_cls
         self._make = self._inner.from_training_step_output
@@ -145,7 +149,10 @@ class StepOutputs:
         elif log.steps and (log.steps[-1] == step if self.batch is None else self.batch == batch):
             log.take_back()
         self.batch = batch
-        private = _NONE if loss is None or loss.dim() else {"loss": loss.detach()}
+        if loss is None or loss.dim() or not self._private:
+            private = _NONE
+        else:
+            private = {"loss": loss.detach()}
         values = output
         if output is None or isinstance(output, Tensor):
             values = _NONE if output is None else private or {"loss": output}
@@ -159,6 +166,15 @@ class StepOutputs:
             del self._loop.output_result_cls
             if self._loop.output_result_cls is not self._inner:  # another stand-in was below
                 self._loop.output_result_cls = self._inner
+
+
+def gets_the_loss(trainer: Any) -> bool:
+    """Tell whether the program's own code is given the very tensor that `backward` begins with."""
+    module, precision = trainer.lightning_module, trainer.precision_plugin
+    hooks = [hook_of(module, "backward"), hook_of(precision, "pre_backward")]
+    # Of callbacks by their class: this package's own have hooks for a while, which write nothing.
+    owners = [module, *map(type, trainer.callbacks)]
+    return not all([*hooks, *(hook_of(owner, "on_before_backward") for owner in owners)])
 
 
 def _itself(inner: Any) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import is_kind
+from lightning_gpuprof.callbacks._lightning import hook_of, is_kind
 from lightning_gpuprof.callbacks.tap.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,
@@ -93,7 +93,7 @@ class ActionRegions:
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = ValidationFetch(self._clock)
-        self.hands_on = not is_kind(inner, "PassThroughProfiler")
+        self.hands_on = not _does_nothing(inner)
         self.training = Regions(self._in_training)
         self.passing = Regions(self._in_passing)
         self.validating = Regions(self._in_validation)
@@ -180,3 +180,10 @@ class ActionRegions:
         if self._watch is None or not isinstance(region, Region):
             return region
         return self._watch(region)
+
+
+def _does_nothing(profiler: Any) -> bool:
+    """Tell whether it is Lightning's that does nothing, or derived from it and does no more."""
+    return is_kind(profiler, "PassThroughProfiler") and all(
+        hook_of(profiler, name) for name in ("start", "stop", "profile")
+    )

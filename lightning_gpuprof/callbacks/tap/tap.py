@@ -161,8 +161,13 @@ class ForwardingTap(ProfilerTap):
     def start(self, action_name: str) -> None:
         """Open an action's region, and start it in the inner profiler."""
         if self._actions.hands_on:
-            _region_of(self._regions[action_name]).__enter__()
-            self._inner.start(action_name)
+            region = _region_of(self._regions[action_name])
+            region.__enter__()
+            try:
+                self._inner.start(action_name)
+            except BaseException:
+                region.__exit__(None, None, None)
+                raise
         else:
             super().start(action_name)
 
@@ -170,8 +175,10 @@ class ForwardingTap(ProfilerTap):
     def stop(self, action_name: str) -> None:
         """Stop an action in the inner profiler, and close its region."""
         if self._actions.hands_on:
-            self._inner.stop(action_name)
-            _region_of(self._regions[action_name]).__exit__(None, None, None)
+            try:
+                self._inner.stop(action_name)
+            finally:
+                _region_of(self._regions[action_name]).__exit__(None, None, None)
         else:
             super().stop(action_name)
 
@@ -186,6 +193,10 @@ class ForwardingTap(ProfilerTap):
             super().__setattr__(name, value)
         else:
             setattr(self._inner, name, value)
+
+    @override
+    def __delattr__(self, name: str) -> None:
+        delattr(self._inner, name)
 
 
 def tap_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerTap:

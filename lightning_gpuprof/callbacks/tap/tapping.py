@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import Trainer, is_kind
+from lightning_gpuprof.callbacks._lightning import Trainer, hook_of, is_kind
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
@@ -220,26 +220,17 @@ def is_idle(trainer: Any, action: Action) -> bool:
     Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
     """
     if action.name in _BATCH_TRANSFER and action.kind == "LightningModule":
-        return _hook_of(trainer.lightning_module, action.name) == f"DataHooks.{action.name}"
+        return hook_of(trainer.lightning_module, action.name) == f"DataHooks.{action.name}"
     if action.name in PHASES or not action.name.startswith("on_"):
         return False
     if action.kind == "Strategy":
-        return _hook_of(trainer.strategy, action.name) == f"Strategy.{action.name}"
+        return hook_of(trainer.strategy, action.name) == f"Strategy.{action.name}"
     if action.kind == "Callback":
         callback = callback_of(trainer.callbacks, action.owner)
-        return _hook_of(callback, action.name) == f"Callback.{action.name}"
+        return hook_of(callback, action.name) == f"Callback.{action.name}"
     if action.kind != "LightningModule":
         return False
-    return _hook_of(trainer.lightning_module, action.name) == f"ModelHooks.{action.name}"
-
-
-def _hook_of(owner: Any, name: str) -> str:
-    """Return the qualified name of an owner's hook where it is Lightning's."""
-    hook = getattr(owner, name, None)
-    module = str(getattr(hook, "__module__", ""))
-    if not module.startswith(("lightning.pytorch.", "pytorch_lightning.")):
-        return ""
-    return str(getattr(hook, "__qualname__", ""))
+    return hook_of(trainer.lightning_module, action.name) == f"ModelHooks.{action.name}"
 
 
 def fetches_inside(module: Any) -> bool:

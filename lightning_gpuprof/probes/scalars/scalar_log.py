@@ -143,8 +143,12 @@ class ScalarLog:
 
     def close_window(self) -> None:
         """Queue the copy of the open window; does nothing where it is empty."""
+        if self._pending and self._pending[-1][0] is self.steps:
+            self._begin_window()  # Ctrl-C came before
         if not self.steps:
             return
+        for column in self._columns.values():
+            del column[len(self.steps) :]  # of a step that Ctrl-C tore
         sent = self._send(self._columns) if self._send is not None else None
         self._pending.append((self.steps, sent or _HostCopy(self._columns, self._transfer)))
         self._begin_window()

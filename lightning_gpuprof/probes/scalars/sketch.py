@@ -34,15 +34,20 @@ def sketch(tensor: Tensor) -> Tensor:
     The same values in the same order give the same numbers in every process and on every device,
     within the rounding of their sums. Takes about the tensor's memory for as long as it runs.
 
+    Raises:
+        TypeError: The tensor is on the meta device.
+
     >>> one = torch.arange(100.0)
     >>> float(sketch(one)[0]) == float(one.norm())
     True
     >>> torch.equal(sketch(2 * one), 2 * sketch(one))
     True
     """
+    if tensor.device.type == "meta":
+        raise TypeError("it is on the meta device and has no values.")
     with torch.no_grad():
         flat = tensor.detach()
-        flat = torch.view_as_real(flat) if flat.is_complex() else flat
+        flat = torch.view_as_real(flat.resolve_conj()) if flat.is_complex() else flat
         flat = flat.reshape(-1)
         flat = flat if flat.dtype == torch.float64 else flat.float()
         signed = flat * _signs(len(flat), flat.device)

@@ -116,11 +116,20 @@ def _read_analyses(
                 # Record files come from anywhere: a name with a folder in it is none of ours.
                 if os.path.basename(cycle.trace_file) != cycle.trace_file or not fs.exists(path):
                     continue
-                try:
-                    found[cycle.trace_file] = json.loads(fs.read_bytes(path))
-                except ValueError:
-                    notices.append(
-                        f"{os.path.basename(path)} is not a whole JSON document (still being "
-                        "written, or its writer was killed); it is left out."
-                    )
+                analysis = _decoded(fs.read_bytes(path))
+                if analysis is not None:
+                    found[cycle.trace_file] = analysis
+                    continue
+                notices.append(
+                    f"{os.path.basename(path)} is not a whole JSON document (copied in part, or "
+                    "its writer was killed); it is left out."
+                )
     return found, notices
+
+
+def _decoded(text: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None

@@ -59,7 +59,10 @@ def write_analysis(trace: str) -> str:
 
 
 def older_analyses(run: str) -> list[str]:
-    """Return a run's traces that are there, on this machine's disks, with an older analysis."""
+    """Return a run's traces that are there, on this machine's disks, with an older analysis.
+
+    One that is no whole document counts as that: nobody else would put it right.
+    """
     folder = Path(plugin_dir(run))
     names = (name.removesuffix(ANALYSIS_SUFFIX) for name in LOCAL.listdir(str(folder)))
     traces = (folder / name for name in dict.fromkeys(names) if name.endswith(TRACE_SUFFIX))
@@ -71,8 +74,10 @@ def _has_older(trace: Path) -> bool:
     try:
         stat = os.stat(analysis)
         return _version(analysis, stat.st_mtime_ns, stat.st_size) < ANALYSIS_VERSION
-    except (OSError, msgspec.MsgspecError):
-        return False  # not analysed yet, or torn: that is told by whoever reads it
+    except OSError:
+        return False  # it has just gone
+    except msgspec.MsgspecError:
+        return True
 
 
 @lru_cache(maxsize=4096)

@@ -98,6 +98,28 @@ def test_a_tensor_that_is_none_or_never_came_is_said(tmp_path):
     assert len(recorded(trainer)) == 8
 
 
+class OfItsOwnKind(torch.Tensor):
+    """Refuses whatever torch is asked to do with it."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        raise ValueError("not with me")
+
+
+@pytest.mark.parametrize(
+    "odd", [torch.ones(3, device="meta"), torch.ones(3).as_subclass(OfItsOwnKind)]
+)
+def test_a_tensor_without_numbers_to_be_read_is_left_out_and_the_loss_is_kept(tmp_path, odd):
+    class Odd(Model):
+        def training_step(self, batch, batch_idx):
+            return {**super().training_step(batch, batch_idx), "logits": odd}
+
+    model = Odd()
+    with pytest.warns(UserWarning, match="leaves 'logits' out"):
+        trainer = fit(tmp_path, model, DeferredLoss(tensors=["logits"]))
+    assert recorded(trainer) == dict(enumerate(model.items))
+
+
 def test_a_name_alone_is_refused():
     with pytest.raises(ConfigError, match="no sequence"):
         DeferredLoss(tensors="logits")

@@ -67,3 +67,9 @@ def test_any_tensor_has_one(tensor):
     assert not found.requires_grad
     norm = float(tensor.detach().to(torch.complex128).norm())
     assert float(found[0]) == pytest.approx(norm, rel=1e-6)
+
+
+def test_a_conjugate_is_sketched_as_the_numbers_that_it_has():
+    random = torch.Generator().manual_seed(3)
+    one = torch.randn(100, generator=random, dtype=torch.complex64)
+    assert torch.equal(sketch(one.conj()), sketch(one.conj().resolve_conj()))

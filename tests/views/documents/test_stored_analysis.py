@@ -65,8 +65,28 @@ def test_an_analysis_is_older_where_it_has_no_version_or_a_lower_one(run):
     assert older_analyses(str(run)) == [str(trace_of(run))]
     kept(run).write_text(json.dumps({"analysis_version": ANALYSIS_VERSION + 1}))
     assert older_analyses(str(run)) == []
-    kept(run).write_text('{"analysis_version"')
-    assert older_analyses(str(run)) == []
+
+
+@pytest.mark.parametrize(
+    "torn", ["", '{"analysis_version"', "[]", "null", '{"analysis_version":"a"}']
+)
+def test_an_analysis_that_is_no_whole_document_is_made_anew_too(run, capsys, torn):
+    whole = kept(run).read_text()
+    kept(run).write_text(torn)
+    assert main(["report", str(run)]) == 0
+    said = capsys.readouterr()
+    assert "anew" in said.err
+    assert "TOP OPERATORS" in said.out
+    assert "still being analysed" not in said.out
+    assert json.loads(kept(run).read_text()).keys() == json.loads(whole).keys()
+
+
+@pytest.mark.parametrize("torn", ['{"analysis_version"', "[]", "3"])
+def test_where_its_trace_is_gone_it_is_left_out(run, capsys, torn):
+    kept(run).write_text(torn)
+    trace_of(run).unlink()
+    assert main(["report", str(run)]) == 0
+    assert "not a whole JSON document" in " ".join(capsys.readouterr().out.split())
 
 
 def test_report_makes_an_older_analysis_anew_once(run, capsys):
