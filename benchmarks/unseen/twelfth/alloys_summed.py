@@ -1,7 +1,7 @@
 """How hard is the alloy? Message passing over the neighbours of atoms.
 
-cause: the messages of the edges are summed up at the atoms by multiplication with a one-hot matrix of
-    edges by atoms, made anew in each layer, nearly all of which is noughts
+cause: the messages of the edges are summed up at the atoms by multiplication with a one-hot matrix
+    of edges by atoms, made anew in each layer, nearly all of which is noughts
 right: names Layer.forward, the one-hot or the matrix product at a marked line; its change sums with
     index_add, scatter or a sparse matrix
 """

@@ -1,7 +1,7 @@
 """How fast is the road tonight? A graph network over the junctions of a town, clean.
 
-The graph is the same in all samples and lies in buffers; the traffic of a whole batch is cut from one
-tensor at once, so that the loader needs no workers.
+The graph is the same in all samples and lies in buffers; the traffic of a whole batch is cut from
+one tensor at once, so that the loader needs no workers.
 """
 
 import lightning as L

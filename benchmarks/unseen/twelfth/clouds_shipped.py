@@ -3,9 +3,9 @@
 cause: the dataset hands over the whole history of twelve wide frames as float64 though the model
     looks at the middle of the last three as float32, so that the worker copies and sends some
     forty times as much as is used
-right: names the loading (the worker's item, its collation or the sending of large batches), or points
-    at a marked line; its change cuts and converts the frames in the dataset, or says that the
-    batches are too large or float64
+right: names the loading (the worker's item, its collation or the sending of large batches), or
+    points at a marked line; its change cuts and converts the frames in the dataset, or says that
+    the batches are too large or float64
 """
 
 import lightning as L
@@ -75,7 +75,7 @@ class Nowcast(L.LightningModule):
 
 def main(run: Run) -> None:
     data = DataLoader(
-        Radar(run.fixed), batch_size=12, shuffle=True, num_workers=1, persistent_workers=True
+        Radar(run.fixed), batch_size=6, shuffle=True, num_workers=1, persistent_workers=True
     )
     L.Trainer(callbacks=run.callbacks, **run.trainer).fit(Nowcast(), data)
 

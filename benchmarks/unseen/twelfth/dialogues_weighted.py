@@ -1,9 +1,9 @@
 """What does the caller want? A transformer over calls to a town hall, rare wishes drawn more often.
 
-cause: the sampler counts the labels and works out the weight of each of its 30000 calls in Python at
-    the start of every epoch of 50 steps, though labels never change
-right: names ByRarity.__iter__ or weights (the sampler, the start of an epoch, the wait for its first
-    batch) at a marked line; its change makes the weights once
+cause: the sampler counts the labels and works out the weight of each of its 45000 calls in Python
+    at the start of every epoch of 50 steps, though labels never change
+right: names ByRarity.__iter__ or weights (the sampler, the start of an epoch, the wait for its
+    first batch) at a marked line; its change makes the weights once
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-STEPS = 350
-CALLS, WORDS, LENGTH, WISHES, BATCH, PER_EPOCH = 30_000, 2000, 24, 40, 16, 50
+STEPS = 300
+CALLS, WORDS, LENGTH, WISHES, BATCH, PER_EPOCH = 45_000, 2000, 24, 40, 16, 50
 
 
 class Calls(Dataset):

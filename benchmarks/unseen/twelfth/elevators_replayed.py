@@ -1,7 +1,7 @@
 """Where should the lift wait? Q-learning from a replay buffer with priorities.
 
-cause: each draw from the buffer makes the list of all transitions' weights anew in Python and a NumPy
-    array from it, though a step changes the priorities of one batch only
+cause: each draw from the buffer makes the list of all transitions' weights anew in Python and a
+    NumPy array from it, though a step changes the priorities of one batch only
 right: names Replay.draw or weights (the data's making, the wait for data) at a marked line; its
     change keeps the weights in an array and changes those that changed, or draws by a sum tree
 """
@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 STEPS = 380
-CAPACITY, STATE, ACTIONS, BATCH, NEW = 24_000, 40, 8, 128, 4
+CAPACITY, STATE, ACTIONS, BATCH, NEW = 60_000, 40, 8, 128, 4
 POWER = 0.5
 
 

@@ -17,8 +17,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 300
-FIRINGS, MINUTES, PROBES, BATCH = 640, 60, 5, 24
+STEPS = 260
+FIRINGS, MINUTES, PROBES, BATCH = 640, 60, 5, 12
 COLUMNS = ", ".join(f"probe{number}" for number in range(PROBES))
 
 
@@ -57,8 +57,8 @@ class Firings(Dataset):
 class Cracks(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.gru = nn.GRU(PROBES, 96, num_layers=2, batch_first=True)
-        self.head = nn.Linear(96, 1)
+        self.gru = nn.GRU(PROBES, 64, num_layers=2, batch_first=True)
+        self.head = nn.Linear(64, 1)
 
     def training_step(self, batch, batch_idx):
         _, last = self.gru(batch["curve"])

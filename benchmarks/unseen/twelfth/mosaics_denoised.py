@@ -1,7 +1,7 @@
 """How did the lost tiles look? A diffusion model over patches of mosaics.
 
-cause: signal_left makes the table of all thousand noise levels anew in each training step, tensor by
-    tensor in a Python loop, for the few levels that the batch draws
+cause: signal_left makes the table of all thousand noise levels anew in each training step, tensor
+    by tensor in a Python loop, for the few levels that the batch draws
 right: names signal_left or training_step at a marked line; its change makes the table once (in
     __init__, a buffer, a cache) or with one cumprod
 """
@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 300
-LEVELS, SIDE, BATCH, WIDTH = 1000, 16, 16, 48
+LEVELS, SIDE, BATCH, WIDTH = 1000, 16, 8, 48
 
 
 def signal_left() -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Where are the pallets? A dense detector over the ceiling camera of a warehouse.
 
-cause: the loss fits boxes to grid cells in Python, picture by picture and box by box, with an overlap
-    of a few cells computed for each box alone
+cause: the loss fits boxes to grid cells in Python, picture by picture and box by box, with a few
+    small tensor operations for each box alone
 right: names targets or training_step (the loss's matching of boxes) at a marked line; its change
     does it for all boxes of the batch at once, or in the loader's workers
 """

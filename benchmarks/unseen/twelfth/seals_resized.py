@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 steps = 280
-n_photos, n_houses, batch_size = 2400, 12, 16
+n_photos, n_houses, batch_size = 2400, 12, 8
 large, small = 96, 24
 cell = large // small
 

@@ -1,9 +1,9 @@
 """What shapes do tumour spheroids take? A variational autoencoder over stacks from a microscope.
 
-cause: __getitem__ opens the compressed shard with np.load and inflates all 32 stacks in it for the
+cause: __getitem__ opens the compressed shard with np.load and inflates all 80 stacks in it for the
     one that is asked for, in each worker and for each item
-right: names __getitem__ or load (or the loader's workers as too slow for the step) at a marked line;
-    its change opens each shard once, or stores the stacks uncompressed or one by one
+right: names __getitem__ or load (or the loader's workers as too slow for the step) at a marked
+    line; its change opens each shard once, or stores the stacks uncompressed or one by one
 """
 
 import tempfile
@@ -18,12 +18,12 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 250
-SHARDS, PER_SHARD, DEPTH, SIDE, LATENT = 24, 32, 8, 24, 32
+SHARDS, PER_SHARD, DEPTH, SIDE, LATENT = 12, 80, 8, 24, 32
 
 
 def write_shards(folder: Path, plain: bool) -> None:
     rng = np.random.default_rng(2)
-    axes = np.mgrid[-1:1:DEPTH * 1j, -1:1:SIDE * 1j, -1:1:SIDE * 1j]
+    axes = np.mgrid[-1 : 1 : DEPTH * 1j, -1 : 1 : SIDE * 1j, -1 : 1 : SIDE * 1j]
     for number in range(SHARDS):
         radii = rng.uniform(0.4, 1.0, (PER_SHARD, 3, 1, 1, 1))
         inside = ((axes / radii) ** 2).sum(axis=1) < 1
@@ -58,7 +58,7 @@ class Spheres(L.LightningDataModule):
         self.folder = folder
 
     def train_dataloader(self) -> DataLoader:
-        return DataLoader(Spheroids(self.folder), batch_size=16, shuffle=True, num_workers=2)
+        return DataLoader(Spheroids(self.folder), batch_size=12, shuffle=True, num_workers=2)
 
 
 class Shapes(L.LightningModule):
@@ -66,9 +66,9 @@ class Shapes(L.LightningModule):
         super().__init__()
         small = 64 * (SIDE // 4) ** 2
         self.encoder = nn.Sequential(
-            nn.Conv2d(DEPTH, 48, 3, stride=2, padding=1),
+            nn.Conv2d(DEPTH, 32, 3, stride=2, padding=1),
             nn.SiLU(),
-            nn.Conv2d(48, 64, 3, stride=2, padding=1),
+            nn.Conv2d(32, 64, 3, stride=2, padding=1),
             nn.SiLU(),
             nn.Flatten(),
             nn.Linear(small, 2 * LATENT),
@@ -76,11 +76,11 @@ class Shapes(L.LightningModule):
         self.decoder = nn.Sequential(
             nn.Linear(LATENT, small),
             nn.Unflatten(1, (64, SIDE // 4, SIDE // 4)),
-            nn.ConvTranspose2d(64, 48, 4, stride=2, padding=1),
+            nn.ConvTranspose2d(64, 32, 4, stride=2, padding=1),
             nn.SiLU(),
-            nn.Conv2d(48, 48, 3, padding=1),
+            nn.Conv2d(32, 32, 3, padding=1),
             nn.SiLU(),
-            nn.ConvTranspose2d(48, DEPTH, 4, stride=2, padding=1),
+            nn.ConvTranspose2d(32, DEPTH, 4, stride=2, padding=1),
         )
 
     def training_step(self, stacks: torch.Tensor, batch_idx: int) -> torch.Tensor:
