@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 STEPS = 320
-JUNCTIONS, ROADS, HOURS, PAST, WIDTH, BATCH = 90, 360, 5000, 12, 48, 12
+JUNCTIONS, ROADS, HOURS, PAST, WIDTH, BATCH = 90, 360, 5000, 12, 48, 20
 
 
 class Traffic(Dataset):

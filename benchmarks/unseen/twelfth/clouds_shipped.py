@@ -15,7 +15,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 260
+STEPS = 220
 DAYS, LENGTH, SIDE, HISTORY, USED, CROP = 8, 150, 144, 12, 3, 40
 
 

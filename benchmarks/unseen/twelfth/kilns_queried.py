@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 260
-FIRINGS, MINUTES, PROBES, BATCH = 640, 60, 5, 12
+FIRINGS, MINUTES, PROBES, BATCH = 300, 60, 5, 12
 COLUMNS = ", ".join(f"probe{number}" for number in range(PROBES))
 
 

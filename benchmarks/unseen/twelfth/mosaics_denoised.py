@@ -54,7 +54,7 @@ class Mosaics(L.LightningModule):
             self.register_buffer("table", signal_left())
         self.level = nn.Sequential(nn.Linear(1, 64), nn.SiLU(), nn.Linear(64, 64))
         self.first = nn.Conv2d(3, WIDTH, 3, padding=1)
-        self.blocks = nn.ModuleList(FiLM() for _ in range(5))
+        self.blocks = nn.ModuleList(FiLM() for _ in range(4))
         self.last = nn.Conv2d(WIDTH, 3, 3, padding=1)
 
     def forward(self, noisy, levels):

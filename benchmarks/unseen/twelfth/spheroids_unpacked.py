@@ -1,6 +1,6 @@
 """What shapes do tumour spheroids take? A variational autoencoder over stacks from a microscope.
 
-cause: __getitem__ opens the compressed shard with np.load and inflates all 80 stacks in it for the
+cause: __getitem__ opens the compressed shard with np.load and inflates all 48 stacks in it for the
     one that is asked for, in each worker and for each item
 right: names __getitem__ or load (or the loader's workers as too slow for the step) at a marked
     line; its change opens each shard once, or stores the stacks uncompressed or one by one
@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 250
-SHARDS, PER_SHARD, DEPTH, SIDE, LATENT = 12, 80, 8, 24, 32
+SHARDS, PER_SHARD, DEPTH, SIDE, LATENT = 20, 48, 8, 24, 32
 
 
 def write_shards(folder: Path, plain: bool) -> None:

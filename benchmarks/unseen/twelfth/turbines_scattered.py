@@ -1,6 +1,6 @@
 """Which bearing fails next? A feature-gated MLP over the channels of wind turbines.
 
-cause: each sample is a dict of 32 tensors of one number, all of which the workers stack and send
+cause: each sample is a dict of 12 tensors of one number, all of which the workers stack and send
     one by one (a piece of shared memory for each), and training_step joins them again
 right: names the loading (__getitem__, the collation, or the sending of many small tensors between
     the workers and the main process), or points at a marked line; its change gives a sample as one
@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 300
-CHANNELS, BEARINGS = 32, 6
+CHANNELS, BEARINGS = 12, 6
 NAMES = [f"scada_{number:03d}" for number in range(CHANNELS)]
 
 
@@ -61,7 +61,7 @@ class Bearings(L.LightningModule):
     def __init__(self):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Linear(CHANNELS, 512), Gated(512), Gated(512), Gated(512), nn.Linear(512, BEARINGS)
+            nn.Linear(CHANNELS, 512), *(Gated(512) for _ in range(4)), nn.Linear(512, BEARINGS)
         )
 
     def training_step(self, batch, batch_idx):
