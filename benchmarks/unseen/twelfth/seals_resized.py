@@ -13,7 +13,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-steps = 280
+STEPS = 280
 n_photos, n_houses, batch_size = 2400, 12, 8
 large, small = 96, 24
 cell = large // small
@@ -85,4 +85,4 @@ def main(run: Run) -> None:
 
 
 if __name__ == "__main__":
-    main(arguments(steps))
+    main(arguments(STEPS))
