@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-_MARKUP = re.compile(r"[\\`*\[\]<>~$]|(?<![^\W_])_|_(?![^\W_])")
+_MARKUP = re.compile(r"[\\`*\[\]<~$]|^>|(?<![^\W_])_|_(?![^\W_])")
 _LINKS = re.compile(r"[@#](?=\w)")
 
 
