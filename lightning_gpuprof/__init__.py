@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.probes.latency.latency import benchmark_latency
     from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.views.documents.compare import compare_runs
+    from lightning_gpuprof.views.documents.compare_several import compare_several
     from lightning_gpuprof.views.tab.what_if import what_if
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ __all__ = [
     "ab_test",
     "benchmark_latency",
     "compare_runs",
+    "compare_several",
     "plan",
     "region",
     "tune",
@@ -79,6 +81,7 @@ _PUBLIC = {
     "ab_test": "lightning_gpuprof.probes.latency.ab_test",
     "benchmark_latency": "lightning_gpuprof.probes.latency.latency",
     "compare_runs": "lightning_gpuprof.views.documents.compare",
+    "compare_several": "lightning_gpuprof.views.documents.compare_several",
     "plan": "lightning_gpuprof.callbacks.plan",
     "region": "lightning_gpuprof.callbacks.region",
     "tune": "lightning_gpuprof.callbacks.tune",

@@ -36,7 +36,8 @@ class GpuProfConfig:
         record_shapes: Whether traces hold the shapes of operators' inputs.
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
-        trace: Whether torch.profiler records at all.
+        trace: Whether torch.profiler records at all: on rank 0 alone. For other ranks pass False
+            and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         keep: Only the last so many traces of a rank stay; null keeps all.
         window: Steps per record and per `[PROFILE]` line, later several times as many.
         warmup_steps: This many first steps are marked as warm-up and left out of medians.

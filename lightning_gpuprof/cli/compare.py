@@ -1,4 +1,4 @@
-"""`lightning-gpuprof compare BASE NEW`: what changed between two runs, or two trace files."""
+"""`lightning-gpuprof compare BASE NEW ...`: what changed between runs, or two trace files."""
 
 import argparse
 import json
@@ -8,9 +8,11 @@ from lightning_gpuprof.analysis.compare.compare import Verdict
 from lightning_gpuprof.cli.renewal import renew
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.views.console.compare_text import render_comparison
-from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison, compare_runs
+from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison
+from lightning_gpuprof.views.documents.compare_several import SeveralComparison, compare_several
 from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.trace_diff import are_traces, diff_files, diff_lines
+from lightning_gpuprof.views.markdown.compare_markdown import comparison_markdown, several_markdown
 
 SLOWER = 1
 NOT_SURE = 2
@@ -26,15 +28,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "new",
         metavar="NEW",
-        help="log dir in question (or a folder of them: the newest), or trace file",
+        nargs="+",
+        help="log dir in question (or a folder of them: the newest), or trace file; of several log "
+        "dirs each is compared with BASE, and all are shown in one table",
     )
-    parser.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    form.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print Markdown for a pull request or $GITHUB_STEP_SUMMARY",
+    )
     parser.add_argument(
         "--fail-if-slower",
         type=share,
         metavar="SHARE",
-        help="exit with status 1 where NEW is surely slower, by more than this (5%% or 0.05), also "
-        "where its model is another, and with 2 where there are too few steps to say",
+        help="exit with status 1 where a NEW is surely slower, by more than this (5%% or 0.05), "
+        "also where its model is another, and with 2 where there are too few steps to say",
     )
     parser.add_argument(
         "--fail-if-values-differ",
@@ -51,17 +61,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison; the status says whether the new run passes."""
-    if are_traces(args.base, args.new):
+    """Print the comparison; the status says whether every new run passes."""
+    traces = [are_traces(args.base, new) for new in args.new]  # refuses a mixture
+    if all(traces):
         return _compare_traces(args)
-    for run in (args.base, args.new):
+    for run in dict.fromkeys((args.base, *args.new)):
         renew(resolve_run(run).run)
-    found = compare_runs(args.base, args.new, tolerance=args.tolerance)
+    found = compare_several(args.base, *args.new, tolerance=args.tolerance)
+    sys.stdout.write(_shown(found, args))
+    statuses = [_status(one, args) for one in found.comparisons]
+    return SLOWER if SLOWER in statuses else max(statuses)
+
+
+def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:
+    several = len(found.comparisons) > 1
+    only = found.comparisons[0]
     if args.json:
-        print(json.dumps(found.payload(), indent=2))
-    else:
-        sys.stdout.write(render_comparison(found))
-    return _status(found, args)
+        return json.dumps(found.payload() if several else only.payload(), indent=2) + "\n"
+    if args.markdown:
+        return several_markdown(found) if several else comparison_markdown(only)
+    if not several:
+        return render_comparison(only)
+    # Imported here: nothing else needs rich.
+    from lightning_gpuprof.views.console.several_text import render_several
+
+    return render_several(found)
 
 
 def _compare_traces(args: argparse.Namespace) -> int:
@@ -70,7 +94,17 @@ def _compare_traces(args: argparse.Namespace) -> int:
             "Two trace files hold too few steps to say whether one is surely slower, and no "
             "losses. Compare the runs' log dirs, or leave --fail-if-... out."
         )
-    document = diff_files(args.base, args.new)
+    if len(args.new) > 1:
+        raise ConfigError(
+            f"Trace files are compared two at a time, and {1 + len(args.new)} were given. Pass two "
+            "of them, or the runs' log dirs."
+        )
+    if args.markdown:
+        raise ConfigError(
+            "--markdown is for runs. Compare the runs' log dirs, or leave it out: two trace files "
+            "are compared as text or --json."
+        )
+    document = diff_files(args.base, args.new[0])
     if args.json:
         print(json.dumps(document, indent=2))
     else:

@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
     form.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
     form.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print Markdown for a pull request or $GITHUB_STEP_SUMMARY",
+    )
+    form.add_argument(
         "--view",
         metavar="NAME",
         choices=_ONE_RUN_VIEWS,
@@ -69,6 +74,11 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report.payload(), indent=2))
         return 0
     # Imported here: --json needs none of rich.
+    if args.markdown:
+        from lightning_gpuprof.views.markdown.report_markdown import report_markdown
+
+        sys.stdout.write(report_markdown(report))
+        return 0
     from lightning_gpuprof.views.console.console import render_for
 
     sys.stdout.write(render_for(report, sys.stdout, verbose=args.verbose))

@@ -5,9 +5,10 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof import GpuProfCallback, GpuProfConfig
+from lightning_gpuprof import GpuProfCallback, GpuProfConfig, ProfilerSchedule
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import ProfilerCycle
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,11 @@ def test_a_class_in_place_of_an_instance_is_told_with_what_to_write(tmp_path):
     trainer.callbacks.append(GpuProfCallback)  # the oldest Trainer refuses a class as it is made
     with pytest.raises(ConfigError, match=r"parentheses: callbacks=\[GpuProfCallback\(\)\]"):
         trainer.fit(BoringModel())
+
+
+@pytest.mark.parametrize(("ranks", "traces"), [(None, 1), ((1,), 0)])
+def test_ranks_that_write_traces_are_chosen_by_a_schedule_beside_it(fit, ranks, traces):
+    schedule = ProfilerSchedule(wait=1, warmup=0, active=2, ranks=ranks)
+    trainer = fit(GpuProfCallback(trace=False, report=False), schedule)
+    (session,) = read_run(trainer.log_dir)[0].sessions
+    assert len(session.all(ProfilerCycle)) == traces

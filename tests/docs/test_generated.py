@@ -17,7 +17,7 @@ from lightning_gpuprof.records.schema import (
     Scalars,
     SyncSite,
 )
-from lightning_gpuprof.views.documents.compare import compare_runs
+from lightning_gpuprof.views.documents.compare_several import compare_several
 from lightning_gpuprof.views.documents.report import load_report
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -93,7 +93,7 @@ def test_every_key_of_a_comparison_is_documented(make_session, write_run):
     records = [MEMORY, Scalars(steps=[0], values={"loss": [1.0]})]
     base = write_run(make_session({"forward": MS}, records=records, cpu_count=2), name="base")
     new = write_run(make_session({"forward": 2 * MS}, records=records, cpu_count=4), name="new")
-    payload = json.loads(json.dumps(compare_runs(base, new).payload()))
+    payload = json.loads(json.dumps(compare_several(base, new, new).payload()))
     words = set(re.findall(r"\w+", (DOCS / "json.md").read_text(encoding="utf-8")))
     assert set(keys_of(payload)) - words == set()
 

@@ -10,27 +10,29 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
 from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
-from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.worker_places import processes
-from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_tables
 from lightning_gpuprof.views.documents.report import Report
+from lightning_gpuprof.views.documents.report_words import (
+    MOST_IN_FULL,
+    headline,
+    no_change,
+    no_steps,
+    place,
+    saving,
+    the_one,
+)
 from lightning_gpuprof.views.documents.together import together
 from lightning_gpuprof.views.documents.trace_notices import kept_analyses
 
 WIDTH = 100
-MOST_IN_FULL = 6
-"""Findings after these are titles alone unless --verbose: the first ones are worth the time."""
 MOSTLY = 0.5
 """Where findings leave less of the step than this, the rest of it is not worth a word."""
 _STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-_DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
-"""What a session does that trains nothing."""
 
 
 def render(
@@ -73,12 +75,12 @@ def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:
 def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableType]:
     results = report.results
     lines = console_tables.line_table(results)
-    yield Text(_headline(report), style="bold")
+    yield Text(f"{report.run}: {headline(report)}", style="bold")
     kept = kept_analyses(report.run, results) if verbose else ()
     for notice in (*report.notices, *kept):
         yield Text(f"note: {notice}", style="dim")
     if results.steps is None:
-        yield Text(f"\n{_no_steps(report)}")
+        yield Text(f"\n{no_steps(report)}")
     else:
         yield _heading("STEP TIME")
         yield _indented(console_tables.step_lines(results))
@@ -109,31 +111,16 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     yield from _next(report)
 
 
-def _headline(report: Report) -> str:
-    results = report.results
-    status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
-    ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
-    session = f", session {results.start.session}" if len(results.sessions) > 1 else ""
-    count = results.steps.count if results.steps else 0
-    steps = "1 step" if count == 1 else f"{count} steps"
-    if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
-        steps = f"{results.end.steps} steps ({count} timed by phase)"
-    return (
-        f"{report.run}: {results.start.stage}{session}, {status}{ranks}, "
-        f"{steps} in {duration(results.wall.wall_ns)}"
-    )
-
-
 def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if not report.findings:
         yield _indented(Text("Nothing that these rules know. See --verbose for what they lacked."))
-    the_one, shortened = _the_one(report), False
+    first, shortened = the_one(report), False
     for number, finding in enumerate(report.findings, start=1):
         yield _indented(_finding_head(number, finding), 1)
         if number > MOST_IN_FULL and not verbose:
             shortened = True
             continue
-        body = _finding_body(report, finding, at_the_end=finding is the_one, verbose=verbose)
+        body = _finding_body(report, finding, at_the_end=finding is first, verbose=verbose)
         yield _indented(body, 4)
         shortened |= finding.severity is Severity.INFO and not verbose
     if shortened:
@@ -162,15 +149,6 @@ def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
     yield _indented(Text(f"{text}{shown} where the other {left} go."))
 
 
-def _the_one(report: Report) -> Finding | None:
-    """Return the finding whose change is proposed at the end, where there is one."""
-    steps, first = report.results.steps, next(iter(report.findings), None)
-    warm_up = steps is not None and steps.basis == "all"
-    if first is None or warm_up or not report.results.step_ns or not first.worth_a_change:
-        return None
-    return first
-
-
 def _finding_head(number: int, finding: Finding) -> Table:
     head = Text(f"[{finding.severity.value}]", style=_STYLE[finding.severity.value])
     table = Table.grid(padding=(0, 1))
@@ -183,7 +161,7 @@ def _finding_body(report: Report, finding: Finding, *, at_the_end: bool, verbose
     if finding.severity is Severity.INFO and not finding.saving_ns.high and not verbose:
         table.add_row(finding.id, Text(finding.advice))
         return table
-    table.add_row(finding.id, _saving(finding, report.results.step_ns))
+    table.add_row(finding.id, saving(finding, report.results.step_ns))
     if finding.severity is Severity.INFO and not verbose:
         return table
     if at_the_end and not verbose:
@@ -194,8 +172,8 @@ def _finding_body(report: Report, finding: Finding, *, at_the_end: bool, verbose
         evidence = finding.evidence.items()
         shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in evidence]
         table.add_row("evidence", ", ".join(shown))
-    places = [place for where in finding.where if (place := console_tables.place(where))]
-    places = [place for place in places if place not in finding.title]
+    places = [at for where in finding.where if (at := place(where))]
+    places = [at for at in places if at not in finding.title]
     if places:
         table.add_row("where", Text(", ".join(places)))
     return table
@@ -209,20 +187,6 @@ def _add_change(table: Table, finding: Finding) -> None:
         table.add_row("", Text(finding.change, style="green"))
 
 
-def _saving(finding: Finding, step_ns: int | None) -> str:
-    saving = finding.saving_ns
-    if saving.high == 0:
-        return "no time is claimed as saved"
-    share = ""
-    if step_ns and finding.when is not When.BETWEEN:  # none of it is a share of a steady step
-        least = f"{percent(saving.low / step_ns)} to " if saving.low else ""
-        share = f" ({least}{percent(saving.high / step_ns)})"
-    return (
-        f"saves {spread(saving.low, saving.high)} per step{share}, "
-        f"confidence {finding.confidence:.0%}"
-    )
-
-
 def _label(key: str) -> str:
     key = key.replace("_frac", " share")
     for unit in ("_ns", "_bytes", "_per_s", "_count"):
@@ -234,29 +198,18 @@ def _next(report: Report) -> Iterator[RenderableType]:
     step_ns = report.results.step_ns
     if not step_ns:
         return
-    doing = _DOING.get(report.results.start.stage)
-    again = " to judge." if doing else ": train longer and look again."
-    if report.results.steps is not None and report.results.steps.basis == "all":
-        yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
-        yield _indented(Text(f"Only warm-up steps were recorded, too few{again}"))
+    if (said := no_change(report)) is not None:
+        yield _heading(said[0].upper())
+        yield _indented(Text(said[1]))
         return
-    first = _the_one(report)
-    count = report.results.steps.dur.count if report.results.steps else 0
-    if first is None and count < MIN_BLOCKS:
-        yield _heading("TOO SHORT TO SAY WHAT TO CHANGE")
-        steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
-        yield _indented(Text(f"{steps} too few{again}"))
-        return
-    if first is None:
-        yield _heading(f"NOTHING HERE HOLDS {(doing or 'training').upper()} BACK MUCH")
-        yield _indented(Text(_instead(report, step_ns)))
-        return
+    first = the_one(report)
+    assert first is not None
     table = _grid()
     table.add_row("why", Text(first.title))
     _add_change(table, first)
     line = next((where for where in first.where if where.file), None)
-    if line is not None and (place := console_tables.place(line)):
-        table.add_row("where", Text(place))
+    if line is not None and (at := place(line)):
+        table.add_row("where", Text(at))
     if first.saving_ns.high:
         table.add_row("expect", _expected(first, step_ns))
     yield _heading("THE ONE CHANGE TO MAKE NOW")
@@ -266,14 +219,6 @@ def _next(report: Report) -> Iterator[RenderableType]:
     yield Text(f"  look    tensorboard --logdir {run}   (PROFILE tab)")
 
 
-def _no_steps(report: Report) -> str:
-    start = report.results.start
-    if start.timer or report.results.status == "exception":
-        step = "batch" if start.stage in _DOING else "training step"
-        return f"No {step} was recorded in this session: nothing to break down."
-    return "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
-
-
 def _expected(finding: Finding, step_ns: int) -> str:
     saving = finding.saving_ns
     if finding.when is not When.IN_STEPS:
@@ -281,16 +226,6 @@ def _expected(finding: Finding, step_ns: int) -> str:
         return f"{saved} less per step on average (a steady step: {duration(step_ns)})"
     low, high = step_ns - saving.high, step_ns - saving.low
     return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
-
-
-def _instead(report: Report, step_ns: int) -> str:
-    said = "What is found here is small, or not sure to save time. "
-    sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
-    if sure:
-        low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
-        said += f"The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)}). "
-    first = focus(run_checks(report.results))
-    return said + (f"Where to look next: {first.next}." if first else "")
 
 
 def _grid() -> Table:

@@ -9,32 +9,28 @@ from rich.text import Text
 
 from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.line_times import line_times
-from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
-from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
-from lightning_gpuprof.findings.model import Abstained, Where
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, shortened, size, spread
+from lightning_gpuprof.views.documents.phase_rows import MIN_PART_FRAC, phase_rows
 from lightning_gpuprof.views.documents.report_payload import top_operators
+from lightning_gpuprof.views.documents.report_words import NAME_WIDTH
 
 BAR_WIDTH = 40
 MOST_RANKS = 8
 MOST_LINES = 5
 BRIEF_OPERATORS = 8
 """Operators in a report that is not verbose."""
-MIN_PART_FRAC = 0.005
-"""Parts below this share of the step are shown with --verbose alone."""
 MIN_COMPILING_FRAC = 0.1
 """From this share of the run on, what torch.compile took is told."""
 MIN_WORKER_FRAC = 0.02
 """Lines below this share of the workers' work are not shown."""
 LONE_STEP_FRAC = 0.2
 """From this share of all steps' time on, one step is named: the means would mislead."""
-_NAME_WIDTH = 52
 _LINE_WIDTH, _LEAST_SOURCE = 52, 20
 """Of a place in the program and its source, so that they mostly fit into one line of the table."""
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
@@ -42,7 +38,7 @@ _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 
 
-def step_lines(results: RunResults) -> RenderableType:
+def step_lines(results: RunResults) -> Text:
     """Return the step's time and its spread, and what was left out of it."""
     steps = results.steps
     assert steps is not None
@@ -108,43 +104,23 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Table:
     Unless verbose, the phases that are short on the host and on the device are one row, so that
     all still add up to the step.
     """
-    marks = results.device_time.phases if results.device_time else {}
+    rows = list(phase_rows(results, verbose=verbose))
+    device = any(row.device_ns is not None for row in rows)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
-    for _ in range(3 if marks else 2):
+    for _ in range(3 if device else 2):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    short: dict[Phase, PerStep] = {}
-    for phase, stats in results.phases.items():
-        if stats.per_step is None or not stats.per_step.mean_ns:
-            continue
-        frac = stats.per_step.frac
-        longest = max(frac, marks[phase].frac if phase in marks else 0.0)
-        if longest < MIN_PART_FRAC and not verbose:
-            short[phase] = stats.per_step
-            continue
-        device = [duration(marks[phase].mean_ns) + " device" if phase in marks else ""]
+    for row in rows:
+        style = "" if row.of_phase else "dim"
+        marked = "" if row.device_ns is None else f"{duration(row.device_ns)} device"
         table.add_row(
-            phase.value,
-            duration(stats.per_step.mean_ns),
-            percent(frac),
-            *(device if marks else []),
-            Text(bar * round(frac * BAR_WIDTH), style="blue"),
+            Text(row.name if not row.part else f"  {row.name}", style=style),
+            Text(duration(row.mean_ns), style=style),
+            Text(percent(row.frac), style=style),
+            *([marked] if device else []),
+            Text(bar * round(row.frac * BAR_WIDTH), style="blue") if row.of_phase else "",
         )
-        for part in results.parts_of(phase):
-            if part.per_step is not None and part.per_step.frac >= MIN_PART_FRAC:
-                table.add_row(
-                    Text(f"  {part.name}", style="dim"),
-                    Text(duration(part.per_step.mean_ns), style="dim"),
-                    Text(percent(part.per_step.frac), style="dim"),
-                )
-    if short:
-        name = Text(f"{len(short)} smaller one{'' if len(short) == 1 else 's'}", style="dim")
-        mean_ns = sum(one.mean_ns for one in short.values())
-        frac = sum(one.frac for one in short.values())
-        marked = [marks[phase].mean_ns for phase in short if phase in marks]
-        device = [duration(sum(marked)) + " device"] if marked else []
-        table.add_row(name, duration(mean_ns), percent(frac), *device)
     return table
 
 
@@ -218,7 +194,7 @@ def operator_tables(results: RunResults, *, verbose: bool) -> Iterator[Renderabl
                 duration(operator["self_ns"]),
                 duration(operator["total_ns"]),
                 f"{operator['count']:,}",
-                shortened(operator["name"], _NAME_WIDTH),
+                shortened(operator["name"], NAME_WIDTH),
             )
         yield Padding(table, (0, 0, 0, 2))
 
@@ -279,7 +255,7 @@ def verbose_parts(
     yield Text("\nEVERY NAMED PART (in total)", style="bold")
     table = Table.grid(padding=(0, 2))
     for part in results.parts:
-        table.add_row(part.phase.value, duration(part.total_ns), shortened(part.name, _NAME_WIDTH))
+        table.add_row(part.phase.value, duration(part.total_ns), shortened(part.name, NAME_WIDTH))
     yield Padding(table, (0, 0, 0, 2))
     yield Text("\nRULES WITHOUT A FINDING", style="bold")
     table = Table.grid(padding=(0, 2))
@@ -288,21 +264,6 @@ def verbose_parts(
     for rule in silent:
         table.add_row(rule, "looked, and found nothing worth a change")
     yield Padding(table, (0, 0, 0, 2))
-
-
-def place(where: Where) -> str:
-    """Return a place as text; a bare phase says nothing that the title does not."""
-    if where.file is not None:
-        line = "" if where.line is None else f":{where.line}"
-        source = f" `{where.source}`" if where.source else ""
-        return f"{where.file}{line}{source}"
-    kernel = kernel_name(where.kernel or "")
-    if len(kernel) > _NAME_WIDTH:
-        kernel = shortened(kernel.partition("<")[0], _NAME_WIDTH)
-    names = [name for name in (kernel, where.name) if name]
-    if where.rank is not None:
-        names.append(f"rank {where.rank}")
-    return " ".join(names)
 
 
 def _ranks(ranks: Sequence[RankView]) -> str:

@@ -69,9 +69,13 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
     Raises:
         RecordError: One of them is no run of ours.
     """
-    reports = load_report(base), load_report(new)
-    result = compare(reports[0].results, reports[1].results, tolerance=tolerance)
-    return RunComparison(*reports, result, tolerance)
+    return compared(load_report(base), load_report(new), tolerance)
+
+
+def compared(base: Report, new: Report, tolerance: float) -> RunComparison:
+    """Compare two runs that are loaded."""
+    result = compare(base.results, new.results, tolerance=tolerance)
+    return RunComparison(base, new, result, tolerance)
 
 
 def sentence(result: Comparison) -> str:

@@ -1,0 +1,113 @@
+"""What the console report and its Markdown both say of a run."""
+
+from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
+from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
+from lightning_gpuprof.findings.checks import focus, run_checks
+from lightning_gpuprof.findings.model import Finding, When, Where
+from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
+from lightning_gpuprof.records.schema import UNMARKED_STEPS
+from lightning_gpuprof.units import duration, percent, shortened, spread
+from lightning_gpuprof.views.documents.report import Report
+
+MOST_IN_FULL = 6
+"""Findings after these are titles alone: the first ones are worth the time."""
+NAME_WIDTH = 52
+DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
+"""What a session does that trains nothing."""
+
+
+def headline(report: Report) -> str:
+    """Say what kind of session this is, how it ended and how long it is."""
+    results = report.results
+    status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
+    ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
+    session = f", session {results.start.session}" if len(results.sessions) > 1 else ""
+    count = results.steps.count if results.steps else 0
+    steps = "1 step" if count == 1 else f"{count} steps"
+    if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
+        steps = f"{results.end.steps} steps ({count} timed by phase)"
+    return (
+        f"{results.start.stage}{session}, {status}{ranks}, "
+        f"{steps} in {duration(results.wall.wall_ns)}"
+    )
+
+
+def the_one(report: Report) -> Finding | None:
+    """Return the finding whose change is proposed at the end, where there is one."""
+    steps, first = report.results.steps, next(iter(report.findings), None)
+    warm_up = steps is not None and steps.basis == "all"
+    if first is None or warm_up or not report.results.step_ns or not first.worth_a_change:
+        return None
+    return first
+
+
+def no_change(report: Report) -> tuple[str, str] | None:
+    """Say, as a title and a sentence, why no change is proposed; None where one is."""
+    step_ns = report.results.step_ns
+    if not step_ns:
+        return None
+    doing = DOING.get(report.results.start.stage)
+    again = " to judge." if doing else ": train longer and look again."
+    too_short = "Too short to say what to change"
+    if report.results.steps is not None and report.results.steps.basis == "all":
+        return too_short, f"Only warm-up steps were recorded, too few{again}"
+    if the_one(report) is not None:
+        return None
+    count = report.results.steps.dur.count if report.results.steps else 0
+    if count < MIN_BLOCKS:
+        steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
+        return too_short, f"{steps} too few{again}"
+    return f"Nothing here holds {doing or 'training'} back much", _instead(report, step_ns)
+
+
+def _instead(report: Report, step_ns: int) -> str:
+    said = "What is found here is small, or not sure to save time. "
+    sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
+    if sure:
+        low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
+        said += f"The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)}). "
+    first = focus(run_checks(report.results))
+    return said + (f"Where to look next: {first.next}." if first else "")
+
+
+def saving(finding: Finding, step_ns: int | None) -> str:
+    """Say what a finding saves, and how sure that is."""
+    range_ns = finding.saving_ns
+    if range_ns.high == 0:
+        return "no time is claimed as saved"
+    share = ""
+    if step_ns and finding.when is not When.BETWEEN:  # none of it is a share of a steady step
+        least = f"{percent(range_ns.low / step_ns)} to " if range_ns.low else ""
+        share = f" ({least}{percent(range_ns.high / step_ns)})"
+    return (
+        f"saves {spread(range_ns.low, range_ns.high)} per step{share}, "
+        f"confidence {finding.confidence:.0%}"
+    )
+
+
+def place(where: Where) -> str:
+    """Return a place as text; a bare phase says nothing that the title does not."""
+    source = f" `{where.source}`" if where.file is not None and where.source else ""
+    return f"{place_name(where)}{source}"
+
+
+def place_name(where: Where) -> str:
+    """Return a place without its source: `file:line`, or a kernel, a name, a rank."""
+    if where.file is not None:
+        return where.file if where.line is None else f"{where.file}:{where.line}"
+    kernel = kernel_name(where.kernel or "")
+    if len(kernel) > NAME_WIDTH:
+        kernel = shortened(kernel.partition("<")[0], NAME_WIDTH)
+    names = [name for name in (kernel, where.name) if name]
+    if where.rank is not None:
+        names.append(f"rank {where.rank}")
+    return " ".join(names)
+
+
+def no_steps(report: Report) -> str:
+    """Say why there is nothing to break down."""
+    start = report.results.start
+    if start.timer or report.results.status == "exception":
+        step = "batch" if start.stage in DOING else "training step"
+        return f"No {step} was recorded in this session: nothing to break down."
+    return "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."

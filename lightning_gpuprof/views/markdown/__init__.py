@@ -1,0 +1,1 @@
+"""The report and comparisons as GitHub-flavoured Markdown."""

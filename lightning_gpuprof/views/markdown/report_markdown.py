@@ -1,0 +1,93 @@
+"""A run's report as Markdown, for a pull request or a CI job's summary."""
+
+from collections.abc import Iterator
+
+from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.views.console.console_tables import step_lines
+from lightning_gpuprof.views.documents.phase_rows import PhaseRow, phase_rows
+from lightning_gpuprof.views.documents.report import Report
+from lightning_gpuprof.views.documents.report_words import (
+    MOST_IN_FULL,
+    headline,
+    no_change,
+    no_steps,
+    place_name,
+    saving,
+)
+from lightning_gpuprof.views.markdown.markdown import block, code, plain, table
+
+MOST_PLACES = 3
+_INDENT = 4
+"""What belongs to an entry of a numbered list, however many digits its number has."""
+
+
+def report_markdown(report: Report) -> str:
+    """Return the report: the step, what holds it back, and its phases."""
+    return "\n\n".join(_parts(report)) + "\n"
+
+
+def _parts(report: Report) -> Iterator[str]:
+    results = report.results
+    yield f"## Profile of {code(report.run)}"
+    yield plain(headline(report))
+    if report.notices:
+        yield "\n".join(f"- note: {plain(notice)}" for notice in report.notices)
+    if results.steps is None:
+        yield plain(no_steps(report))
+        return
+    yield "  \n".join(plain(line) for line in step_lines(results).plain.splitlines())
+    yield "### What holds it back"
+    if (said := no_change(report)) is not None:
+        yield f"**{plain(said[0])}.** {plain(said[1])}".rstrip()
+    for number, finding in enumerate(report.findings, start=1):
+        yield from _finding(report, number, finding)
+    yield "### Where a step goes"
+    yield _phases(report)
+
+
+def _finding(report: Report, number: int, finding: Finding) -> Iterator[str]:
+    marker = f"{number}. ".ljust(_INDENT)
+    about = f"{code(finding.id)}, {finding.severity.value}"
+    yield f"{marker}**{plain(finding.title)}** ({about})"
+    brief = finding.severity is Severity.INFO and finding.saving_ns.high
+    if number > MOST_IN_FULL or brief:
+        return
+    rows = []
+    if finding.saving_ns.high:
+        rows.append(plain(saving(finding, report.results.step_ns)))
+    if where := _where(finding):
+        rows.append(f"where: {where}")
+    rows.append(f"change: {plain(finding.advice)}")
+    yield "\n".join(f"{' ' * _INDENT}- {row}" for row in rows)
+    if finding.change:
+        yield block(finding.change, indent=_INDENT)
+
+
+def _where(finding: Finding) -> str:
+    names = dict.fromkeys(name for one in finding.where if (name := place_name(one)))
+    sources = {place_name(one): one.source for one in finding.where if one.file and one.source}
+    said = [
+        code(name) + (f" ({code(sources[name])})" if name in sources else "")
+        for name in list(names)[:MOST_PLACES]
+    ]
+    return ", ".join(said)
+
+
+def _phases(report: Report) -> str:
+    phases = list(phase_rows(report.results))
+    device = any(row.device_ns is not None for row in phases)
+    header = ["phase", "mean per steady step", "share", *(["on the device"] if device else [])]
+    rows = [_phase(row, device) for row in phases]
+    return table(header, rows, right=range(1, len(header)))
+
+
+def _phase(row: PhaseRow, device: bool) -> list[str]:
+    name = code(row.name) if row.of_phase or row.part else plain(row.name)
+    marked = "" if row.device_ns is None else duration(row.device_ns)
+    return [
+        f"&emsp;{name}" if row.part else name,
+        duration(row.mean_ns),
+        percent(row.frac),
+        *([marked] if device else []),
+    ]

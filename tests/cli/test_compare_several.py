@@ -1,0 +1,175 @@
+import json
+
+import numpy as np
+import pytest
+
+import lightning_gpuprof
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.schema import Memory, Scalars
+
+MS = 1_000_000
+FORWARD = 10 * MS + np.arange(100) % 7 * 100_000
+
+
+@pytest.fixture
+def tries(make_session, write_run):
+    """Write a base run that waits for data, and three tries: faster, the same, slower."""
+
+    def write(name, phases, loss=0.5, peak=None, **options):
+        memory = () if peak is None else (_memory(peak),)
+        losses = Scalars(steps=[0, 1], values={"loss": [1.0, loss]})
+        session = make_session(phases, records=[losses, *memory], samples=8, **options)
+        return write_run(session, name=name)
+
+    return [
+        write("base", {"forward": FORWARD, "data_wait": 5 * MS}, peak=2**30),
+        write("faster", {"forward": FORWARD}, peak=2**29),
+        write("same", {"forward": FORWARD, "data_wait": 5 * MS + 100}),
+        write("slower", {"forward": FORWARD * 2, "data_wait": 5 * MS}, loss=0.7),
+    ]
+
+
+def _memory(peak):
+    sizes = {"allocated_bytes": 1, "reserved_bytes": 1, "peak_allocated_bytes": 1}
+    return Memory(step=50, peak_reserved_bytes=peak, total_bytes=2**33, **sizes)
+
+
+def test_each_run_is_a_row_beside_the_base(tries, capsys):
+    assert main(["compare", *tries]) == 0
+    out = capsys.readouterr().out
+    assert "Of 3 runs 1 is faster than the base, 1 is slower than the base, 1 is without a" in out
+    base, faster, _, slower = (
+        next(one for one in out.splitlines() if one.startswith(f"{name:<4}  ") and " ms" in one)
+        for name in ("base", "1", "2", "3")
+    )
+    assert base.split() == ["base", "15.3", "ms", "523", "1.00", "GiB"]
+    assert faster.split()[:4] == ["1", "10.3", "ms", "777.1"]
+    assert faster.split()[-8:] == "data_wait 512 MiB 1 gone, 0 new same".split()
+    assert slower.split()[-1] == "differ"
+    assert "-5.00 ms" in out
+
+
+def test_the_table_of_several_runs_is_in_the_json(tries, capsys):
+    main(["compare", *tries, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    base, faster, same, slower = document["table"]
+    assert base["run"] == tries[0]
+    assert (base["sentence"], base["phase"], base["findings_gone"]) == (None, None, None)
+    assert faster["sentence"].startswith("faster: 33% less time per step (")
+    assert (faster["phase"], faster["phase_diff_ns"]) == ("data_wait", -5 * MS)
+    assert (faster["findings_gone"], faster["findings_new"]) == (1, 0)
+    assert (base["peak_reserved_bytes"], faster["peak_reserved_bytes"]) == (2**30, 2**29)
+    assert same["sentence"].startswith("no difference that 100 steps could show (")
+    assert (same["phase"], same["peak_reserved_bytes"]) == (None, None)
+    assert [row["values_same"] for row in (faster, same, slower)] == [True, True, False]
+    assert [one["verdict"] for one in document["comparisons"]] == [
+        "faster",
+        "no_difference",
+        "slower",
+    ]
+
+
+def test_of_two_runs_the_json_is_what_it_was(tries, capsys):
+    main(["compare", *tries[:2], "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document == lightning_gpuprof.compare_runs(*tries[:2]).payload()
+
+
+def test_one_slower_run_of_several_fails_the_check(tries):
+    base, faster, same, slower = tries
+    assert main(["compare", base, faster, same, "--fail-if-slower", "5%"]) == 0
+    assert main(["compare", base, slower, faster, "--fail-if-slower", "5%"]) == 1
+    assert main(["compare", base, faster, slower, "--fail-if-values-differ"]) == 1
+
+
+def test_a_run_too_short_to_tell_is_not_passed_over_nor_hides_a_slower_one(
+    tries, make_session, write_run
+):
+    short = write_run(make_session({"forward": MS}, steps=4), name="short")
+    assert main(["compare", *tries[:2], short, "--fail-if-slower", "5%"]) == 2
+    assert main(["compare", tries[0], short, tries[3], "--fail-if-slower", "5%"]) == 1
+
+
+def test_another_batch_size_is_told_of_its_run_alone(tries, make_session, write_run, capsys):
+    larger = write_run(make_session({"forward": FORWARD}, samples=16), name="larger")
+    main(["compare", *tries[:2], larger])
+    first, second = capsys.readouterr().out.split("\nRun 2\n")
+    assert "! batch sizes differ (8 and 16): times are per sample" in second
+    assert "Run 1" not in first
+    assert "(66-66%)" in first  # its sentence is per sample
+
+
+def test_another_model_is_counted_as_neither_faster_nor_slower(make_session, write_run, capsys):
+    runs = [
+        write_run(make_session({"forward": FORWARD // (i + 1)}, model={"class": name}), name=name)
+        for i, name in enumerate(("Net", "Gan"))
+    ]
+    main(["compare", *runs, runs[0]])
+    out = capsys.readouterr().out
+    assert "1 is of another model" in out
+    assert "is faster than the base" not in out
+
+
+def test_markdown_of_two_runs_begins_with_the_sentence(tries, capsys):
+    assert main(["compare", *tries[:2], "--markdown"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("**The new run is faster: 33% less time per step (")
+    assert "| `data_wait` | 5.00 ms | 0 ns | -100.0% |\n" in out
+    assert "Findings gone:\n\n- " in out
+    assert "- loss: the same in 2 steps" in out
+
+
+def test_markdown_of_several_runs_is_one_table(tries, capsys):
+    assert main(["compare", *tries, "--markdown"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("**Of 3 runs 1 is faster than the base, ")
+    rows = [line for line in out.splitlines() if line.startswith("|")]
+    assert [row.split(" | ")[0] for row in rows[2:]] == [
+        f"| `{tries[0]}` (base)",
+        *(f"| `{run}`" for run in tries[1:]),
+    ]
+    assert {row.count("|") for row in rows} == {9}
+    assert "\x1b" not in out
+
+
+def test_json_and_markdown_at_once_are_refused(tries, capsys):
+    with pytest.raises(SystemExit) as exited:
+        main(["compare", *tries, "--json", "--markdown"])
+    assert exited.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_a_run_that_is_none_is_named(tries, tmp_path, capsys):
+    assert main(["compare", *tries, str(tmp_path / "nowhere")]) == 2
+    assert "nowhere does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "Trace files are compared two at a time, and 3 were given. Pass two of them"),
+        (["--markdown"], "Trace files are compared two at a time"),
+    ],
+)
+def test_three_traces_are_refused(write_trace, op, more, said, capsys):
+    traces = [str(write_trace([op()], name=f"{name}.json")) for name in "abc"]
+    assert main(["compare", *traces, *more]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_two_traces_have_no_markdown(write_trace, op, capsys):
+    traces = [str(write_trace([op()], name=f"{name}.json")) for name in "ab"]
+    assert main(["compare", *traces, "--markdown"]) == 2
+    assert "--markdown is for runs. Compare the runs' log dirs" in capsys.readouterr().err
+
+
+def test_a_trace_among_runs_is_refused(tries, write_trace, op, capsys):
+    trace = str(write_trace([op()]))
+    assert main(["compare", *tries, trace]) == 2
+    assert f"{trace} is a trace file and {tries[0]} is not" in capsys.readouterr().err
+
+
+def test_nothing_to_compare_with_is_refused():
+    with pytest.raises(ConfigError, match="Pass one more run"):
+        lightning_gpuprof.compare_several("base")

@@ -1,0 +1,141 @@
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
+from lightning_gpuprof.records.schema import Loader
+from lightning_gpuprof.views.documents.report import Report, load_report
+from lightning_gpuprof.views.markdown.markdown import block, code, plain, table
+from lightning_gpuprof.views.markdown.report_markdown import report_markdown
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def report(make_session, write_run):
+    """A report with the findings given instead of its own."""
+
+    def make(*findings, **options):
+        options = {"phases": {"forward": 5 * MS, "data_wait": 2 * MS}} | options
+        loaded = load_report(write_run(make_session(**options)))
+        return Report(**{**vars(loaded), "findings": findings})
+
+    return make
+
+
+def finding(**changed):
+    fields = {
+        "id": "host-sync",
+        "severity": Severity.WARNING,
+        "title": "2 syncs",
+        "advice": "Wait for none.",
+        "evidence": {},
+        "saving_ns": Range(MS, 2 * MS),
+        "confidence": 0.9,
+    }
+    return Finding(**(fields | changed))
+
+
+def test_a_finding_is_an_entry_with_its_saving_place_and_change(report):
+    where = Where(file="train.py", line=3, source="x | y")
+    said = report_markdown(report(finding(where=(where,), change="a = 1\nb = 2")))
+    assert (
+        "1.  **2 syncs** (`host-sync`, warning)\n\n"
+        "    - saves 1.00 ms to 2.00 ms per step (14.3% to 28.6%), confidence 90%\n"
+        "    - where: `train.py:3` (`x | y`)\n"
+        "    - change: Wait for none.\n\n"
+        "    ```python\n    a = 1\n    b = 2\n    ```\n"
+    ) in said
+
+
+def test_read_as_markdown_a_change_belongs_to_its_finding_and_nothing_else_is_markup(report):
+    hostile = finding(title="<b> *a* | `b` __init__ [x](y)", advice="# ``` 1. x", change="```\nx")
+    said = report_markdown(report(*[hostile] * 6, parts={"forward/a|b": MS}))
+    tokens = MarkdownIt().enable("table").parse(said)
+    fences = [one for one in tokens if one.type == "fence"]
+    assert [(one.content, one.level) for one in fences] == [("```\nx\n", 2)] * 6
+    assert sum(one.type == "ordered_list_open" for one in tokens) == 1
+    text = [one for one in tokens if one.type == "inline" and "init" in one.content]
+    kinds = {child.type for one in text for child in one.children}
+    assert kinds <= {"text", "text_special", "strong_open", "strong_close", "code_inline"}
+    rows = [one for one in tokens if one.type == "td_open"]
+    assert len(rows) == 3 * said.count("\n| ") - 3
+
+
+def test_the_phases_are_a_table(report):
+    said = report_markdown(report(parts={"data_wait/a|b": MS}))
+    assert (
+        "| phase | mean per steady step | share |\n|---|--:|--:|\n"
+        "| `data_wait` | 2.00 ms | 28.6% |\n| &emsp;`a\\|b` | 1.00 ms | 14.3% |\n"
+        "| `forward` | 5.00 ms | 71.4% |\n"
+    ) in said
+
+
+def test_after_the_first_findings_titles_are_enough(report):
+    said = report_markdown(report(*[finding()] * 8))
+    assert said.count("**2 syncs**") == 8
+    assert said.count("Wait for none.") == 6
+
+
+def test_where_nothing_is_worth_a_change_that_is_said(report):
+    assert "**Nothing here holds training back much.**" in report_markdown(report())
+
+
+def test_warm_up_alone_is_too_short(report):
+    said = report_markdown(report(steps=3, flags=1))
+    assert "**Too short to say what to change.**" in said
+    assert "- note: Only warm-up steps are recorded" in said
+
+
+def test_a_session_without_steps_says_why(make_session, write_run):
+    run = write_run(make_session({}, steps=0))
+    assert "nothing to break down" in report_markdown(load_report(run)) or "not timed" in (
+        report_markdown(load_report(run))
+    )
+
+
+def test_report_markdown_has_no_colours_and_no_drawn_lines(make_session, write_run, capsys):
+    run = write_run(
+        make_session({"forward": MS, "data_wait": 9 * MS}, loader=Loader(num_workers=0))
+    )
+    assert main(["report", run, "--markdown"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("## Profile of `")
+    assert "(`data-wait`, critical)" in out
+    assert "    ```python\n    " in out
+    assert not re.search("[\x1b\u2500-\u259f]", out)
+
+
+@pytest.mark.parametrize("other", [["--json"], ["--html", "x.html"], ["--view", "run"]])
+def test_one_form_at_a_time(other, capsys):
+    with pytest.raises(SystemExit) as exited:
+        main(["report", "run", "--markdown", *other])
+    assert exited.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("num_workers=2", "num_workers=2"),
+        ("__getitem__ of _x", r"\_\_getitem\_\_ of \_x"),
+        ("a[:, None] * `b`", r"a\[:, None\] \* \`b\`"),
+        ("<module> & co", r"\<module> &amp; co"),
+        ("> 3 -> 4", r"\> 3 -> 4"),
+        ("@torch.compile, #12", "@<!-- -->torch.compile, #<!-- -->12"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_text_is_not_taken_for_markup(text, shown):
+    assert plain(text) == shown
+
+
+def test_code_may_hold_backticks():
+    assert code("a``b") == "``` a``b ```"
+    assert block("'''```'''") == "````python\n'''```'''\n````"
+
+
+def test_a_pipe_does_not_end_a_cell():
+    assert table(["a"], [["`x|y`"]], right=()) == "| a |\n|---|\n| `x\\|y` |"
