@@ -16,6 +16,16 @@ def test_with_workers_it_is_their_start(judge):
     assert judge("slow-epoch-start", EPOCHS, **run) is None
 
 
+def test_a_sampler_of_the_programs_own_is_named_also_where_workers_stay(judge):
+    loader = Loader(num_workers=2, persistent_workers=True, sampler="ByRarity", dataset_kind="map")
+    finding = judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=loader)
+    assert "ByRarity.__iter__" in finding.advice
+    assert finding.where[0].name == "ByRarity"
+    assert span(finding) == (9 * 49_950 * US // 100, 9 * 99_900 * US // 100)
+    anew = Loader(num_workers=2, persistent_workers=False, sampler="ByRarity", dataset_kind="map")
+    assert judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=anew) is None
+
+
 def test_is_silent_where_epochs_begin_as_they_go_on(judge):
     run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
     assert judge("slow-epoch-start", {**WORK, "data_wait": 100 * US}, **run) is None
