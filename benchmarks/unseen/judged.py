@@ -113,6 +113,17 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "signatures_few": ("worker-startup",),
     "stories_lengthen": ("recompilation",),
     "weather_rebuilt": ("memory-growth", "retained-graph"),
+    # The twelfth set. Not right at the first look: alloys_summed and dialogues_weighted.
+    "alloys_summed": ("one-hot-lookup",),
+    "clouds_shipped": ("data-wait",),  # its advice names the marked line of the workers
+    "dialogues_weighted": ("slow-epoch-start",),
+    "elevators_replayed": ("data-wait",),
+    "kilns_queried": ("data-wait",),
+    "mosaics_denoised": ("recomputed-constant",),
+    "pallets_matched": ("work-on-data",),
+    "seals_resized": ("data-wait",),
+    "spheroids_unpacked": ("data-wait",),
+    "turbines_scattered": ("data-wait",),  # it asks for fewer and larger tensors per batch
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {

@@ -24,13 +24,22 @@ def cells(found: SeveralComparison) -> list[tuple[str, ...]]:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         shown("_ns", row.median_ns),
-        "-" if row.samples_per_s is None else f"{row.samples_per_s:,.4g}",
+        "-" if row.samples_per_s is None else _rate(row.samples_per_s),
         "" if row.sentence is None else row.sentence,
         _phase(row),
         shown("_bytes", row.peak_reserved_bytes),
         _findings(row),
         _values(row),
     )
+
+
+def _rate(samples_per_s: float) -> str:
+    """Return a rate with three digits, or all that are whole.
+
+    >>> _rate(17_676.9), _rate(4.567)
+    ('17,677', '4.57')
+    """
+    return f"{samples_per_s:,.0f}" if samples_per_s >= 100 else f"{samples_per_s:.3g}"
 
 
 def _phase(row: Row) -> str:
