@@ -153,15 +153,19 @@ def reread(case: Case, root: Path) -> dict[str, Any]:
 
 
 def line_rank(case: Case, root: Path) -> int | None:
-    """Return which of the lines that a report lists is one of the cause, from 1 on."""
+    """Return which line of a report's table of lines is one of the cause, from 1 on.
+
+    Worker processes have a table of their own: the better place of both counts.
+    """
     tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root), "--json"]
-    listed = [(Path(one["file"]).name, one["line"]) for one in json.loads(_said(tool))["lines"]]
-    ranks = (
-        n
-        for n, (file, line) in enumerate(listed, 1)
-        if line in case.lines and file == case.path.name
-    )
-    return next(ranks, None)
+    report = json.loads(_said(tool))
+    ranks = [
+        rank
+        for table in (report["lines"], (report["workers"] or {}).get("lines", []))
+        for rank, one in enumerate(table, 1)
+        if one["line"] in case.lines and Path(one["file"]).name == case.path.name
+    ]
+    return min(ranks, default=None)
 
 
 def _rules_commit() -> str:
