@@ -75,7 +75,7 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
     if workers and receiving >= MOST:
         if longer_here(run, wait_ns):
             why, cheaper = _answered_late(run, receiving), _cheaper(run, step_ns, lost, 1.0)
-            return replace(cheaper, advice=f"{why} {cheaper.advice}")
+            return replace(cheaper, advice=f"{cheaper.advice} {why}")
         return _hand_over_less(receiving, workers, cores, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     cheaper = _cheaper(run, step_ns, lost, waited)
@@ -155,7 +155,7 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     if own is not None:
         what = "the workers' time" if in_workers(run) else "the wait"
         advice = f"Most of {what} is your own code, above all {own.function}. {advice}"
-    advice = f"{in_workers(run)} {advice}".strip()
+    advice = f"{advice} {in_workers(run)}".strip()
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
