@@ -26,7 +26,9 @@ def heat_map(joint):
 
 def heat_maps(hands):
     """Return the heat maps of some hands' joints."""
-    return torch.stack([torch.stack([heat_map(joint) for joint in hand]) for hand in hands])  # cause
+    return torch.stack(
+        [torch.stack([heat_map(joint) for joint in hand]) for hand in hands]
+    )  # cause
 
 
 class Pointer(L.LightningModule):

@@ -27,7 +27,10 @@ def mel_bank():
         row = []
         for bin_ in range(BINS):
             hertz = bin_ * RATE / 2 / (BINS - 1)  # cause
-            rise, fall = (hertz - left) / (middle - left), (right - hertz) / (right - middle)  # cause
+            rise, fall = (
+                (hertz - left) / (middle - left),
+                (right - hertz) / (right - middle),
+            )  # cause
             row.append(max(0.0, min(rise, fall)))  # cause
         bank.append(row)
     return torch.tensor(bank)
