@@ -26,9 +26,8 @@ def heat_map(joint):
 
 def heat_maps(hands):
     """Return the heat maps of some hands' joints."""
-    return torch.stack(
-        [torch.stack([heat_map(joint) for joint in hand]) for hand in hands]
-    )  # cause
+    maps = [heat_map(joint) for hand in hands for joint in hand]  # cause
+    return torch.stack(maps).view(*hands.shape[:2], SIDE, SIDE)
 
 
 class Pointer(L.LightningModule):

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 300
-COUNT, BATCH, LETTERS, DRUGS = 2400, 32, 64, 20
+STEPS = 280
+COUNT, BATCH, LETTERS, DRUGS = 2400, 24, 64, 20
 
 
 class Notes(Dataset):

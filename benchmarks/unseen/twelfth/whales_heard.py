@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 STEPS = 320
 COUNT, BATCH, LENGTH, RATE = 640, 16, 8192, 8000
-BINS, MELS = 129, 48
+BINS, MELS = 65, 32
 
 
 def mel_bank():
@@ -27,10 +27,8 @@ def mel_bank():
         row = []
         for bin_ in range(BINS):
             hertz = bin_ * RATE / 2 / (BINS - 1)  # cause
-            rise, fall = (
-                (hertz - left) / (middle - left),
-                (right - hertz) / (right - middle),
-            )  # cause
+            rise = (hertz - left) / (middle - left)  # cause
+            fall = (right - hertz) / (right - middle)  # cause
             row.append(max(0.0, min(rise, fall)))  # cause
         bank.append(row)
     return torch.tensor(bank)
@@ -43,7 +41,7 @@ class Calls(Dataset):
         self.species = torch.randint(0, 6, (COUNT,))
         tone = (0.2 + 0.3 * self.species)[:, None] * torch.arange(LENGTH) / 4
         self.recordings = torch.sin(tone) + torch.randn(COUNT, LENGTH)
-        self.window = torch.hann_window(256)
+        self.window = torch.hann_window(128)
         self.bank = mel_bank() if fixed else None
 
     def __len__(self):
@@ -51,7 +49,7 @@ class Calls(Dataset):
 
     def __getitem__(self, index):
         recording = self.recordings[index]
-        power = torch.stft(recording, 256, 128, window=self.window, return_complex=True).abs()
+        power = torch.stft(recording, 128, 64, window=self.window, return_complex=True).abs()
         bank = mel_bank() if self.bank is None else self.bank  # cause
         return (bank @ power).log1p()[None], self.species[index]
 
