@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 280
+STEPS = 320
 COUNT, BATCH, LETTERS, DRUGS = 2400, 24, 64, 20
 
 
@@ -51,9 +51,9 @@ class Reader(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(LETTERS, 48, padding_idx=0)
-        self.near = nn.Conv1d(48, 96, 5, stride=2, padding=2)
-        self.far = nn.Conv1d(96, 128, 5, stride=2, padding=2)
-        self.out = nn.Linear(128, DRUGS)
+        self.near = nn.Conv1d(48, 64, 5, stride=2, padding=2)
+        self.far = nn.Conv1d(64, 96, 5, stride=2, padding=2)
+        self.out = nn.Linear(96, DRUGS)
 
     def training_step(self, batch, batch_idx):
         letters, drugs = batch

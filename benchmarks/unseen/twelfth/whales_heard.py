@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 STEPS = 320
 COUNT, BATCH, LENGTH, RATE = 640, 16, 8192, 8000
-BINS, MELS = 65, 32
+BINS, MELS = 65, 48
 
 
 def mel_bank():
@@ -58,13 +58,13 @@ class Classifier(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(1, 24, 3, padding=1),
+            nn.Conv2d(1, 16, 3, padding=1),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(24, 48, 3, padding=1),
+            nn.Conv2d(16, 32, 3, padding=1),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(48, 64, 3, padding=1),
+            nn.Conv2d(32, 64, 3, padding=1),
             nn.ReLU(),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
