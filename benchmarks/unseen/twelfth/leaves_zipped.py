@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 320
-COUNT, BATCH, SIDE, TREES = 320, 12, 48, 8
+COUNT, BATCH, SIDE, TREES = 460, 12, 48, 8
 
 
 def archived(path):

@@ -15,8 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 300
-COUNT, TEAMS, EACH = 24000, 12, 8
-WORDS, LENGTH = 4000, 48
+COUNT, TEAMS, EACH = 40000, 12, 8
+WORDS, LENGTH = 4000, 32
 
 
 class Tickets(Dataset):
