@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 260
-COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 21
+COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 14
 
 
 def heat_map(joint):

@@ -1,9 +1,9 @@
 """Which drug does the note prescribe? Convolutions over the letters of notes of uneven length.
 
-cause: the loader's collate_fn, which runs in the workers, pads the notes letter by letter: it sets
+cause: the loader's collate_fn, which runs in the worker, pads the notes letter by letter: it sets
     each element of the batch's tensor on its own
-right: names the loop over letters in padded() (the collate_fn) as what the workers spend their time
-    on; its change is pad_sequence, or one copy a row
+right: names the loop over letters in padded() (the collate_fn) as what the worker spends its time
+    on; its change is pad_sequence, or one copy a row; more workers is second best
 """
 
 import lightning as L
@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 320
-COUNT, BATCH, LETTERS, DRUGS = 2400, 24, 64, 20
+COUNT, BATCH, LETTERS, DRUGS = 2400, 32, 64, 20
 
 
 class Notes(Dataset):
@@ -51,9 +51,9 @@ class Reader(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(LETTERS, 48, padding_idx=0)
-        self.near = nn.Conv1d(48, 64, 5, stride=2, padding=2)
-        self.far = nn.Conv1d(64, 96, 5, stride=2, padding=2)
-        self.out = nn.Linear(96, DRUGS)
+        self.near = nn.Conv1d(48, 80, 5, stride=2, padding=2)
+        self.far = nn.Conv1d(80, 104, 5, stride=2, padding=2)
+        self.out = nn.Linear(104, DRUGS)
 
     def training_step(self, batch, batch_idx):
         letters, drugs = batch
@@ -72,7 +72,7 @@ def main(run: Run) -> None:
         Notes(),
         batch_size=BATCH,
         shuffle=True,
-        num_workers=2,
+        num_workers=1,
         persistent_workers=True,
         collate_fn=padded_at_once if run.fixed else padded,  # cause
     )
