@@ -1,4 +1,4 @@
-"""Where are the joints of the hand? Convolutions that point at each with a heat map.
+"""Where are the tips and knuckles of the fingers? Convolutions that point at each with a heat map.
 
 cause: training_step draws the heat map of each joint of each hand on its own, in Python, although
     a hand's maps are the same in each epoch and belong in the dataset
@@ -12,8 +12,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 260
-COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 14
+STEPS = 300
+COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 10
 
 
 def heat_map(joint):

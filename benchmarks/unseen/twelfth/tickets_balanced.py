@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 300
-COUNT, TEAMS, EACH = 60000, 12, 8
+COUNT, TEAMS, EACH = 36000, 12, 8
 WORDS, LENGTH = 4000, 32
 
 
