@@ -1,4 +1,4 @@
-"""Where are the tips and knuckles of the fingers? Convolutions that point at each with a heat map.
+"""Where are the joints of the hand? Convolutions that point at each with a heat map.
 
 cause: training_step draws the heat map of each joint of each hand on its own, in Python, although
     a hand's maps are the same in each epoch and belong in the dataset
@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 300
-COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 10
+COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 21
 
 
 def heat_map(joint):
@@ -34,11 +34,11 @@ class Pointer(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(1, 24, 5, padding=2),
+            nn.Conv2d(1, 16, 5, padding=2),
             nn.ReLU(),
-            nn.Conv2d(24, 32, 3, padding=1),
+            nn.Conv2d(16, 16, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(32, JOINTS, 3, padding=1),
+            nn.Conv2d(16, JOINTS, 3, padding=1),
         ).to(memory_format=torch.channels_last)
 
     def training_step(self, batch, batch_idx):

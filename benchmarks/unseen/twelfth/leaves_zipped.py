@@ -16,8 +16,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 320
-COUNT, BATCH, SIDE, TREES = 460, 12, 48, 8
+STEPS = 280
+COUNT, BATCH, SIDE, TREES = 960, 12, 48, 8
 
 
 def archived(path):

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 320
-COUNT, BATCH, LETTERS, DRUGS = 2400, 32, 64, 20
+STEPS = 400
+COUNT, BATCH, LETTERS, DRUGS = 2400, 48, 64, 20
 
 
 class Notes(Dataset):
@@ -50,10 +50,10 @@ def padded_at_once(samples):
 class Reader(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(LETTERS, 48, padding_idx=0)
-        self.near = nn.Conv1d(48, 80, 5, stride=2, padding=2)
-        self.far = nn.Conv1d(80, 104, 5, stride=2, padding=2)
-        self.out = nn.Linear(104, DRUGS)
+        self.embedding = nn.Embedding(LETTERS, 32, padding_idx=0)
+        self.near = nn.Conv1d(32, 40, 5, stride=2, padding=2)
+        self.far = nn.Conv1d(40, 64, 5, stride=2, padding=2)
+        self.out = nn.Linear(64, DRUGS)
 
     def training_step(self, batch, batch_idx):
         letters, drugs = batch
