@@ -12,7 +12,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 300
+STEPS = 360
 COUNT, BATCH, SIDE, JOINTS = 480, 12, 48, 21
 
 

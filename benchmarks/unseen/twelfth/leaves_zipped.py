@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 280
-COUNT, BATCH, SIDE, TREES = 960, 12, 48, 8
+COUNT, BATCH, SIDE, TREES = 760, 12, 48, 8
 
 
 def archived(path):

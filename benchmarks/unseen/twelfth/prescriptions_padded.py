@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 400
+STEPS = 340
 COUNT, BATCH, LETTERS, DRUGS = 2400, 48, 64, 20
 
 

@@ -12,7 +12,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 400
+STEPS = 320
 COUNT, BATCH, LENGTH, RATE = 640, 16, 8192, 8000
 BINS, MELS = 65, 48
 
