@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 300
-COUNT, BATCH, SIDE, CROP = 96, 8, 560, 64
+COUNT, BATCH, SIDE, CROP = 96, 8, 640, 64
 
 
 def cropped(picture, centre):
