@@ -17,8 +17,8 @@ seconds end them in time). The second set was written when the rules had been me
 first at hand, the third when with the second, and so on; the causes from the third on are those of
 users' threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B
 is looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those
-of the fault suite in other guises, the eleventh's each of that suite's by name, the twelfth's most
-in programs whose loaders have workers, the ninth's those of one NVIDIA GPU (its programs run on a
+of the fault suite in other guises, the eleventh's each of that suite's by name, most of the twelfth's
+and thirteenth's in programs whose loaders have workers, the ninth's those of one NVIDIA GPU (its programs run on a
 CPU too, with sizes that make no case there). `both` is for another machine: looks and pairs in
 forks of one process, needing no installation; what is small of each recording goes to `--keep`, to
 be read again elsewhere. The docstrings from the fifth on say in words what a right answer names,
@@ -63,6 +63,7 @@ SETS = {  # each set's folder, and its results
     "tenth": (HERE / "tenth", "unseen-tenth-2026-11-23.json"),
     "eleventh": (HERE / "eleventh", "unseen-eleventh-2026-11-23.json"),
     "twelfth": (HERE / "twelfth", "unseen-twelfth-2026-11-23.json"),
+    "thirteenth": (HERE / "thirteenth", "unseen-thirteenth-2026-11-23.json"),
 }
 IN_FLIGHT, LOOK_S = 3, 90
 """Of forks: one trains, one reports, one waits. Seconds that a look may take, waiting included."""
