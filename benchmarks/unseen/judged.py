@@ -124,6 +124,13 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "seals_resized": ("data-wait",),
     "spheroids_unpacked": ("data-wait",),
     "turbines_scattered": ("data-wait",),  # it asks for fewer and larger tensors per batch
+    # The thirteenth set: each names the marked line, of the workers or of the training process.
+    "cells_whole": ("data-wait",),  # "hand bytes over as they are", at the marked line
+    "hands_pointed": ("work-on-data",),
+    "leaves_zipped": ("data-wait",),
+    "prescriptions_padded": ("data-wait",),
+    "tickets_balanced": ("data-wait",),
+    "whales_heard": ("data-wait",),
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {

@@ -3,16 +3,22 @@
 from dataclasses import dataclass, replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here, made_in_ns
+from lightning_gpuprof.analysis.run.worker_lines import (
+    batch_lines,
+    keep_up,
+    longer_here,
+    made_in_ns,
+)
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
     cheaper_batches,
     draws,
     own_code,
 )
-from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
+    HANDED_BYTES,
     HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
     CorePlan,
@@ -21,11 +27,13 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
     most_workers,
     plan_workers,
 )
+from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.loader_operations import operations, told
 from lightning_gpuprof.findings.model import Range
 from lightning_gpuprof.findings.worker_places import in_workers, processes
-from lightning_gpuprof.records.schema import Loader
-from lightning_gpuprof.units import duration, percent, spread
+from lightning_gpuprof.records.notes import last_noted
+from lightning_gpuprof.records.schema import BATCH_NOTE, Loader
+from lightning_gpuprof.units import duration, percent, size, spread
 
 MOST = 0.5
 CROWDED = 4
@@ -74,9 +82,11 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
     receiving = parts.receiving_frac or 0.0
     if workers and receiving >= MOST:
         if longer_here(run, wait_ns):
-            why, cheaper = _answered_late(run, receiving), _cheaper(run, step_ns, lost, 1.0)
-            return replace(cheaper, advice=f"{cheaper.advice} {why}")
-        return _hand_over_less(receiving, workers, cores, most_ns)
+            cheaper = _cheaper(run, step_ns, lost, 1.0)
+            if keep_up(run):
+                return _send_less(run, receiving, lost, cheaper)
+            return replace(cheaper, advice=f"{cheaper.advice} {_answered_late(run, receiving)}")
+        return _hand_over_less(run, step_ns, receiving, lost, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     cheaper = _cheaper(run, step_ns, lost, waited)
     if loader is not None and loader.shares and not workers:
@@ -258,18 +268,48 @@ def _quicker_sampler(loader: Loader | None, frac: float, lost: Exposed) -> Cure:
     return Cure(advice, None, saving)
 
 
-def _hand_over_less(frac: float, workers: int, cores: int | None, wait_ns: int) -> Cure:
+def _hand_over_less(
+    run: RunResults, step_ns: int, frac: float, lost: Exposed, most_ns: int
+) -> Cure:
+    loader = run.start.loader
     advice = (
         f"{percent(frac)} of the wait is this process taking batches from its workers, not "
         "waiting for them: make batches without workers, or fewer and larger tensors per batch."
     )
-    change = "DataLoader(..., num_workers=0)"
-    if cores is not None and workers > cores:
+    change, made_ns = "DataLoader(..., num_workers=0)", made_in_ns(run)
+    if loader and run.cores is not None and (loader.num_workers or 0) > run.cores:
         # They also take turns with the training itself. One per core may be what costly batches
         # need: these would then be made in the training process.
-        saving = Range(low=wait_ns // 2, high=wait_ns + wait_ns // CROWDED)
+        saving = Range(low=most_ns // 2, high=most_ns + most_ns // CROWDED)
         return Cure(advice, change, saving)
-    return Cure(advice, change, Range(low=0, high=wait_ns), sure=False)
+    if made_ns is None or not keep_up(run):
+        return Cure(advice, change, Range(low=0, high=most_ns), sure=False)
+    advice += f" To make one takes about {duration(made_ns)} in a worker."
+    low_ns = max(0, lost.low_ns - around(made_ns)[1])
+    sure = low_ns >= WARNING_FRAC * step_ns
+    return Cure(advice, change, Range(low=low_ns, high=most_ns), sure=sure)
+
+
+def _send_less(run: RunResults, frac: float, lost: Exposed, cheaper: Cure) -> Cure:
+    """Return the change to smaller batches, where workers have them ready.
+
+    What is handed over costs little by its size up to `HANDED_BYTES`: of that nothing goes for
+    sure.
+    """
+    num_bytes = last_noted(run.notes, BATCH_NOTE, int) or 0
+    large = num_bytes > HANDED_BYTES
+    of = f" of {size(num_bytes)}" if large else ""
+    advice = (
+        f"{percent(frac)} of the wait is this process taking batches{of} that its workers have "
+        f"ready. To make one takes longer than the wait ({duration(made_in_ns(run) or 0)} in a "
+        "worker), so to do without workers is no cure: "
+    )
+    if not large:
+        advice += "this is about what handing over costs. Fewer tensors per batch may cost less."
+        return Cure(advice, None, Range(low=0, high=lost.high_ns), sure=False)
+    advice += f"hand over fewer bytes, such as crops, or uint8 for float32. {cheaper.advice}"
+    low_ns = max(0, lost.low_ns - HANDOVER_HIGH_NS)
+    return Cure(advice, None, Range(low=low_ns, high=max(low_ns, lost.high_ns - HANDOVER_LOW_NS)))
 
 
 def _answered_late(run: RunResults, frac: float) -> str:

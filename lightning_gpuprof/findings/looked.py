@@ -1,13 +1,19 @@
 """What the rules on a look at the forward pass have in common: without it they abstain."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from lightning_gpuprof.analysis.run.host_lines import host_lines
+from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.function_calls import FunctionNotes, function_notes
+from lightning_gpuprof.records.module_calls import MOST_PLACES, CallPlace
+from lightning_gpuprof.records.phases import Phase
 
 _Said = TypeVar("_Said")
+ENOUGH = 30
+"""Fewer samples of the forward pass bound no line's time: what none saw could be a tenth of it."""
 
 
 def looked(
@@ -30,3 +36,23 @@ def looked(
         return evaluate
 
     return made
+
+
+def unwatched_ns(run: RunResults, taken_ns: int, places: Sequence[CallPlace]) -> int:
+    """Return a step's time in functions that were timed by a look, no more than samples saw.
+
+    Small functions take longer while they are watched; nothing watches where lines are sampled.
+    Where as many lines are noted as are at most it is all lines of their functions.
+    """
+    seen, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    if seen is None or forward is None or seen.by_phase.get(Phase.FORWARD.value, 0) < ENOUGH:
+        return taken_ns
+    functions = {(one.file, one.function) for one in places if len(places) >= MOST_PLACES}
+    lines = {(one.file, one.line) for one in places}
+    count = sum(
+        one.count
+        for one in seen.of(Phase.FORWARD)
+        if (one.file, one.line) in lines or (one.file, one.function) in functions
+    )
+    most = seen.interval(max(count, LEAST_COUNT), Phase.FORWARD)[1]
+    return min(taken_ns, round(most * forward.mean_ns))

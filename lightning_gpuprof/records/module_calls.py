@@ -13,6 +13,10 @@ TABLES_NOTE = "embedding_use"
 """Note of this name: the trained embedding tables whose gradients are dense."""
 
 
+MOST_PLACES = 3
+"""Of what is done at several lines no more are noted, those with the most time first."""
+
+
 class CallPlace(Struct, frozen=True):
     """The line of the user's own from which a module was called."""
 

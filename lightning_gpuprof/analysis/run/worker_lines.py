@@ -110,6 +110,12 @@ def made_in_ns(run: RunResults) -> int | None:
     return round(loader.num_workers * run.step_ns * seen.work / seen.whole)
 
 
+def keep_up(run: RunResults) -> bool:
+    """Tell whether workers wait for work most of the time: their batches are ready."""
+    seen = worker_lines(run.notes)
+    return seen is not None and seen.waiting_frac > MOSTLY
+
+
 def longer_here(run: RunResults, wait_ns: int) -> bool:
     """Tell whether the training process would make a batch for longer than it waits for one now.
 

@@ -10,17 +10,19 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.probes.batch_size.batch_samples import tensor_bytes
 from lightning_gpuprof.probes.looks.padding import Padded, padded_in
 from lightning_gpuprof.probes.looks.padding_line import padding_line
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
+from lightning_gpuprof.records.schema import BATCH_NOTE
 
 LOOKS = 5
 """Batches of the look, the run's first: fewer than are left out as warm-up."""
 
 
 class BatchWatch(RecordingCallback):
-    """Notes how long the sequences of five batches are, and how long their longest sample.
+    """Notes the first batch's bytes, and of five how long sequences and their longest sample are.
 
     What is counted stays on the batch's device until it has arrived at the host: nothing waits.
 
@@ -51,6 +53,8 @@ class BatchWatch(RecordingCallback):
             self._note(trainer, wait=False)
             return
         self._looks += 1
+        if self._looks == 1 and self._output is not None:
+            self._output.note(BATCH_NOTE, tensor_bytes(batch))
         for one in padded_in(batch):
             # Of one device: from one to another would be to wait.
             if not self._found or one.needed.device == self._found[0].needed.device:

@@ -57,7 +57,10 @@ the cores are divided between workers and torch's threads where that is a sure g
 be fewer: every core makes batches already. Nor are workers told to go whose batch takes longer to
 make than it is waited for, even if they had as much less of the cores as there are more processes
 than cores (`longer_here`): a busy worker hands a batch over between the making of others, and what
-makes batches cheaper is told. Severity: the common scale (`findings/grade.py`).
+makes batches cheaper is told. Where workers wait for work most of the time (`keep_up`) the wait is
+the handing over alone: of a batch of up to `HANDED_BYTES` that takes what it takes and is `info`;
+of larger ones all but that goes with fewer bytes. To do without such workers saves the wait less
+what they were seen to take for a batch. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -20,10 +20,11 @@ Results count as the same where sizes and sums are. Only what is made on the CPU
 GPU that would make the host wait, and there the same functions count. What a batch changes in place
 (`num_batches_tracked`, running averages) is no constant, nor what is made of it. `MIN_FRAC`: nearly
 every model makes a small range or a mask. A fifth less goes with it at least, `MOST` times its own
-time at most (docs/adr/0031), and up to `CALL_NS` for each call from Python. By samples it is the
-share's interval (`run/host_lines.py`) of the forward pass, a fifth more or less, where that is
-more. A list that is filled in Python and made a tensor at the end is in such a function most of its
-time, and in one of torch's at the end alone. Severity: the common scale (`findings/grade.py`).
+time at most (docs/adr/0031), and up to `CALL_NS` for each call from Python. Watched functions are
+slower, so its time is no more than samples of its lines say (`findings/looked.py`). By samples it
+is the share's interval (`run/host_lines.py`) of the forward pass, a fifth more or less, where that
+is more. A list that is filled in Python and made a tensor at the end is in such a function most of
+its time, and in one of torch's at the end alone. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import host_lines
@@ -31,7 +32,7 @@ from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import by_host, grade
-from lightning_gpuprof.findings.looked import looked
+from lightning_gpuprof.findings.looked import looked, unwatched_ns
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.records.function_calls import ConstantWork, FunctionNotes
@@ -48,12 +49,15 @@ MOST = 1.75
 @looked(ID)
 def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...]:
     """Return a finding for each function that computes what does not change."""
-    found = ((one, _seen_in(run, one)) for one in seen.constants)
+    found = (
+        (one, unwatched_ns(run, one.taken_ns, one.places), _seen_in(run, one))
+        for one in seen.constants
+    )
     least_ns = MIN_FRAC * step_ns
     return tuple(
-        _finding(run, step_ns, one, sampled)
-        for one, sampled in found
-        if max(one.taken_ns, sampled.low) >= least_ns
+        _finding(run, step_ns, one, taken_ns, sampled)
+        for one, taken_ns, sampled in found
+        if max(taken_ns, sampled.low) >= least_ns
     )
 
 
@@ -74,10 +78,12 @@ def _seen_in(run: RunResults, one: ConstantWork) -> Range:
     return Range(low=round(low * forward.mean_ns), high=round(high * forward.mean_ns))
 
 
-def _finding(run: RunResults, step_ns: int, one: ConstantWork, sampled: Range) -> Finding:
-    cost_ns = max(one.taken_ns, round(sampled.middle))
-    low = around(max(one.taken_ns, sampled.low))[0]
-    high = max(round(MOST * one.taken_ns) + CALL_NS * one.calls, around(sampled.high)[1])
+def _finding(
+    run: RunResults, step_ns: int, one: ConstantWork, taken_ns: int, sampled: Range
+) -> Finding:
+    cost_ns = max(taken_ns, round(sampled.middle))
+    low = around(max(taken_ns, sampled.low))[0]
+    high = max(round(MOST * taken_ns) + CALL_NS * one.calls, around(sampled.high)[1])
     saving = by_host(low, high, step_ns, unsure=run.on_gpu)
     return Finding(
         id=ID,
@@ -88,7 +94,7 @@ def _finding(run: RunResults, step_ns: int, one: ConstantWork, sampled: Range) -
         "keep one for each size.",
         evidence={
             "constant_ns": cost_ns,
-            "operators_ns": one.taken_ns,
+            "operators_ns": taken_ns,
             "calls_count": one.calls,
             "step_ns": step_ns,
         },

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from lightning_gpuprof.probes.stacks.stack_lines import Place, shown_path
-from lightning_gpuprof.records.module_calls import CallPlace
-
-MOST_PLACES = 3
+from lightning_gpuprof.records.module_calls import MOST_PLACES, CallPlace
 
 
 def shown(place: Place) -> CallPlace:

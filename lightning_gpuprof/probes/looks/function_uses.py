@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from lightning_gpuprof.probes.looks.attention_scores import written_attention
 from lightning_gpuprof.probes.looks.broadcasts import broadcasts
-from lightning_gpuprof.probes.looks.call_places import MOST_PLACES, first_shown, shown
+from lightning_gpuprof.probes.looks.call_places import first_shown, shown
 from lightning_gpuprof.probes.looks.cells import cell_loops
 from lightning_gpuprof.probes.looks.comparisons import compared
 from lightning_gpuprof.probes.looks.each_batch import in_each
@@ -37,6 +37,7 @@ from lightning_gpuprof.records.function_calls import (
     UnreadWeights,
     WorkOnData,
 )
+from lightning_gpuprof.records.module_calls import MOST_PLACES
 
 _T = TypeVar("_T")
 _SQUARES = frozenset(

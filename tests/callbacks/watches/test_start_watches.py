@@ -16,7 +16,7 @@ from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.padding import padding
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.schema import BATCH_NOTE, Note
 
 
 class Later:
@@ -58,6 +58,11 @@ def test_padding_of_five_batches_is_noted_with_the_line_that_pads(fit):
     assert (found.samples, found.widths) == (4, (40,) * 5)
     assert found.needed == (11, 15, 19, 23, 27)
     assert found.place.source == "ids = torch.zeros(len(samples), 40, dtype=torch.long)"
+
+
+def test_the_first_batchs_bytes_are_noted(fit):
+    notes = fit(BatchWatch()).all(Note)
+    assert [note.value for note in notes if note.name == BATCH_NOTE] == [4 * 40 * 8]
 
 
 def test_on_a_device_nothing_waits_before_training_ends(fit):

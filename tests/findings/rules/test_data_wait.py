@@ -8,7 +8,7 @@ from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.rules.data_wait import evaluate
-from lightning_gpuprof.records.schema import Device, Loader, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import BATCH_NOTE, Device, Loader, Note, ProfilerCycle
 
 MS = 1_000_000
 IN_PROCESS = Loader(num_workers=0)
@@ -429,6 +429,38 @@ def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
     idle = worked(9, 10, 190)
     finding = evaluate(analyze(WAITS, parts=RECEIVING, records=idle, **CROWDED))
     assert finding.change == "DataLoader(..., num_workers=0)"
+
+
+def test_what_is_saved_without_workers_that_keep_up_is_all_but_the_making(analyze):
+    # Two workers, a twentieth of 10 ms at work: 1 ms a batch, a fifth more here at most.
+    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=worked(9, 10, 190), **CROWDED))
+    assert finding.severity is Severity.CRITICAL
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 6 * MS)
+    # Of 4 ms that is no more than may stay: a setting that surely saves little.
+    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=worked(9, 80, 190), **CROWDED))
+    assert finding.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "severity", "low", "said"),
+    [
+        (3 << 20, Severity.WARNING, 600_000, "batches of 3.00 MiB that its workers have ready"),
+        (1 << 20, Severity.INFO, 0, "this is about what handing over costs"),
+    ],
+)
+def test_a_batch_that_is_ready_is_handed_over_sooner_where_it_is_large(
+    analyze, num_bytes, severity, low, said
+):
+    # A worker takes 4 ms for a batch, and waits for work in most of its time.
+    notes = [*worked(9, 40, 160), Note(step=0, name=BATCH_NOTE, value=num_bytes)]
+    waits = {"data_wait": 2 * MS, "forward": 18 * MS}
+    parts = {"data_wait/sampler": 1_000, "data_wait/workers": 100_000}
+    finding = evaluate(analyze(waits, parts=parts, records=notes, **CROWDED))
+    assert said in finding.advice
+    assert "busy" not in finding.advice
+    assert finding.change is None
+    assert finding.severity is severity
+    assert finding.saving_ns.low == low
 
 
 def test_a_wait_for_the_hand_over_has_no_line_of_a_worker(analyze):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from rule_cases import MS, span
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.rules.brute_force_lookup import _BINS, _CHANGES
 from lightning_gpuprof.records.function_calls import (
@@ -132,6 +133,24 @@ def test_work_on_the_batch_alone_is_sent_to_the_dataset_without_a_sure_saving(ju
     )
     assert span(finding) == (0, 3_600_000)
     assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(("places", "most"), [(1, []), (3, [2_792])])
+def test_small_functions_that_are_slower_while_watched_take_what_samples_saw(judge, places, most):
+    at = tuple(CallPlace(PLACE.file, 31 + n, "attend", "") for n in range(places))
+    lines = tuple(
+        LineCount("forward", "train.py", line, "attend", "", None, None, 30) for line in (31, 90)
+    )
+    sampled = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 100}))
+    note = noted(on_data=(WorkOnData(9 * MS, at),))
+    found = judge("work-on-data", PHASES, records=[note, sampled])
+    # 30 % or, in all lines of the function, 60 % of 4 ms, and two standard errors: a fifth of the
+    # step is told.
+    assert [round(one.evidence["data_ns"] / 1_000) for one in found] == most
+    # Too few samples say nothing.
+    few = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 29}))
+    (finding,) = judge("work-on-data", PHASES, records=[note, few])
+    assert finding.evidence["data_ns"] == 9 * MS
 
 
 def test_work_on_the_batch_that_a_device_does_is_not_judged_by_its_launches(judge):
