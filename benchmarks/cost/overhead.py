@@ -146,7 +146,7 @@ def markdown(kind: str, toggles: dict[str, Any], fits: dict[str, Any]) -> str:
             f"blocks with its standard error, us per step, from step {KINDS[kind].settled} on. "
             "Medians pass over what happens in few blocks: a write, a neighbour's burst.\n",
             "| | medians | means | outside forward, backward and optimizer: medians | means "
-            f"| means before step {KINDS[kind].settled} |",
+            f"| means before step {KINDS[kind].first or KINDS[kind].settled} |",
             "|---|---|---|---|---|---|",
         ]
         text += [_toggle_line(name, row) for name, row in toggles.items()]

@@ -102,18 +102,32 @@ class Blocks:
     """Follows a fit through its blocks, toggling.
 
     Args:
-        pairs: Blocks with the variant.
+        first: Blocks with the variant at a run's beginning, each beside one without it.
+        rest: Blocks after these, all with it.
+        later: Blocks with it after that, each beside one without it.
         size: Steps per block.
         seed: Of the order.
         settle: Called before a block begins: waits for the device, where there is one.
     """
 
     def __init__(
-        self, pairs: int, size: int, seed: int, settle: Callable[[], object] = lambda: None
+        self,
+        first: int,
+        rest: int,
+        later: int,
+        *,
+        size: int,
+        seed: int,
+        settle: Callable[[], object] = lambda: None,
     ) -> None:
         self._settle = settle
         chance = random.Random(seed)
-        self._order = [on for _ in range(pairs) for on in chance.sample((True, False), 2)]
+        pairs = [chance.sample((True, False), 2) for _ in range(first + later)]
+        begin, end = (
+            [on for pair in some for on in pair] for some in (pairs[:first], pairs[first:])
+        )
+        self._order = [*begin, *[True] * rest, *end]
+        self._pairs = [*range(0, len(begin), 2), *range(len(begin) + rest, len(self._order), 2)]
         self._size = size
         self._seen = -WARM_UP
         self._switch: Switch | None = None
@@ -177,14 +191,14 @@ class Blocks:
     def pairs(self) -> list[Pair]:
         """Return what was measured."""
         found = []
-        for at in range(0, len(self._order), 2):
+        for at in self._pairs:
             blocks = {}
             for place in (at, at + 1):
                 (begin, computed), (end, computed_then) = self._begun[place], self._ended[place + 1]
                 wall = (end - begin) / self._size
                 blocks[self._order[place]] = wall, wall - (computed_then - computed) / self._size
             (wall, outside), (bare, bare_outside) = blocks[True], blocks[False]
-            step = (at // 2 + WARM_UP) * self._size
+            step = (sum(self._order[:at]) + WARM_UP) * self._size
             found.append(Pair(step, bare, wall - bare, outside - bare_outside))
         return found
 
@@ -192,9 +206,12 @@ class Blocks:
 def toggled(variant: str, kind: str, seed: int, accelerator: str = "cpu") -> list[dict[str, float]]:
     """Fit once, toggling the variant; returns `Pair`s."""
     shape = KINDS[kind]
-    count = shape.blocks + shape.settled // shape.block
-    blocks = Blocks(count, shape.block, seed, settler(accelerator))
-    steps = (2 * count + WARM_UP + 2) * shape.block
+    first = (shape.settled if shape.first is None else shape.first) // shape.block
+    rest = shape.settled // shape.block - first
+    blocks = Blocks(
+        first, rest, shape.blocks, size=shape.block, seed=seed, settle=settler(accelerator)
+    )
+    steps = (2 * (first + shape.blocks) + rest + WARM_UP + 2) * shape.block
     options: dict[str, Any] = {"at_setup": blocks.attach}
     if accelerator != "cpu":  # marks on the device are held against the host's boundaries
         options = {"clock": blocks.clock}

@@ -27,7 +27,9 @@ class StepKind:
     Attributes:
         block: Steps that are timed together.
         settled: Steps with a variant before its cost is steady: by then a timer has found out
-            what it costs, and marks fewer of them where that is much.
+            what it costs, and marks fewer of them where that is much, and has taken its looks at
+            a run's beginning.
+        first: How many of these are toggled too, the run's first; the rest all have the variant.
         blocks: Blocks of a fit with the variant after those, where it is toggled; each has one
             without it beside it.
         fits: Fits per variant, where it is toggled.
@@ -42,6 +44,7 @@ class StepKind:
     blocks: int
     fits: int
     steps: int
+    first: int | None = None
 
 
 KINDS = {
@@ -52,10 +55,26 @@ KINDS = {
         width=32, layers=1, batch=4, block=20, settled=600, blocks=90, fits=2, steps=800
     ),
     "5 ms": StepKind(
-        width=1_024, layers=3, batch=1, block=10, settled=120, blocks=120, fits=3, steps=300
+        width=1_024,
+        layers=3,
+        batch=1,
+        block=10,
+        settled=1_000,
+        blocks=120,
+        fits=3,
+        steps=300,
+        first=120,
     ),
     "30 ms": StepKind(
-        width=1_024, layers=3, batch=128, block=10, settled=120, blocks=60, fits=2, steps=60
+        width=1_024,
+        layers=3,
+        batch=128,
+        block=10,
+        settled=1_000,
+        blocks=60,
+        fits=2,
+        steps=60,
+        first=120,
     ),
 }
 """About 0.45, 5 and 30 ms on one thread of a processor. The last two go through the same 24 MB of

@@ -198,7 +198,7 @@ def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "
         if begun + longest > until:
             break
         count = shape.blocks + shape.settled // shape.block
-        blocks = Believing(count, shape.block, seed, settler(accelerator))
+        blocks = Believing(0, 0, count, size=shape.block, seed=seed, settle=settler(accelerator))
         steps = 2 * (count + 2) * shape.block
         fit(name, TINY, steps, accelerator=accelerator, at_block=blocks.begin, clock=blocks.clock)
         pairs[name] = pairs.get(name, []) + [asdict(pair) for pair in blocks.pairs()]

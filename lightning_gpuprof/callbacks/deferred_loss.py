@@ -34,7 +34,7 @@ _OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
 _NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
 """What an output raises that is no tensor, or one of its own kind; an OOM is a RuntimeError."""
 MOST_WAITING = 10
-"""Full windows wait (`RunOutput.is_due`), at most this many: to send them, to write files and to
+"""Full windows wait (`RunOutput.windows_left`), at most this many: to send them, to write files and to
 call loggers costs about as much for ten windows as for one."""
 
 
@@ -198,17 +198,18 @@ class DeferredLoss(RecordingCallback):
         output, host, outputs = self._output, self._host, self._outputs
         if output is None or host is None or outputs is None:
             return
+        more = 0
         # Ranks that meet must do so in the same batch, whatever their clocks say.
-        if (
-            self.sync_dist
-            or self._sent_ns is None
-            or output.is_due(self._sent_ns)
-            or outputs.full >= MOST_WAITING * self.window
-        ):
+        if not self.sync_dist and self._sent_ns is not None:
+            full = outputs.full // self.window
+            more = min(MOST_WAITING - full, output.windows_left(self._sent_ns, full))
+        if more <= 0:
             add_hook(host, _AT_END, self._end_window)
+            more = 1
         elif self._log is not None and self._log.on_their_way:
             add_hook(host, _AT_END, self._take_arrived)
-        outputs.full += self.window
+            more = 1
+        outputs.full += more * self.window
 
     @guarded
     def _end_window(self, *_: Any) -> None:

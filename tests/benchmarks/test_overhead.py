@@ -72,7 +72,9 @@ def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monk
     from overhead_variants import KINDS, StepKind
 
     monkeypatch.chdir(tmp_path)
-    small = StepKind(width=4, layers=1, batch=2, block=7, settled=0, blocks=4, fits=1, steps=1)
+    small = StepKind(
+        width=4, layers=1, batch=2, block=7, settled=28, blocks=2, fits=1, steps=1, first=14
+    )
     monkeypatch.setitem(KINDS, "tiny", small)
     seen = []
     turn = overhead_toggle.Switch.turn
@@ -86,8 +88,8 @@ def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monk
 
     pairs = overhead_toggle.toggled("GpuProfCallback outside its window", "tiny", 0)
 
-    assert [pair["step"] for pair in pairs] == [14, 21, 28, 35]
-    assert sorted(on for on, _ in seen) == [False] * 4 + [True] * 5
+    assert [pair["step"] for pair in pairs] == [14, 21, 42, 49]
+    assert sorted(on for on, _ in seen) == [False] * 4 + [True] * 7
     assert all(names == (["GpuProfCallback"] if on else []) for on, names in seen)
 
 
@@ -103,7 +105,7 @@ def test_a_variants_clock_stands_still_while_the_device_is_waited_for(fault_suit
     turns = []
     switch = SimpleNamespace(turn=lambda on: turns.append(on))
     monkeypatch.setattr(overhead_toggle, "Switch", lambda model: switch)
-    blocks = overhead_toggle.Blocks(3, 5, 0, settle=lambda: passes(1_000))
+    blocks = overhead_toggle.Blocks(0, 0, 3, size=5, seed=0, settle=lambda: passes(1_000))
     model = SimpleNamespace(computing_ns=0, trainer=SimpleNamespace(should_stop=False))
 
     ran = 0
@@ -141,7 +143,7 @@ def test_boundaries_hold_no_time_in_which_a_variant_was_out(fault_suite):
 
     log = SimpleNamespace(times=[10, 20])
     log._settle = lambda: (list(log.times), log.times.clear())[0]
-    output, blocks = SimpleNamespace(phase_clock=log), Blocks(1, 1, seed=0)
+    output, blocks = SimpleNamespace(phase_clock=log), Blocks(1, 0, 0, size=1, seed=0)
     blocks.attach(output)
 
     blocks._put_log_right()

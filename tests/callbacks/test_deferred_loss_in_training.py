@@ -202,7 +202,7 @@ def test_what_is_on_its_way_as_a_window_is_sent_is_handed_on_a_window_later(tmp_
             return self.values
 
     monkeypatch.setattr(deferred_loss, "with_room", lambda room, device: Late)
-    monkeypatch.setattr(RunOutput, "is_due", lambda output, written_ns: False)
+    monkeypatch.setattr(RunOutput, "windows_left", lambda output, written_ns, waiting: 1)
     deferred, given = DeferredLoss(window=2), []
 
     class Look(Callback):

@@ -27,7 +27,7 @@ _SCALARS_TIMES = 200
 """A logger that is slower than that is called again after this many times what it took, so that
 it has the budget's share (0.5 %) at most: one that writes all its history anew may take 100 ms."""
 _MOST_WAITING = 10
-"""Full windows wait (`RunOutput.is_due`), at most this many: a write costs a training loop a
+"""Full windows wait (`RunOutput.windows_left`), at most this many: a write costs a training loop a
 millisecond, since none of it is in the processor's caches, and several windows at a time cost
 little more than one. The first ones, by which it is judged what a step costs, do not wait."""
 
@@ -77,22 +77,27 @@ class WindowWriting:
         self._own_names = own_names
         self._layout = Layout(())
         self._most_waiting = 1
-        self._full_windows = 0
+        self._full_windows, self._coming = 0, 1
         self._written_ns = output.started_ns
 
     def fill(self) -> int:
-        """A window is full: write it, unless it can wait. Returns the steps until the next is."""
-        self._full_windows += 1
+        """Write full windows, unless they can wait. Returns the steps until it is asked again."""
+        self._full_windows += self._coming
         begun = self._output.now()
-        if self._full_windows >= self._most_waiting or self._output.is_due(self._written_ns):
+        most = self._most_waiting - self._full_windows
+        more = min(most, self._output.windows_left(self._written_ns, self._full_windows))
+        if more <= 0:
             self.write()
             self._keep_to_budget()
             self._output.flush()
             self._written_ns = self._output.now()
             self.cost.wrote(self._written_ns - begun, in_marked=self._timeline.marked)
+            more = 1
         elif self.device is not None:  # its clock drifts, whether something is written or not
             self.device.calibrate()
-        return self._window * (1 if self.choice is None else self.choice.every)
+            more = 1
+        self._coming = more
+        return more * self._window * (1 if self.choice is None else self.choice.every)
 
     def write(self, *, final: bool = False) -> None:
         """Write the windows that are full, or at the end all that is left."""

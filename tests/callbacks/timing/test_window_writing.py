@@ -2,6 +2,7 @@
 
 import pytest
 
+from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.timing import own_cost, window_writing
 
@@ -43,6 +44,23 @@ def test_full_windows_wait_for_half_of_the_run_so_far_and_fifteen_seconds_at_mos
     seen, whole = train(step_ns=2 * SECOND)
 
     assert sorted(set(seen)) == [0, 2, 4, 10, 18, 26]
+    assert whole == 30
+
+
+def test_windows_whose_time_has_not_come_are_not_asked_about_one_by_one(train, monkeypatch):
+    asked, ask = [], RunOutput.windows_left
+
+    def counts(output, written_ns, waiting):
+        asked.append(ask(output, written_ns, waiting))
+        return asked[-1]
+
+    monkeypatch.setattr(RunOutput, "windows_left", counts)
+    seen, whole = train(step_ns=SECOND)
+
+    assert sorted(set(seen)) == [0, 2, 4, 10, 22]
+    # Six windows are written together, and asked about three times: the first tells that four more
+    # will do by its pace, and these that it was one more.
+    assert asked[-4:-1] == [4, 1, 0]
     assert whole == 30
 
 
