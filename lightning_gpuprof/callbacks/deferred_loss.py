@@ -34,8 +34,8 @@ _OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
 _NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
 """What an output raises that is no tensor, or one of its own kind; an OOM is a RuntimeError."""
 MOST_WAITING = 10
-"""Full windows wait (`RunOutput.windows_left`), at most this many: to send them, to write files and to
-call loggers costs about as much for ten windows as for one."""
+"""Full windows wait (`RunOutput.windows_left`), at most this many: to send them, to write files and
+to call loggers costs about as much for ten windows as for one."""
 
 
 class DeferredLoss(RecordingCallback):

@@ -22,8 +22,8 @@ _WRITE_EVERY_NS = 15_000_000_000
 _WAIT_FRAC = 0.5
 """So long, and for so much of the run so far, full windows of records may wait for those that come
 after them, to be written together. A process that is killed (SIGKILL, a lost node) loses at most
-this and one window, as long as steps stay as long as they were in the first that waits; what Python hears of (an exception, Ctrl-C, Lightning's SIGTERM) loses
-nothing."""
+this and one window, as long as steps stay as long as they were in the first that waits; what Python
+hears of (an exception, Ctrl-C, Lightning's SIGTERM) loses nothing."""
 _MAX_FAILURES = 100
 """Flushes that may fail in a row before records are dropped: at one a window this bounds what is
 kept in memory to about a megabyte."""
