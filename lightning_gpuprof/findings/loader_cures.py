@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.run.worker_lines import (
     longer_here,
     made_in_ns,
 )
+from lightning_gpuprof.analysis.savings.beside_workers import both, fewer_bytes, turns_ns
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
     cheaper_batches,
@@ -169,7 +170,16 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
-    return Cure(advice, None, Range(low=round(waited * low_ns), high=round(waited * high_ns)))
+    low_ns, high_ns = round(waited * low_ns), round(waited * high_ns)
+    high_ns += turns_ns(run, step_ns - lost.high_ns)
+    if large := _large_bytes(run):
+        # Nothing of it is sure: cheaper samples need not be smaller.
+        high_ns = both((low_ns, high_ns), (0, fewer_bytes(run, large).high_ns))[1]
+        advice += (
+            f" Batches are of {size(large)}, which this process reads and frees as well: hand "
+            "over fewer bytes, such as crops, or uint8 for float32."
+        )
+    return Cure(advice, None, Range(low=low_ns, high=min(high_ns, step_ns)))
 
 
 def _less_work(run: RunResults) -> str:
@@ -294,11 +304,10 @@ def _send_less(run: RunResults, frac: float, lost: Exposed, cheaper: Cure) -> Cu
     """Return the change to smaller batches, where workers have them ready.
 
     What is handed over costs little by its size up to `HANDED_BYTES`: of that nothing goes for
-    sure.
+    sure. A larger one is also freed, and first read, by the training process.
     """
-    num_bytes = last_noted(run.notes, BATCH_NOTE, int) or 0
-    large = num_bytes > HANDED_BYTES
-    of = f" of {size(num_bytes)}" if large else ""
+    large = _large_bytes(run)
+    of = f" of {size(large)}" if large else ""
     advice = (
         f"{percent(frac)} of the wait is this process taking batches{of} that its workers have "
         f"ready. To make one takes longer than the wait ({duration(made_in_ns(run) or 0)} in a "
@@ -306,10 +315,18 @@ def _send_less(run: RunResults, frac: float, lost: Exposed, cheaper: Cure) -> Cu
     )
     if not large:
         advice += "this is about what handing over costs. Fewer tensors per batch may cost less."
-        return Cure(advice, None, Range(low=0, high=lost.high_ns), sure=False)
-    advice += f"hand over fewer bytes, such as crops, or uint8 for float32. {cheaper.advice}"
-    low_ns = max(0, lost.low_ns - HANDOVER_HIGH_NS)
-    return Cure(advice, None, Range(low=low_ns, high=max(low_ns, lost.high_ns - HANDOVER_LOW_NS)))
+        return Cure(advice, None, Range(low=0, high=cheaper.saving.high), sure=False)
+    freed = fewer_bytes(run, large)
+    waited_low_ns = max(0, lost.low_ns - HANDOVER_HIGH_NS)
+    waited = waited_low_ns, max(waited_low_ns, lost.high_ns - HANDOVER_LOW_NS)
+    low_ns, high_ns = both(waited, (freed.low_ns, freed.high_ns))
+    return Cure(advice + cheaper.advice, None, Range(low=low_ns, high=high_ns))
+
+
+def _large_bytes(run: RunResults) -> int:
+    """Return the bytes of batches that workers hand over, where these matter; else 0."""
+    loader, num_bytes = run.start.loader, last_noted(run.notes, BATCH_NOTE, int) or 0
+    return num_bytes if loader and loader.num_workers and num_bytes > HANDED_BYTES else 0
 
 
 def _answered_late(run: RunResults, frac: float) -> str:

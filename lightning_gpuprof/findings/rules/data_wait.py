@@ -59,8 +59,11 @@ make than it is waited for, even if they had as much less of the cores as there 
 than cores (`longer_here`): a busy worker hands a batch over between the making of others, and what
 makes batches cheaper is told. Where workers wait for work most of the time (`keep_up`) the wait is
 the handing over alone: of a batch of up to `HANDED_BYTES` that takes what it takes and is `info`;
-of larger ones all but that goes with fewer bytes. To do without such workers saves the wait less
-what they were seen to take for a batch. Severity: the common scale (`findings/grade.py`).
+of larger ones all but that goes with fewer bytes, and what the training process takes to free them
+(in `other`) and to read them first (`savings/beside_workers.py`). Where there are more processes
+than cores, cheaper samples also save at most what workers took of training's core, by the share of
+samples in which they were at work. To do without such workers saves the wait less what they were
+seen to take for a batch. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
