@@ -159,9 +159,16 @@ def _surer(run: RunResults, workers: Cure, cheaper: Cure) -> Cure:
 
 
 def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cure:
-    """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
+    """Return the change to cheaper samples; `waited` is the share of the wait that they are.
+
+    Where that holds the taking over of what workers made, which stays, it is all of the wait or
+    was not measured.
+    """
     low_ns, high_ns = cheaper_batches(run, step_ns, lost)
     loader, own = run.start.loader, own_code(run)
+    if loader and loader.num_workers and (waited == 1.0 or run.loader_wait.workers_frac is None):
+        low_ns = min(low_ns, max(0, lost.low_ns - HANDOVER_HIGH_NS))
+        high_ns = max(low_ns, high_ns - HANDOVER_LOW_NS)
     advice = _less_work(run)
     if own is not None:
         what = "the workers' time" if in_workers(run) else "the wait"
