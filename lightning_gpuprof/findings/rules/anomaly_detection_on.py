@@ -22,11 +22,11 @@ samples found the forward pass formatting stacks (`MIN_SAMPLES` of it), deep one
 and the searches are then within the bounds. That share is the least: who formats holds the
 interpreter's lock, and a sample that was due meanwhile is taken when the operator lets it go, just
 behind the formatting. So at most all samples in operators and modules are of it (`MAY_BE`; in a
-program where 88 % of forward went with it 69 % were seen formatting). Where the trace has no such operators, a node costs
-`NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Where it is on in one pass alone, only the stacks
-or only the searches count, these at most as recorded (`unscaled_frac`). Without a trace the saving
-is between nothing and half of the step. Severity: the common scale (`findings/grade.py`), and at
-least a warning: nobody trains with it on purpose.
+program where 88 % of forward went with it 69 % were seen formatting). Where the trace has no such
+operators, a node costs `NODE_LOW_NS` to `NODE_HIGH_NS` (docs/adr/0031). Where it is on in one pass
+alone, only the stacks or only the searches count, these at most as recorded (`unscaled_frac`).
+Without a trace the saving is between nothing and half of the step. Severity: the common scale
+(`findings/grade.py`), and at least a warning: nobody trains with it on purpose.
 """
 
 from itertools import accumulate

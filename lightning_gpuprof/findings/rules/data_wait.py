@@ -62,8 +62,9 @@ the handing over alone: of a batch of up to `HANDED_BYTES` that takes what it ta
 of larger ones all but that goes with fewer bytes, and what the training process takes to free them
 (in `other`) and to read them first (`savings/beside_workers.py`). Where there are more processes
 than cores, cheaper samples also save at most what workers took of training's core, by the share of
-samples in which they were at work; what taking over a ready batch takes stays. To do without such workers saves the wait less what they were
-seen to take for a batch. Severity: the common scale (`findings/grade.py`).
+samples in which they were at work; what taking over a ready batch takes stays. To do without such
+workers saves the wait less what they were seen to take for a batch. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

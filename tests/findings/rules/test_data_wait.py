@@ -472,12 +472,8 @@ def test_large_batches_are_also_freed_and_read_by_the_training_process(analyze):
     size = Note(step=0, name=BATCH_NOTE, value=10 << 20)
 
     def saving(other_ns, *notes, waiting=160):
-        run = analyze(
-            {**waits, "other": other_ns},
-            parts=parts,
-            records=[*worked(9, 40, waiting), *notes],
-            **ONE,
-        )
+        records = [*worked(9, 40, waiting), *notes]
+        run = analyze({**waits, "other": other_ns}, parts=parts, records=records, **ONE)
         finding = evaluate(run)
         return finding.saving_ns, finding.advice
 
