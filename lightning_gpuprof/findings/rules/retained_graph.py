@@ -11,8 +11,8 @@ each. A hidden state or a loss that is carried over without `detach()` drags all
 graphs along.
 
 ## What to do
-Add the losses and call `backward()` once, without `retain_graph`. Detach what is carried from step
-to step.
+Add the losses and call `backward()` once, without `retain_graph`. With several optimizers, which
+step apart, detach what one's loss need not go through. Detach what is carried from step to step.
 
 ## Thresholds
 `MIN_REPEATED`: a tenth of the nodes running twice cannot come from counting. Gradient penalties
@@ -44,7 +44,7 @@ from lightning_gpuprof.findings.model import (
 from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import RETAINED_NOTE
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration
 
 ID = "retained-graph"
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
@@ -52,6 +52,17 @@ MIN_REPEATED = 0.10
 MIN_RISE = 0.2
 EXPLAINS = ("memory-growth",)
 """Graphs of earlier steps are kept, and the backward pass goes through them."""
+
+_ADD_UP = "Add the losses and call backward once, without retain_graph=True."
+_ADDED_UP = "(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)"
+_DETACH = (
+    "Detach what the loss of one optimizer need not go through, such as a generator's samples in "
+    "the loss of its discriminator: then no graph has to be kept for the next backward. Losses of "
+    "the same optimizer are added, and gone through once."
+)
+_DETACHED = """\
+loss_d = criterion(self.discriminator(fake.detach()), zeros)
+self.manual_backward(loss_d)  # without retain_graph=True"""
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -80,14 +91,14 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     most_ns = passes.cost_ns(backward.median_ns)
     least_ns = passes.cost_ns(backward.median_ns, scale=unscaled_frac(run, facts))
     cost_ns = (least_ns + most_ns) // 2
-    share = cost_ns / max(1, backward.median_ns)
+    several = len(run.start.model.get("optimizers") or ()) > 1
     saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
-        title=f"{percent(share)} of the backward pass goes through the same graph once more "
-        f"({passes.mean_passes:.1f} passes on average)",
-        advice="Add the losses and call backward once, without retain_graph=True.",
+        title=f"{duration(cost_ns)} of each step goes through parts of the autograd graph that "
+        f"have run before ({passes.mean_passes:.1f} passes on average)",
+        advice=_DETACH if several else _ADD_UP,
         evidence={
             "repeated_frac": passes.repeated_frac,
             "repeated_ns": cost_ns,
@@ -98,7 +109,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         confidence=0.9 if noted else 0.7,
         where=(Where(phase=Phase.BACKWARD.value),),
-        change="(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)",
+        change=_DETACHED if several else _ADDED_UP,
     )
 
 

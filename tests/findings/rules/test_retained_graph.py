@@ -13,6 +13,19 @@ def test_nodes_that_run_more_often_than_their_operators(judge):
     assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
     assert finding.evidence["passes_count"] == 3.0
     assert not finding.explains
+    assert "loss_a + loss_b" in finding.change
+    assert finding.title == (
+        "2.80 ms of each step goes through parts of the autograd graph that have run "
+        "before (3.0 passes on average)"
+    )
+
+
+def test_losses_of_optimizers_that_step_apart_are_not_told_to_be_added(judge):
+    operators = [op(NODE, 12, 6 * MS), op("aten::addmm", 4, MS)]
+    model = {"optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
+    finding = judge("retained-graph", WORK, trace={"operators": operators}, model=model)
+    assert "detach()" in finding.change
+    assert "loss_a + loss_b" not in finding.change
 
 
 def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judge):
