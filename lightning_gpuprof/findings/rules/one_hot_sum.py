@@ -18,8 +18,8 @@ where it belongs, and its gradient is a lookup.
 `MIN_FRAC`: of a few sums and parts the rows cost hardly anything. Of making the rows `MADE` times
 goes (none where something else needs them), of the products `SUMMED` times with their gradient and
 `ALONE` times without one: measured at ten sizes from 10 to 2,000 sums (docs/adr/0031).
-`MIN_CLASSES`: 10 sums with a gradient and none took as long by either way. On a GPU the host may be ahead: the
-low bound is 0. Severity: the common scale (`findings/grade.py`).
+`MIN_CLASSES`: 10 sums took as long by either way. On a GPU the host may be ahead: the low bound is
+0. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
