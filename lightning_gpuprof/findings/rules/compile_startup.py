@@ -47,7 +47,7 @@ MIN_FRAC = CRITICAL_FRAC
 MOST_FRAC = 0.5
 MIN_NS = 10_000_000_000
 ADVICE = (
-    "It comes once for each start. Compile the block that repeats in place of the whole model, keep "
+    "It comes once for each start. Compile the block that repeats, not the whole model, keep "
     "Inductor's cache on a disk that stays, use the default mode, not max-autotune, while you try "
     "things, and do not compile runs as short as this one."
 )
