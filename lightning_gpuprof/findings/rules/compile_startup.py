@@ -15,12 +15,12 @@ default in a temporary folder, which a new container or node lacks. `mode="max-a
 kernels: leave it for runs that train for long. Short runs need not compile at all.
 
 ## Thresholds
-`MIN_FRAC`: a fifth of the run, as `CRITICAL_FRAC` in `findings/grade.py`; above half of it a warning
+`MIN_FRAC`: a fifth of the run, as `CRITICAL_FRAC` in `findings/grade.py`; above half of it it warns
 where the run has ended by itself, as of one that was stopped nobody knows how long it was to be.
 `MIN_NS`: ten seconds, for which people keep their mind on what they wait for (Nielsen, Usability
 Engineering, 1993). Where more than two of the first steps compiled all but the first are told by
-`recompilation`. How much of it a cache or smaller regions leave is not known: from nothing to all of
-it is saved, spread over the steps of this run; a longer one has less per step.
+`recompilation`. How much of it a cache or smaller regions leave is not known: from nothing to all
+is saved, spread over the steps of this run; a longer one has less per step.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -24,23 +24,23 @@ from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Se
 
 ID = "deterministic-algorithms"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "runs differ in their last bits")
-SWITCHES = {
-    "deterministic_algorithms": "torch.use_deterministic_algorithms",
-    "cudnn_deterministic": "torch.backends.cudnn.deterministic",
-}
+SWITCHES = (
+    ("deterministic_algorithms", "torch.use_deterministic_algorithms"),
+    ("cudnn_deterministic", "torch.backends.cudnn.deterministic"),
+)
 
 
 def evaluate(run: RunResults) -> Finding | None:
     """Return a fact where torch may not choose."""
-    on = [shown for name, shown in SWITCHES.items() if run.start.torch_settings.get(name) is True]
+    on = [shown for name, shown in SWITCHES if run.start.torch_settings.get(name) is True]
     if not on or not run.on_gpu:
         return None
     return Finding(
         id=ID,
         severity=Severity.INFO,
         title=f"Only deterministic algorithms are allowed ({', '.join(on)})",
-        advice="Leave it on only where runs must be the same bit for bit; compare two short runs to "
-        "see what it costs this model.",
+        advice="Leave it on only where runs must be the same bit for bit; compare two short runs "
+        "to see what it costs this model.",
         evidence={"switches_count": len(on)},
         saving_ns=Range(low=0, high=0),
         confidence=0.9,

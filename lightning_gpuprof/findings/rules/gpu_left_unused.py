@@ -23,24 +23,24 @@ from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Se
 
 ID = "gpu-left-unused"
 EFFORT = Effort(Horizon.QUICK, "another torch, driver or argument", "sums are rounded otherwise")
-_WHY = {
-    "not_used": (
+_WHY = dict(
+    not_used=(
         "A GPU is there, and the Trainer was told to train on the CPU",
         'Train on it, unless the CPU was chosen on purpose: Trainer(accelerator="auto").',
         'Trainer(accelerator="auto")',
     ),
-    "not_built": (
+    not_built=(
         "A GPU is there, and this torch was built without CUDA: the run is on the CPU",
         "Install torch for the GPU: pytorch.org/get-started has the command.",
         'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
     ),
-    "not_found": (
+    not_found=(
         "A GPU's driver is there, and torch finds no GPU: the run is on the CPU",
         "The driver may be too old for this torch, or the device not to be reached from here (a "
         "container without it, permissions): `nvidia-smi` shows the driver's version.",
         'python -c "import torch; torch.cuda.init()"  # says why',
     ),
-}
+)
 
 
 def evaluate(run: RunResults) -> Finding | None:
