@@ -34,6 +34,7 @@ from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.watches.input_watch import InputWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
+from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -262,6 +263,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(GradientWatch())
     parts.append(CallWatch())
     parts.append(DebugWatch())
+    parts.append(QuotaWatch())
     parts.append(FunctionWatch())
     parts.append(BatchWatch())
     parts.append(ExchangeWatch())

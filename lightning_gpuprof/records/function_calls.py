@@ -224,6 +224,26 @@ class OneHotLookup(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class OneHotSum(Struct, frozen=True):
+    """Rows of zeros with a one by which a product sums what belongs together.
+
+    Args:
+        classes: Numbers in each row: how many sums.
+        summed: Rows per batch.
+        made_ns: Host time per batch of making the rows; 0 where something else needs them, too.
+        sum_ns: The same of the products, forward.
+        trained: What is summed has a gradient.
+        places: The lines.
+    """
+
+    classes: int
+    summed: int
+    made_ns: int
+    sum_ns: int
+    trained: bool
+    places: tuple[CallPlace, ...]
+
+
 class IndexedLookup(Struct, frozen=True):
     """Rows of a tensor that are picked by indexing it, and get a gradient.
 
@@ -371,6 +391,7 @@ class FunctionNotes(Struct, frozen=True):
     """The one of most numbers first."""
     attention: tuple[WrittenAttention, ...] | None = None
     """None in older files."""
+    sums: tuple[OneHotSum, ...] = ()
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

@@ -161,6 +161,9 @@ class RunStart(_Record, tag="run"):
     model: dict[str, Any] = {}
     """class, parameters (count), parameter_bytes, dtypes, optimizers, compiled."""
     device: Device | None = None
+    gpu_left_unused: str | None = None
+    """Where the run is on the CPU of a machine with a GPU: "not_used" (torch sees it), "not_built"
+    (this torch is none for it) or "not_found" (torch does not see what the driver has)."""
     loader: Loader | None = None
     validation_loader: Loader | None = None
     """That of a fit's validations, where there is one alone; `length` counts what they take of it.

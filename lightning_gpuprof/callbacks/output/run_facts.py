@@ -14,6 +14,7 @@ from lightning_gpuprof import __version__
 from lightning_gpuprof.callbacks._lightning import Trainer
 from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.output.shared_state import shared_with
+from lightning_gpuprof.probes.device.left_unused import gpu_left_unused
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 
 _TRAINER_FACTS = (
@@ -64,6 +65,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         trainer=_trainer(trainer),
         model=attempt(lambda: _model(trainer), {}),
         device=attempt(lambda: device_of(trainer.strategy.root_device), None),
+        gpu_left_unused=attempt(lambda: _left_unused(trainer), None),
         loader=attempt(lambda: _loader_of_stage(trainer), None),
         validation_loader=attempt(lambda: _validation_loader(trainer), None),
     )
@@ -90,6 +92,10 @@ def device_of(device: torch.device) -> Device:
         total_bytes=facts.total_memory,
         capability=getattr(facts, "gcnArchName", None) if hip else f"{facts.major}.{facts.minor}",
     )
+
+
+def _left_unused(trainer: Trainer) -> str | None:
+    return gpu_left_unused() if trainer.strategy.root_device.type == "cpu" else None
 
 
 def _processor() -> str | None:

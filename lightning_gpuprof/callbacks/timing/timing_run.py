@@ -17,6 +17,7 @@ from lightning_gpuprof.callbacks.tap.tapping import (
     own_callback_names,
 )
 from lightning_gpuprof.callbacks.timing.batch_region import Batches, batch_size, size_of
+from lightning_gpuprof.callbacks.timing.compile_limits import CompileLimits
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.timing.component import Component
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
@@ -27,6 +28,7 @@ from lightning_gpuprof.probes.clock.device_events import DeviceEvents
 from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
 from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
+from lightning_gpuprof.records.compiling import LIMIT_NOTE
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
 
 _MODULES = sys.modules
@@ -103,6 +105,7 @@ class TimingRun:
         self._components = ActiveComponents(self.component)
         self._components.activate()
         output.components = self._components.get
+        self._limits = CompileLimits()
 
     def begin_training(self, trainer: Trainer) -> None:
         """Training is about to start: optimizers and loaders are there now."""
@@ -158,6 +161,8 @@ class TimingRun:
         if dynamo is None:
             return
         self.counters = dynamo.counters
+        for given_up in self._limits.take():
+            self.output.write(Note(step=self.timeline.step, name=LIMIT_NOTE, value=given_up))
         if not self._compiles.compiled_since(dynamo):
             return
         took_ns, step = self._compiles.took_ns(), self.timeline.flag_last_batch(StepFlag.COMPILED)
@@ -183,6 +188,7 @@ class TimingRun:
 
     def restore(self) -> None:
         """Put the Trainer back as it was."""
+        self._limits.close()
         self.output.components = None
         self._components.deactivate()
         self.calls.hand_over()

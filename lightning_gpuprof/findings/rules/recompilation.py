@@ -8,7 +8,8 @@ compile nothing, what the others take above them is a second measure, and the me
 
 ## Why it matters
 A new shape, type or Python value that a compiled function depends on makes it compile anew, for
-seconds on a GPU; at the limit (8 by default) torch gives up and runs the function uncompiled.
+seconds on a GPU; at the limit (8 by default) torch gives up and runs the function
+uncompiled (`compile-limit`).
 
 ## What to do
 Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
@@ -30,7 +31,16 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    When,
+    Where,
+)
+from lightning_gpuprof.records.compiling import compile_limits
 from lightning_gpuprof.units import duration
 
 ID = "recompilation"
@@ -51,7 +61,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step after the warm-up was recorded")
     seen, costs_ns = run.compiling, run.compiling.costs_per_step_ns
     if seen.count < MIN_STEPS:
-        return _early(seen, run.step_ns) if len(seen.early_ns) >= MIN_EARLY else None
+        return _early(run, seen, run.step_ns) if len(seen.early_ns) >= MIN_EARLY else None
     if not costs_ns:
         return Abstained(
             ID,
@@ -66,7 +76,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         severity=grade(saving, run.step_ns),
         title=f"torch.compile compiled in {seen.count} of {seen.steps} steps after the warm-up, "
         f"{duration(cost_ns * seen.steps / seen.count)} each",
-        advice=ADVICE,
+        advice=ADVICE + _why(run),
         evidence={
             "compiled_steps_count": seen.count,
             "compiling_ns": cost_ns,
@@ -74,12 +84,13 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         },
         saving_ns=saving,
         confidence=0.9,
+        where=_given_up(run),
         when=When.BETWEEN,
         change=CHANGE,
     )
 
 
-def _early(seen: Compiling, step_ns: int) -> Finding:
+def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
     """Return the finding of a run that compiled again and again in its warm-up alone."""
     count, steps = len(seen.early_ns), seen.steps + len(seen.early_ns)
     again_ns = sum(seen.early_ns[1:])
@@ -90,7 +101,7 @@ def _early(seen: Compiling, step_ns: int) -> Finding:
         severity=grade(saving, step_ns),
         title=f"torch.compile compiled anew in {count} of the first steps, "
         f"{duration(sum(seen.early_ns))} together",
-        advice=f"{ADVICE} It is so at each start; a longer run has less of it per step.",
+        advice=f"{ADVICE}{_why(run)} It is so at each start; a longer run has less of it per step.",
         evidence={
             "compiled_early_count": count,
             "compiling_ns": again_ns // steps,
@@ -98,6 +109,17 @@ def _early(seen: Compiling, step_ns: int) -> Finding:
         },
         saving_ns=saving,
         confidence=0.8,
+        where=_given_up(run),
         when=When.BETWEEN,
         change=CHANGE,
     )
+
+
+def _given_up(run: RunResults) -> tuple[Where, ...]:
+    """Return where the functions begin that were compiled until torch gave them up."""
+    return tuple(Where.at(one.place, name=one.place.function) for one in compile_limits(run.notes))
+
+
+def _why(run: RunResults) -> str:
+    reasons = [one.reason for one in compile_limits(run.notes) if one.reason]
+    return f" What failed last: {reasons[0]}." if reasons else ""

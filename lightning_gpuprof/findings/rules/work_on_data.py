@@ -37,6 +37,7 @@ from lightning_gpuprof.records.function_calls import (
     Compared,
     FunctionNotes,
     OneHotLookup,
+    OneHotSum,
     RepeatedWork,
     WorkOnData,
 )
@@ -50,11 +51,12 @@ MIN_FRAC = CRITICAL_FRAC
 @looked(ID)
 def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...] | Abstained:
     """Return a finding for each function that works on the batch alone."""
-    cheaper: tuple[Compared | Broadcast | RepeatedWork | OneHotLookup, ...] = (
+    cheaper: tuple[Compared | Broadcast | RepeatedWork | OneHotLookup | OneHotSum, ...] = (
         *seen.compared,
         *seen.broadcast,
         *seen.repeated,
         *seen.lookups,
+        *seen.sums,
     )
     known = {(at.file, at.line) for one in cheaper for at in one.places}
     costs = ((one, unwatched_ns(run, one.taken_ns, one.places)) for one in seen.on_data)

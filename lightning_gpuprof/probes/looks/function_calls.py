@@ -27,6 +27,7 @@ from lightning_gpuprof.probes.looks.indexed_rows import IndexedRows
 from lightning_gpuprof.probes.looks.layer_calls import LayerCalls
 from lightning_gpuprof.probes.looks.lookups import Lookups
 from lightning_gpuprof.probes.looks.on_data import OnData
+from lightning_gpuprof.probes.looks.one_hot_sums import OneHotSums
 from lightning_gpuprof.probes.looks.origins import Known, Origin, passed_through
 from lightning_gpuprof.probes.looks.repeated_values import Values, told
 from lightning_gpuprof.probes.looks.scores import Scores
@@ -130,9 +131,9 @@ class FunctionCalls:
         weights = {*self._parameters, *every}
         self.layers, self.values = LayerCalls(self._parameters, self._known), Values()
         self.lookups, self.scores = Lookups(weights), Scores(weights)
-        self.compared, self.written = Comparisons(), AttentionScores()
+        self.compared, self.written, self.sums = Comparisons(), AttentionScores(), OneHotSums()
         self._followers = (
-            self.broadcasts, self.lookups, self.scores, self.compared, self.written,
+            self.broadcasts, self.lookups, self.scores, self.compared, self.written, self.sums,
         )  # fmt: skip
 
     def seen(
@@ -157,6 +158,8 @@ class FunctionCalls:
                 self._fill(args)
                 self._counts(own_line(frame), frame)
             return
+        if name == "arange":
+            self.sums.counts(results)
         place = own_line(frame)
         self._counts(place, frame)
         self._drops(results, taken_ns, frame)

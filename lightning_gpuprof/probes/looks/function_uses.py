@@ -19,6 +19,7 @@ from lightning_gpuprof.probes.looks.function_calls import Call, FunctionCalls
 from lightning_gpuprof.probes.looks.indexed_rows import indexed_lookups
 from lightning_gpuprof.probes.looks.layer_calls import LayerCall
 from lightning_gpuprof.probes.looks.lookups import one_hot_lookups
+from lightning_gpuprof.probes.looks.one_hot_sums import one_hot_sums
 from lightning_gpuprof.probes.looks.origins import Origin
 from lightning_gpuprof.probes.looks.repeated_values import repeated_work
 from lightning_gpuprof.probes.looks.scores import unused_scores
@@ -70,6 +71,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         broadcast=broadcasts([one.broadcasts for one in batches]),
         cells=cell_loops(last.cells, lambda place: _loop(place, last.callers)),
         lookups=one_hot_lookups([one.lookups for one in batches]),
+        sums=one_hot_sums([one.sums for one in batches]),
         scores=unused_scores([one.scores for one in batches]),
         repeated=repeated_work([one.values for one in batches]),
         compared=compared([one.compared for one in batches]),

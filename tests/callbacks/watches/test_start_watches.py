@@ -13,6 +13,8 @@ from lightning_gpuprof.callbacks.watches import debug_watch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
+from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
+from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.padding import padding
@@ -78,6 +80,16 @@ def test_tensors_of_another_device_are_left_alone():
     watch, ids = BatchWatch(), collate([8, 9])
     watch._batch_ends(None, None, None, (ids, ids.to("meta")))
     assert [one.path for one in watch._found] == ["0"]
+
+
+def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
+    counted = iter([CpuQuota(2.5, 100, 10), CpuQuota(2.5, 300, 110)])
+    noted = fit(QuotaWatch(read=lambda: next(counted))).all(Note)
+    assert cpu_quota_noted(noted) == CpuQuota(2.5, 200, 100)
+
+
+def test_without_a_quota_nothing_is_noted(fit):
+    assert cpu_quota_noted(fit(QuotaWatch(read=lambda: None)).all(Note)) is None
 
 
 def test_tools_that_are_on_are_noted_once(fit, monkeypatch):

@@ -12,6 +12,7 @@ from lightning_gpuprof.records.function_calls import (
     ConstantWork,
     FunctionNotes,
     OneHotLookup,
+    OneHotSum,
     Penalty,
     RebuiltWeights,
     SeparateLayers,
@@ -36,6 +37,7 @@ EVERY = (
     "needless-checkpointing",
     "rebuilt-weights",
     "one-hot-lookup",
+    "one-hot-sum",
     "unused-scores",
 )
 
@@ -187,6 +189,24 @@ def test_rows_of_a_few_classes_are_left_out(look):
     assert look("one-hot-lookup", lookups=(few,)) == ()
 
 
+SUMS = OneHotSum(240, 1_440, MS, MS, True, PLACES)
+
+
+def test_sums_by_a_product_with_one_hot_rows_cost_the_gradient_too(look):
+    (finding,) = look("one-hot-sum", sums=(SUMS,))
+    assert finding.title.startswith("1440 rows of 240 zeros and ones sum what belongs together")
+    assert "x.new_zeros(240, x.shape[-1]).index_add(0, index, x)" in finding.change
+    assert finding.where[0].line == 27
+    assert span(finding) == (1_400_000, 3_800_000)
+    (alone,) = look("one-hot-sum", sums=(replace(SUMS, trained=False),))
+    assert span(alone) == (1_100_000, 2_400_000)
+
+
+def test_a_few_sums_are_as_quick_by_a_product(look):
+    assert look("one-hot-sum", sums=(replace(SUMS, classes=10),)) == ()
+    assert look("one-hot-sum", sums=(replace(SUMS, made_ns=40_000, sum_ns=50_000),)) == ()
+
+
 SCORES = UnusedScores(0.25, 96_000, MS, MS // 2, True, PLACES)
 
 
@@ -307,8 +327,8 @@ def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
     gpu = Device(type="cuda")
     penalty = Penalty(1_000, MS, PLACES)
     assert look("penalty-in-loss", penalty=penalty, device=gpu).saving_ns.low == 0
-    seen = {"separate": (TABLES,), "lookups": (ROWS,), "scores": (SCORES,)}
-    for rule in ("separate-layers", "one-hot-lookup", "unused-scores"):
+    seen = {"separate": (TABLES,), "lookups": (ROWS,), "scores": (SCORES,), "sums": (SUMS,)}
+    for rule in ("separate-layers", "one-hot-lookup", "one-hot-sum", "unused-scores"):
         (finding,) = look(rule, device=gpu, **seen)
         assert finding.saving_ns.low == 0
 

@@ -1,0 +1,53 @@
+"""Control groups as Linux shows them, in a folder of the test's own."""
+
+import pytest
+
+from lightning_gpuprof.probes.cpu_quota import cpu_quota
+from lightning_gpuprof.records.cpu_quota import CpuQuota
+
+STAT = "usage_usec 9\nnr_periods 200\nnr_throttled 150\nthrottled_usec 77\n"
+
+
+@pytest.fixture
+def groups(tmp_path):
+    own = tmp_path / "own"
+
+    def made(named, folder, files):
+        own.write_text(named)
+        where = tmp_path / "cgroup" / folder
+        where.mkdir(parents=True)
+        for name, text in files.items():
+            (where / name).write_text(text)
+        return cpu_quota(tmp_path / "cgroup", own)
+
+    return made
+
+
+def test_a_containers_own_group_is_read(groups):
+    found = groups("0::/\n", "", {"cpu.stat": STAT, "cpu.max": "250000 100000\n"})
+    assert found == CpuQuota(cores=2.5, periods=200, throttled=150)
+
+
+def test_a_group_below_is_found_by_its_name(groups):
+    found = groups("0::/job/7\n", "job/7", {"cpu.stat": STAT, "cpu.max": "400000 100000\n"})
+    assert found.cores == 4
+
+
+def test_the_older_groups_are_read_too(groups):
+    files = {"cpu.stat": STAT, "cpu.cfs_quota_us": "200000\n", "cpu.cfs_period_us": "100000\n"}
+    found = groups("3:memory:/m\n2:cpu,cpuacct:/not/seen\n", "cpu,cpuacct", files)
+    assert found == CpuQuota(cores=2, periods=200, throttled=150)
+
+
+@pytest.mark.parametrize("files", [
+    {"cpu.stat": STAT, "cpu.max": "max 100000\n"},
+    {"cpu.stat": STAT, "cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
+    {"cpu.stat": "usage_usec 9\n", "cpu.max": "250000 100000\n"},
+    {},
+])  # fmt: skip
+def test_without_a_quota_or_its_counters_there_is_nothing_to_read(groups, files):
+    assert groups("0::/\n1:cpu:/\n", "", files) is None
+
+
+def test_a_system_without_control_groups_has_none(tmp_path):
+    assert cpu_quota(tmp_path, tmp_path / "none") is None
