@@ -23,7 +23,7 @@ def gpu_left_unused(
     """
     if any(environ.get(name, "0").strip() in ("", "-1") for name in _HIDING):
         return None  # on purpose
-    if cuda.is_available():
+    if cuda.device_count():  # asks the driver's library: what forks later may still use CUDA
         return "not_used"
     if not exists(DRIVER):
         return None

@@ -11,7 +11,7 @@ def looked(*, driver=True, seen=False, built="12.8", **environ):
     return gpu_left_unused(
         lambda path: driver and path == DRIVER,
         environ,
-        SimpleNamespace(is_available=lambda: seen),
+        SimpleNamespace(device_count=lambda: int(seen)),
         SimpleNamespace(cuda=built),
     )
 
