@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 150
-COUNT, BATCH, LENGTH, ANSWER = 1200, 8, 96, 12
+COUNT, BATCH, LENGTH, ANSWER = 1200, 4, 96, 12
 WORDS, WIDTH, RANK = 3000, 128, 8
 IGNORED = -100
 
@@ -82,9 +82,9 @@ class Tuned(L.LightningModule):
             counted = labels != IGNORED
             hidden, labels = hidden[counted], labels[counted]
         logits = self.head(hidden)  # cause
-        loss = nn.functional.cross_entropy(
+        loss = nn.functional.cross_entropy(  # cause
             logits.view(-1, WORDS), labels.view(-1), ignore_index=IGNORED
-        )  # cause
+        )
         self.log("train_loss", loss)
         return loss
 

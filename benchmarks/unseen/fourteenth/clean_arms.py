@@ -1,4 +1,4 @@
-"""How far must the arm reach? A value net learns from a replay buffer, with a slow target, clean."""
+"""How far must the arm reach? A value net learns from a buffer, with a slow target, clean."""
 
 import copy
 
@@ -8,8 +8,8 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-STEPS = 240
-COUNT, BATCH, SENSED, WAYS = 40000, 512, 32, 5
+STEPS = 200
+COUNT, BATCH, SENSED, WAYS = 40000, 1024, 32, 5
 GAMMA, TAU = 0.98, 0.01
 
 

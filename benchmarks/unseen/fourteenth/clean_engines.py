@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 240
+STEPS = 180
 COUNT, HELD, BATCH, SAMPLES = 3840, 96, 32, 256
 
 
@@ -15,15 +15,15 @@ class Autoencoder(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
-            nn.Conv1d(3, 48, 7, stride=2, padding=3),
+            nn.Conv1d(3, 96, 7, stride=2, padding=3),
             nn.ReLU(),
-            nn.Conv1d(48, 96, 5, stride=2, padding=2),
+            nn.Conv1d(96, 192, 5, stride=2, padding=2),
             nn.ReLU(),
         )
         self.decoder = nn.Sequential(
-            nn.ConvTranspose1d(96, 48, 4, stride=2, padding=1),
+            nn.ConvTranspose1d(192, 96, 4, stride=2, padding=1),
             nn.ReLU(),
-            nn.ConvTranspose1d(48, 3, 4, stride=2, padding=1),
+            nn.ConvTranspose1d(96, 3, 4, stride=2, padding=1),
         )
 
     def missed(self, waves):

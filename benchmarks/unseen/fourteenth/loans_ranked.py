@@ -45,7 +45,7 @@ class Scorer(L.LightningModule):
         self.fixed = fixed
         self.scores, self.paid = [], []
         self.net = nn.Sequential(
-            nn.Linear(COLUMNS, 256), nn.ReLU(), nn.Linear(256, 160), nn.ReLU(), nn.Linear(160, 1)
+            nn.Linear(COLUMNS, 384), nn.ReLU(), nn.Linear(384, 320), nn.ReLU(), nn.Linear(320, 1)
         )
 
     def training_step(self, batch, batch_idx):

@@ -59,7 +59,7 @@ class Recommender(L.LightningModule):
         super().__init__()
         self.songs = nn.Embedding(SONGS, WIDTH, sparse=True)
         self.score = nn.Sequential(
-            nn.Linear(2 * WIDTH, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1)
+            nn.Linear(2 * WIDTH, 384), nn.ReLU(), nn.Linear(384, 256), nn.ReLU(), nn.Linear(256, 1)
         )
 
     def training_step(self, batch, batch_idx):

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 160
-COUNT, BATCH, SIDE = 1280, 32, 32
+COUNT, BATCH, SIDE = 1280, 40, 32
 WORDS, LENGTH, WIDTH = 40000, 10, 128
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 150
-COUNT, BATCH, SIDE = 1200, 8, 32
+COUNT, BATCH, SIDE = 1200, 10, 32
 WORDS, LENGTH, WIDTH, TIMES = 40000, 12, 128, 500
 
 
@@ -59,9 +59,7 @@ class Denoiser(L.LightningModule):
         self.enter = nn.Conv2d(3, 32, 3, padding=1)
         self.down = nn.Conv2d(32, 64, 3, stride=2, padding=1)
         self.told = nn.Linear(WIDTH, 64)
-        self.middle = nn.Sequential(
-            nn.GroupNorm(8, 64), nn.SiLU(), nn.Conv2d(64, 64, 3, padding=1)
-        )
+        self.middle = nn.Sequential(nn.GroupNorm(8, 64), nn.SiLU(), nn.Conv2d(64, 64, 3, padding=1))
         self.up = nn.ConvTranspose2d(64, 32, 2, stride=2)
         self.leave = nn.Sequential(nn.GroupNorm(8, 32), nn.SiLU(), nn.Conv2d(32, 3, 3, padding=1))
         self.register_buffer("kept", torch.linspace(0.9999, 0.98, TIMES).cumprod(0))
