@@ -71,7 +71,7 @@ class Network(L.LightningModule):
         return loss
 
     def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.3, momentum=0.9, fused=True)
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, fused=True)
 
 
 def main(run: Run) -> None:
