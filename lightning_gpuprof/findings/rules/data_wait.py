@@ -64,13 +64,14 @@ of larger ones all but that goes with fewer bytes, and what the training process
 than cores, cheaper samples also save at most what workers took of training's core, by the share of
 samples in which they were at work; what taking over a ready batch takes stays. To do without such
 workers saves the wait less what they were seen to take for a batch. Severity: the common scale
-(`findings/grade.py`).
+(`findings/grade.py`), and `info` where nothing is sure to be saved and what can be counted on is
+below `WARNING_FRAC`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.loader_cures import choose_cure, without_workers
+from lightning_gpuprof.findings.loader_cures import Cure, choose_cure, without_workers
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -107,7 +108,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     workers = run.start.loader.num_workers if run.start.loader else None
     return Finding(
         id=ID,
-        severity=grade(cure.saving, step_ns) if cure.sure else Severity.INFO,
+        severity=_severity(cure, step_ns),
         title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) is spent waiting "
         "for data",
         advice=cure.advice,
@@ -117,6 +118,12 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         where=(Where(phase=Phase.DATA_WAIT.value),),
         change=cure.change,
     )
+
+
+def _severity(cure: Cure, step_ns: int) -> Severity:
+    counted_on = cure.saving.counted_on >= WARNING_FRAC * step_ns
+    sure = cure.sure and (cure.saving.low > 0 or counted_on)
+    return grade(cure.saving, step_ns) if sure else Severity.INFO
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
