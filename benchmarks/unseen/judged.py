@@ -131,6 +131,16 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "prescriptions_padded": ("data-wait",),
     "tickets_balanced": ("data-wait",),
     "whales_heard": ("data-wait",),
+    # The fourteenth set. Not right at the first look: loans_ranked and papers_linked (nothing above
+    # info).
+    "answers_tuned": ("unused-scores",),
+    "commands_spoken": ("worker-startup",),
+    "meters_dated": ("data-wait",),
+    "nuclei_outlined": ("work-on-data",),
+    "robots_rewarded": ("host-bound",),
+    "songs_drawn": ("data-wait",),  # its place is the marked draw
+    "stamps_matched": ("slow-checkpoint",),
+    "tiles_denoised": ("slow-callback",),  # "make it cheaper", at the marked line
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {
