@@ -7,7 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, NoReturn, Protocol, cast
+
+from typing_extensions import override
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
@@ -116,8 +118,26 @@ def entry() -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says of what is missing how the command is called."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        _, _, missing = message.partition("arguments are required: ")
+        if not missing:
+            super().error(message)
+        needed = [
+            " ".join([*one.option_strings[:1], str(one.metavar)])
+            for one in self._actions
+            if one.required
+        ]
+        are = "are" if ", " in missing else "is"
+        call = " ".join([self.prog, *needed])
+        self.exit(2, f"{self.prog}: {missing} {are} missing. Call it as: {call} (--help: more)\n")
+
+
 def _parser(argv: list[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="lightning-gpuprof",
         description="Know why a PyTorch Lightning training run is slow.",
         epilog=_START,

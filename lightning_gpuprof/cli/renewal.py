@@ -1,4 +1,4 @@
-"""Makes a run's analyses of an older version anew before a command reads them."""
+"""Makes a run's analyses of another version anew before a command reads them."""
 
 import os
 import sys
@@ -8,19 +8,19 @@ from lightning_gpuprof.views.documents.stored_analysis import older_analyses, wr
 
 
 def renew(run: str) -> None:
-    """Analyse the run's traces again whose kept analysis is of an older version or torn.
+    """Analyse the run's traces again whose kept analysis is of another version or torn.
 
-    Where that fails the older one is used, as the report says.
+    Where that fails an older one is used and a newer one left out, as the report says.
 
     Args:
         run: A run's log dir.
     """
-    for trace in older_analyses(run):
+    for trace in older_analyses(run, or_newer=True):
         name = os.path.basename(trace)
         print(
-            f"analysing {name} anew: its analysis is of an older version, or torn", file=sys.stderr
+            f"analysing {name} anew: its analysis is of another version, or torn", file=sys.stderr
         )
         try:
             write_analysis(trace)
         except (TraceError, OSError) as error:
-            print(f"{name} keeps its older analysis: {error}", file=sys.stderr)
+            print(f"{name} keeps the analysis that it has: {error}", file=sys.stderr)

@@ -77,11 +77,11 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
-    lines = host_lines(run.notes)
-    if phase is Phase.DATA_WAIT and _waits_for_batches(run):
-        lines = batch_lines(run)
     if any(where.rank not in (None, run.start.rank) for where in finding.where):
-        lines = run.rank_waits.lines if run.rank_waits else None
+        run = as_late_rank(run)
+    lines = host_lines(run.notes)
+    if phase is Phase.DATA_WAIT and waits_for_batches(run):
+        lines = batch_lines(run)
     if phase is None or lines is None:
         return finding
     least = max(LEAST_COUNT, MIN_FRAC * lines.by_phase.get(phase.value, 0))
@@ -96,12 +96,22 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     return replace(finding, where=(*finding.where, *found))
 
 
-def _waits_for_batches(run: RunResults) -> bool:
+def as_late_rank(run: RunResults) -> RunResults:
+    """Return a run with what the rank that others wait for was seen at in place of its own."""
+    waits = run.rank_waits
+    if waits is None:
+        return replace(run, notes=())
+    return replace(run, notes=waits.notes, loader_wait=waits.loader_wait)
+
+
+def waits_for_batches(run: RunResults) -> bool:
     """Tell whether the wait for data is for the making of batches, not for what is around it."""
     parts, wait = run.loader_wait, run.per_step(Phase.DATA_WAIT)
-    if parts.workers_frac is None:
-        return (parts.sampler_frac or 0.0) < HALF
-    return parts.workers_frac >= HALF or (wait is not None and longer_here(run, wait.mean_ns))
+    if (parts.sampler_frac or 0.0) >= HALF:
+        return False
+    if parts.workers_frac is None or parts.workers_frac >= HALF:
+        return True
+    return wait is not None and longer_here(run, wait.mean_ns)
 
 
 def _busy(run: RunResults, finding: Finding) -> tuple[Where, ...]:

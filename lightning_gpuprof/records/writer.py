@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,16 @@ from lightning_gpuprof.records.schema import Record, RunStart
 def _encode_foreign(value: Any) -> Any:
     """Turn a user's value (a path, an enum, a torch dtype) into its text."""
     return str(value)
+
+
+class _Kept(NamedTuple):
+    """What is to be written and where, replaced as one: Ctrl-C finds the one before or after."""
+
+    lines: list[bytes]
+    length: int = -1
+    """Of the file after the last write; -1 before the first."""
+    tried: int | None = None
+    """Of the file before a write that was not seen to end: what follows may be part of it."""
 
 
 class RecordWriter:
@@ -36,45 +46,50 @@ class RecordWriter:
     def __init__(self, run: str | os.PathLike[str], *, rank: int) -> None:
         self.path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
-        self._lines: list[bytes] = []
+        self._kept = _Kept([])
         self._begun: bytes | None = None
         self._file: FileIO | None = None
-        self._length = -1
         self.shared = False
 
     def write(self, record: Record) -> None:
         """Keep a record for the next `flush`."""
-        self._lines.append(self._encoder.encode(record))
+        line = self._encoder.encode(record)
         if isinstance(record, RunStart):
-            self._begun = self._lines[-1]
+            self._begun = line
+        self._kept.lines.append(line)
 
     def flush(self) -> None:
         """Append what was kept since the last flush.
 
         A line that an earlier, killed process tore is ended first, so that it stays the only
-        one lost. What could not be written is kept for the next try, and what a full disk took
-        of it is taken back. A file that somebody has deleted begins anew with the session's start:
-        without it what follows could not be read.
+        one lost. What could not be written is kept for the next try, and what a full disk or Ctrl-C
+        left of it is taken back. A file that somebody has deleted begins anew with the session's
+        start: without it what follows could not be read.
         """
-        if not self._lines:
+        lines, known, tried = self._kept
+        if not lines:
             return
         file, length = self._open_file()
-        if not length and self._begun is not None and self._begun not in self._lines:
-            self._lines.insert(0, self._begun)
+        if tried is not None and tried < length:
+            file.truncate(tried)
+            length = tried
+        if not length and self._begun is not None and self._begun not in lines:
+            lines.insert(0, self._begun)
         # What this has written itself ends with a newline: no need to look.
-        foreign = length and length != self._length
-        self.shared |= bool(foreign and self._length >= 0)
+        foreign = length and length != known
+        self.shared |= bool(foreign and known >= 0)
         torn = b"\n" if foreign and not _ends_with_newline(self.path) else b""
-        text = torn + b"\n".join(self._lines) + b"\n"
+        text = torn + b"\n".join(lines) + b"\n"
+        self._kept = _Kept(lines, known, length)
         try:
             _write_all(file, text)
         except OSError:
             with suppress(OSError):
                 file.truncate(length)
+                self._kept = _Kept(lines, known)
             self.close()
             raise
-        self._length = length + len(text)
-        self._lines.clear()
+        self._kept = _Kept([], length + len(text))
 
     def close(self) -> None:
         """Close the file; a later `flush` opens it again."""

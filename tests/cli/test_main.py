@@ -74,6 +74,25 @@ def test_without_a_command_all_of_them_are_listed(capsys):
     assert "why a PyTorch Lightning training run is slow" in said
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["compare", "runs/a"], "compare: NEW is missing. Call it as: {} compare BASE NEW"),
+        (["compare"], "compare: BASE, NEW are missing. Call it as: {} compare BASE NEW"),
+        (["analyze", "--top", "3"], "analyze: FILE is missing. Call it as: {} analyze FILE"),
+        (["lint"], "lint: SCRIPT is missing. Call it as: {} lint SCRIPT"),
+        (["plan"], "plan: --model is missing. Call it as: {} plan --model MODULE:FUNCTION"),
+    ],
+)
+def test_what_is_missing_is_said_with_how_to_call_it(capsys, argv, said):
+    with pytest.raises(SystemExit) as exited:
+        cli.main(argv)
+    assert exited.value.code == 2
+    assert capsys.readouterr().err == (
+        f"lightning-gpuprof {said.format('lightning-gpuprof')} (--help: more)\n"
+    )
+
+
 def test_a_terminal_of_ascii_alone_gets_ascii(monkeypatch):
     said = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding="ascii"))

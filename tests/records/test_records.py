@@ -1,4 +1,5 @@
 import errno
+import sys
 from io import FileIO
 
 import msgspec
@@ -249,6 +250,61 @@ def test_what_a_full_disk_took_of_a_flush_is_taken_back(tmp_path, monkeypatch):
 
     sessions = read_run(str(tmp_path))[0].sessions
     assert [session.start.session for session in sessions] == [0, 1]
+
+
+class InPieces(FileIO):
+    def write(self, text):
+        return super().write(bytes(text[:20]))
+
+
+def interrupted_at(nth, call, file):
+    """Call something with Ctrl-C before the nth instruction of a module; tell whether it came."""
+    left = [nth]
+
+    def look(frame, event, arg):
+        if frame.f_code.co_filename != file:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_ctrl_c_amid_a_flush_loses_no_record_tears_none_and_doubles_none(
+    tmp_path, monkeypatch, first
+):
+    monkeypatch.setattr("lightning_gpuprof.records.writer.FileIO", InPieces)
+    records = [start(), window(dur_ns=[5, 6]), window(2, dur_ns=[7])]
+    nth, came = 0, True
+    while came:
+        nth += 1
+        writer = RecordWriter(tmp_path / str(nth), rank=0)
+        writer.write(records[0])
+        if not first:
+            writer.flush()
+        writer.write(records[1])
+        came = interrupted_at(nth, writer.flush, RecordWriter.flush.__code__.co_filename)
+        writer.write(records[2])
+        writer.flush()
+        writer.close()
+
+        expected = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+        assert writer.path.read_bytes() == expected, nth
+        assert not writer.shared, nth
+    assert nth > 100
 
 
 def test_a_deleted_record_file_is_made_anew(tmp_path):

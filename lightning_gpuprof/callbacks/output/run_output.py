@@ -197,15 +197,17 @@ class RunOutput:
         self._writer.close()
 
     def _begin(self, waiting: list[Record]) -> None:
-        self._waiting = None
+        writer = RecordWriter(self.run_dir, rank=self.rank)
         trainer = self._trainer()
-        if trainer is None:
-            return
-        start = run_start(trainer, session=self.session, started_unix_ns=self.started_unix_ns)
-        start.stage = self.stage
-        start.timer, start.phases, start.config = self.timer, list(self.phases), self.config
-        for record in (start, *waiting):
-            self._writer.write(record)
+        if trainer is not None:
+            start = run_start(trainer, session=self.session, started_unix_ns=self.started_unix_ns)
+            start.stage = self.stage
+            start.timer, start.phases, start.config = self.timer, list(self.phases), self.config
+            for record in (start, *waiting):
+                writer.write(record)
+        # At the end: after Ctrl-C amid this it is done again.
+        self._writer = writer
+        self._waiting = None
 
     def _try(self, act: Callable[[], None]) -> None:
         try:

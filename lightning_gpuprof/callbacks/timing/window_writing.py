@@ -9,6 +9,7 @@ from lightning_gpuprof.callbacks.output.console import profile_line, say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.scalars.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
+from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
 from lightning_gpuprof.callbacks.timing.own_cost import OwnCost
 from lightning_gpuprof.callbacks.timing.step_choice import StepChoice
 from lightning_gpuprof.callbacks.timing.windows import (
@@ -20,7 +21,6 @@ from lightning_gpuprof.callbacks.timing.windows import (
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.schema import Note, StepFlag
 
-_FLAGS = StepTimeline.FACTS.index("flags")
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 _SCALARS_TIMES = 200
@@ -101,22 +101,14 @@ class WindowWriting:
 
     def write(self, *, final: bool = False) -> None:
         """Write the windows that are full, or at the end all that is left."""
-        timeline, output, slots = self._timeline, self._output, self._timeline.clock.slots
-        self._full_windows = 0
-        for outside in timeline.outside:
-            output.write(outside_span(outside, slots, origin_ns=output.started_ns))
-        timeline.outside.clear()
-        facts, charged = self._marked_rows()
-        if self.device is not None:
-            facts, charged = self.device.ready(facts, charged, final=final)
-        if self._layout.width != len(slots):
-            self._layout = Layout(slots, self._own_names)
-        if not len(facts):
+        with interrupts_wait():
+            window = self._taken(final=final)
+        if window is None:
             return
-        window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
-        self._write_window(window, final=final)
+        if self._scalars:
+            self._log_scalars(window, final=final)
         # Of a step that an error tore, by itself, the error is all there is to say.
-        if self._console and not (facts[:, _FLAGS] & int(StepFlag.UNFINISHED)).all():
+        if self._console and not (window.flags & int(StepFlag.UNFINISHED)).all():
             say(profile_line(window.phase_total_ns, window.total_ns, window.count))
 
     def own_ns_per_step(self) -> int | None:
@@ -126,6 +118,30 @@ class WindowWriting:
         if own_ns is None or self.device is None:
             return own_ns
         return own_ns + round(self.device.cost_ns_per_step)
+
+    def _taken(self, *, final: bool) -> Window | None:
+        """Take what the timeline has and write it; return the steps that have phases."""
+        timeline, output, slots = self._timeline, self._output, self._timeline.clock.slots
+        self._full_windows = 0
+        for outside in timeline.outside:
+            output.write(outside_span(outside, slots, origin_ns=output.started_ns))
+        timeline.outside.clear()
+        facts, charged = self._marked_rows()
+        device = self.device
+        if device is not None:
+            facts, charged = device.ready(facts, charged, final=final)
+        if self._layout.width != len(slots):
+            self._layout = Layout(slots, self._own_names)
+        if not len(facts):
+            return None
+        window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
+        spacing = 1 if self.choice is None else self.choice.every
+        more = (
+            {} if device is None else device.columns(window.steps, window.total_ns, spacing=spacing)
+        )
+        output.write(window.record(more))
+        self.cost.add(window)
+        return window
 
     def _marked_rows(self) -> tuple[Int64, Int64]:
         """Take the finished steps' rows; what was not marked of them is written at once."""
@@ -139,17 +155,6 @@ class WindowWriting:
             self._output.write(rest)
             self.cost.passed(int((~marked).sum()))
         return facts[marked], charged[marked]
-
-    def _write_window(self, window: Window, *, final: bool) -> None:
-        device = self.device
-        spacing = 1 if self.choice is None else self.choice.every
-        more = (
-            {} if device is None else device.columns(window.steps, window.total_ns, spacing=spacing)
-        )
-        self._output.write(window.record(more))
-        self.cost.add(window)
-        if self._scalars:
-            self._log_scalars(window, final=final)
 
     def _log_scalars(self, window: Window, *, final: bool) -> None:
         trainer = self._trainer

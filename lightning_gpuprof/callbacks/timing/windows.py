@@ -79,7 +79,7 @@ class Window:
         totals = (layout.in_phase @ self._slot_total_ns).tolist()
         self.count = len(facts)
         self.total_ns = int(self._dur_ns.sum())
-        flags = self._facts["flags"]
+        flags = self.flags
         profiled, plain = flags & int(StepFlag.PROFILED) != 0, flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
         self.profiled_own_ns = int(own_ns[profiled].sum())
@@ -95,6 +95,12 @@ class Window:
         """The steps' numbers."""
         steps: Int64 = self._facts["step"]
         return steps
+
+    @property
+    def flags(self) -> Int64:
+        """Their flags (`StepFlag`)."""
+        flags: Int64 = self._facts["flags"]
+        return flags
 
     def record(self, more: Mapping[str, Int64] | None = None) -> StepsWindow:
         """Return the record of this window.

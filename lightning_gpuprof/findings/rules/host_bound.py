@@ -59,6 +59,7 @@ from lightning_gpuprof.findings.loop_cures import (
     loop_in_forward,
 )
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.no_trace import no_trace
 from lightning_gpuprof.findings.places import calls_of
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
 from lightning_gpuprof.findings.rules.small_kernels import THIN_COUNT_FRAC
@@ -129,7 +130,7 @@ def _evaluate(run: RunResults, loop: LoopInForward | None) -> Finding | Abstaine
             return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
         return _traced(run.step_ns, facts)
     if work is None:
-        return Abstained(ID, "on a CPU it takes an analysed trace, and there is none")
+        return no_trace(ID)
     if work.recurrent_frac > MOSTLY:
         return Abstained(
             ID,

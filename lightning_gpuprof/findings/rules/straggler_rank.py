@@ -12,8 +12,9 @@ A synchronous step is as fast as its slowest rank.
 
 ## What to do
 Look at what that rank does longer: uneven data (longer samples, a slower disk), a callback on rank
-0 alone, another process on its device or cores, a device that lowers its clock. Where ranks take
-turns, batches differ: give each rank equal work, such as samples of like length.
+0 alone, another process on its device or cores, a device that lowers its clock. Where it waits for
+workers, their lines are told, as in `data-wait`. Where ranks take turns, batches differ: give each
+rank equal work, such as samples of like length.
 
 ## Thresholds
 `WARNING_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks
@@ -34,6 +35,8 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.places import as_late_rank, waits_for_batches
+from lightning_gpuprof.findings.worker_places import in_workers
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -72,6 +75,8 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
     phase = next(iter(waits.causes), None)
     part = waits.part
+    late = as_late_rank(run)
+    made = in_workers(late) if phase is Phase.DATA_WAIT and waits_for_batches(late) else ""
     what = f", most of it in {_named(phase)}{f' ({part})' if part else ''}" if phase else ""
     return Finding(
         id=ID,
@@ -80,7 +85,7 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         f"{duration(waits.late_ns)} of each step ({percent(waits.late_ns / step_ns)}){what}",
         advice=f"Look at {part or (_named(phase) if phase else 'what is special')} on "
         f"{_names(waits.late).lower()} ({', '.join(hosts)}): uneven data, work that only "
-        f"{'this rank does' if one else 'these ranks do'}, or a busy machine.",
+        f"{'this rank does' if one else 'these ranks do'}, or a busy machine. {made}".rstrip(),
         evidence={
             "late_ns": waits.late_ns,
             "last_frac": sum(waits.last_frac[rank] for rank in waits.late),

@@ -15,7 +15,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
 from lightning_gpuprof.findings.worker_places import processes
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
-from lightning_gpuprof.views.console import console_plan, console_tables
+from lightning_gpuprof.views.console import console_plan, console_rest, console_tables
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
@@ -104,7 +104,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(workers)
     yield from console_tables.operator_tables(results, verbose=verbose)
     yield _heading("THE REST")
-    yield _indented(console_tables.rest_table(results))
+    yield _indented(console_rest.rest_table(results))
     if verbose:
         yield from console_plan.plan_parts(report)
         yield from console_tables.verbose_parts(results, report.abstained, report.silent)

@@ -16,6 +16,9 @@ from lightning_gpuprof.records.files import KINDS_SUFFIX
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.units import percent, size
 
+SNAPSHOT_VERSION = 1
+"""Of what is kept beside a snapshot. Raise it whenever something in it comes, or comes to mean
+something else. Documents from before have none."""
 _SHOWN_SITES = 5
 
 
@@ -34,6 +37,7 @@ def snapshot_payload(path: str) -> dict[str, Any]:
     devices = [analyze_snapshot(snapshot, device, kinds=kinds) for device in snapshot.devices]
     return {
         "schema_version": 1,
+        "analysis_version": SNAPSHOT_VERSION,
         "file": os.path.basename(path),
         "devices": [device_payload(device) for device in devices],
         "warnings": list(snapshot.warnings),

@@ -16,6 +16,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
+from lightning_gpuprof.views.documents.stored_analysis import is_newer
 from lightning_gpuprof.views.documents.trace_notices import trace_notices
 
 _MOST_OF_ERROR = 300
@@ -117,13 +118,18 @@ def _read_analyses(
                 if os.path.basename(cycle.trace_file) != cycle.trace_file or not fs.exists(path):
                     continue
                 analysis = _decoded(fs.read_bytes(path))
-                if analysis is not None:
+                if analysis is None:
+                    notices.append(
+                        f"{os.path.basename(path)} is not a whole JSON document (copied in part, "
+                        "or its writer was killed); it is left out."
+                    )
+                elif is_newer(analysis):
+                    notices.append(
+                        f"{os.path.basename(path)} is of a newer version of this package, and left "
+                        "out: upgrade this one. `report` makes it anew where the trace is there."
+                    )
+                else:
                     found[cycle.trace_file] = analysis
-                    continue
-                notices.append(
-                    f"{os.path.basename(path)} is not a whole JSON document (copied in part, or "
-                    "its writer was killed); it is left out."
-                )
     return found, notices
 
 

@@ -27,16 +27,23 @@ class _Head(msgspec.Struct):
     analysis_version: int = 0
 
 
-def is_older(analysis: Mapping[str, Any]) -> bool:
+def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
     """Tell whether an analysis lacks what this version's rules may need.
-
-    One of a newer version has all of it.
 
     >>> is_older({"operators": []}), is_older({"analysis_version": ANALYSIS_VERSION + 1})
     (True, False)
     """
     version = analysis.get("analysis_version")
-    return not isinstance(version, int) or version < ANALYSIS_VERSION
+    return not isinstance(version, int) or version < than
+
+
+def is_newer(analysis: Mapping[str, Any]) -> bool:
+    """Tell whether a newer version made an analysis, which may be of another shape.
+
+    >>> is_newer({"operators": []}), is_newer({"analysis_version": ANALYSIS_VERSION + 1})
+    (False, True)
+    """
+    return not is_older(analysis, ANALYSIS_VERSION + 1)
 
 
 def write_analysis(trace: str) -> str:
@@ -58,26 +65,32 @@ def write_analysis(trace: str) -> str:
     return path
 
 
-def older_analyses(run: str) -> list[str]:
+def older_analyses(run: str, *, or_newer: bool = False) -> list[str]:
     """Return a run's traces that are there, on this machine's disks, with an older analysis.
 
-    One that is no whole document counts as that: nobody else would put it right.
+    One that is no whole document counts as that: nobody else would put it right. `or_newer` is for
+    whoever makes each anew once: what goes on asking would never end where versions differ.
     """
     folder = Path(plugin_dir(run))
     names = (name.removesuffix(ANALYSIS_SUFFIX) for name in LOCAL.listdir(str(folder)))
     traces = (folder / name for name in dict.fromkeys(names) if name.endswith(TRACE_SUFFIX))
-    return [str(trace) for trace in traces if trace.exists() and _has_older(trace)]
+    kept = [(str(trace), _kept_version(trace)) for trace in traces if trace.exists()]
+    return [
+        trace
+        for trace, version in kept
+        if version < ANALYSIS_VERSION or (or_newer and version > ANALYSIS_VERSION)
+    ]
 
 
-def _has_older(trace: Path) -> bool:
+def _kept_version(trace: Path) -> int:
     analysis = f"{trace}{ANALYSIS_SUFFIX}"
     try:
         stat = os.stat(analysis)
-        return _version(analysis, stat.st_mtime_ns, stat.st_size) < ANALYSIS_VERSION
+        return _version(analysis, stat.st_mtime_ns, stat.st_size)
     except OSError:
-        return False  # it has just gone
+        return ANALYSIS_VERSION  # it has just gone
     except msgspec.MsgspecError:
-        return True
+        return 0
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.views.documents.stored_analysis import is_older
 
 STILL_ANALYSED = "is still being analysed"
@@ -71,6 +71,8 @@ def _lacking(run: str, results: RunResults) -> Iterator[tuple[str, str | None]]:
             continue
         if not os.path.exists(path) and not os.path.exists(plain):
             continue  # dropped for newer ones, or deleted
+        if os.path.exists(path + ANALYSIS_SUFFIX):
+            continue  # it cannot be read, which is said where that is tried
         begin = f"{os.path.basename(plain)} could not be finished: "
         told = [note.message for note in results.notes if note.name == "trace-failed"]
         failures = [text.removeprefix(begin) for text in told if text and text.startswith(begin)]

@@ -14,7 +14,7 @@ from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.rank_notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.documents.stored_analysis import older_analyses
+from lightning_gpuprof.views.documents.stored_analysis import is_newer, older_analyses
 from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.summary import answer_key, read_summary
@@ -134,7 +134,7 @@ class LoadedRun:
         return path
 
     def analysis(self, trace_file: str) -> dict[str, Any] | None:
-        """Return the analysis kept beside a trace, or None where it is not there yet."""
+        """Return the analysis kept beside a trace, None where there is none that can be read."""
         if os.path.basename(trace_file) != trace_file:
             return None
         path = os.path.join(self.folder, trace_file + ANALYSIS_SUFFIX)
@@ -144,4 +144,4 @@ class LoadedRun:
             document = msgspec.json.decode(self.fs.read_bytes(path))
         except msgspec.MsgspecError:
             return None
-        return document if isinstance(document, dict) else None
+        return document if isinstance(document, dict) and not is_newer(document) else None

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX, written_whole
-from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
+from lightning_gpuprof.views.documents.memory_snapshot import SNAPSHOT_VERSION, snapshot_payload
+from lightning_gpuprof.views.documents.stored_analysis import is_older
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.preparation import prepare
 from lightning_gpuprof.views.tab.query import Query, QueryError
@@ -36,12 +37,15 @@ def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     path = os.path.join(run.folder, name + ANALYSIS_SUFFIX)
     if not run.fs.exists(path):
         return {**found, "state": "not-prepared"}
+    document = _decoded(run.fs.read_bytes(path))
+    if is_older(document, SNAPSHOT_VERSION) and run.fs is LOCAL:  # or torn
+        return {**found, "state": "not-prepared"}
     try:
-        document = msgspec.json.decode(run.fs.read_bytes(path), type=dict[str, Any])
         devices = [_device(device) for device in document["devices"]]
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
-        said = f"{name}{ANALYSIS_SUFFIX} cannot be read ({error}). Delete it to have it made anew."
-        return {**found, "state": "failed", "error": said}
+    except (KeyError, TypeError):
+        said = f"{name}{ANALYSIS_SUFFIX} is of another version of this package, or damaged"
+        fix = "upgrade and start TensorBoard again, or delete it to have it made anew"
+        return {**found, "state": "failed", "error": f"{said}: {fix}."}
     return {
         **found,
         "state": "prepared",
@@ -62,6 +66,13 @@ def write_sites(path: str) -> str:
     with written_whole(target) as part, open(part, "wb") as file:
         file.write(content)
     return target
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}
 
 
 def _snapshots(run: LoadedRun) -> list[dict[str, Any]]:

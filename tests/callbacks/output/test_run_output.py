@@ -240,7 +240,7 @@ def test_a_disk_that_stays_full_does_not_fill_the_memory(fit, monkeypatch):
     with pytest.warns(RuntimeWarning, match="No space left"):
         fit(probe)
 
-    assert not probe.output._writer._lines
+    assert not probe.output._writer._kept.lines
 
 
 def test_tensorboard_finds_the_run_by_its_marker(fit):

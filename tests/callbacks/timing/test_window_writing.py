@@ -1,10 +1,20 @@
 """When windows of records are written: the first ones at once, later ones together."""
 
+import signal
+from types import SimpleNamespace
+
 import pytest
 
+from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.timing import own_cost, window_writing
+from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
+from lightning_gpuprof.callbacks.timing.own_cost import OwnCost
+from lightning_gpuprof.callbacks.timing.windows import Window
+from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
+from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
+from lightning_gpuprof.records.writer import RecordWriter
 
 SECOND = 1_000_000_000
 
@@ -87,3 +97,75 @@ def test_what_waits_is_written_whatever_python_hears_of(train, ends, raised):
 
     assert seen[-1] == 22
     assert whole == 27
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (run_output, "run_start"),
+        (window_writing, "outside_span"),
+        (StepTimeline, "take_rows"),
+        (PhaseClock, "_settle"),
+        (Window, "__init__"),
+        (Window, "record"),
+        (OwnCost, "add"),
+        (RunOutput, "write"),
+        (RecordWriter, "write"),
+        (RecordWriter, "flush"),
+    ],
+)
+def test_ctrl_c_amid_a_write_loses_no_step_and_doubles_none(
+    planted, clock, tmp_path, monkeypatch, owner, name, late
+):
+    """Ctrl-C comes as the function begins, or as it ends, in the first write after some steps."""
+    done = SimpleNamespace(steps=0, interrupted=False)
+    function = getattr(owner, name)
+
+    def pressed():
+        if done.steps >= 2 or owner is run_output:
+            done.interrupted = True
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(*args, **kwargs):
+        if not late and not done.interrupted:
+            pressed()
+        result = function(*args, **kwargs)
+        if late and not done.interrupted:
+            pressed()
+        return result
+
+    class Model(planted.Model):
+        def training_step(self, batch, batch_idx):
+            result = super().training_step(batch, batch_idx)
+            done.steps += 1
+            return result
+
+    monkeypatch.setattr(owner, name, interrupted)
+    timer = PhaseTimer(window=2, console=False, warmup=0, clock=clock)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=2)
+
+    assert done.interrupted
+    (session,) = planted.sessions(timer)
+    assert session.end.status == "interrupted"
+    assert [*session.columns.get("step", ())] == list(range(done.steps))
+    spans = [outside.start_ns for outside in session.outside]
+    assert len(spans) == len(set(spans))
+
+
+def test_ctrl_c_waits_for_the_end_of_what_must_not_be_torn_also_where_that_fails():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+        signal.raise_signal(signal.SIGINT)
+        done.append("after it")
+        raise ValueError
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_python_does_not_handle_is_left_alone(monkeypatch):
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
+    monkeypatch.setattr(signal, "signal", None)
+    with interrupts_wait():
+        pass

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from rule_cases import MS, US, WORK, span
 
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
+from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.findings.runner import load_rule
+from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
+from lightning_gpuprof.records.phases import SAMPLER, WORKERS
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Device
+from lightning_gpuprof.records.schema import Device, Loader, Note
 
 H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
 GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
@@ -113,6 +117,35 @@ class TestStragglerRank:
         finding = judge_ranks(fast, fast, slow)
         assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
         assert span(finding) == (3_200_000, 4_800_000)
+
+    @pytest.mark.parametrize(
+        ("late", "part", "told"),
+        [(1, "workers", True), (0, "workers", True), (1, "sampler", False)],
+    )
+    def test_a_late_rank_that_waits_for_its_workers_has_their_lines(
+        self, make_session, write_run, late, part, told
+    ):
+        line = LineCount("data_wait", "t.py", 12, "decode", "total += byte", None, None, 144)
+        own = LineCount("data_wait", "t.py", 41, "fit", "trainer.fit(m)", None, None, 60)
+        notes = (
+            Note(step=9, name=NOTE, value=HostLines(60, (own,), {"data_wait": 60})),
+            Note(step=9, name=WORKERS_NOTE, value=WorkerLines(2, 160, 40, 0, (line,))),
+        )
+        for rank in (0, 1):
+            wait = 5 * MS if rank == late else MS
+            session = make_session(
+                {"data_wait": wait, "forward": 4 * MS, "backward": 9 * MS - wait},
+                parts={f"data_wait/{name}": wait * (name == part) for name in (SAMPLER, WORKERS)},
+                records=notes if rank == late else (),
+                rank=rank,
+                world_size=2,
+                loader=Loader(num_workers=2),
+            )
+            run = write_run(session, rank=rank)
+        (finding,) = evaluate_rules(analyze_run(read_run(run), {}), ["straggler-rank"]).found
+        assert ("their time goes to t.py:12 `total += byte` (90.0%," in finding.advice) is told
+        named = [(at.file, at.line) for at in finding.where if at.file]
+        assert named == [("t.py", 12 if told else 41)]
 
     def test_what_would_only_be_waited_for_elsewhere_saves_nothing(self, make_session, write_run):
         for rank, waits in enumerate([5 * MS, 5 * MS, 0]):

@@ -17,7 +17,9 @@ from lightning_gpuprof.views.documents.stored_analysis import (
     write_analysis,
 )
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+from lightning_gpuprof.views.tab.query import Query
 from lightning_gpuprof.views.tab.runs import runs_view
+from lightning_gpuprof.views.tab.tab import find_view
 
 TABLES = (1, 1960485103)
 """The version, and a checksum of the names in an analysis at that version."""
@@ -81,6 +83,36 @@ def test_an_analysis_that_is_no_whole_document_is_made_anew_too(run, capsys, tor
     assert json.loads(kept(run).read_text()).keys() == json.loads(whole).keys()
 
 
+NEWER = {"analysis_version": ANALYSIS_VERSION + 1, "operators": {"rows": 3}, "steps": 7, "gpu": []}
+
+
+@pytest.mark.parametrize("command", [["report"], ["report", "--view", "operators"], ["compare"]])
+def test_an_analysis_of_a_newer_version_is_made_anew(run, capsys, command):
+    whole = kept(run).read_text()
+    kept(run).write_text(json.dumps(NEWER))
+    assert main([*command, str(run), *[str(run)] * (command == ["compare"])]) == 0
+    assert "anew: its analysis is of another version" in capsys.readouterr().err
+    assert json.loads(kept(run).read_text()).keys() == json.loads(whole).keys()
+
+
+def test_where_its_trace_is_gone_a_newer_one_is_left_out(run, capsys):
+    kept(run).write_text(json.dumps(NEWER))
+    trace_of(run).unlink()
+    assert main(["report", str(run)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "is of a newer version of this package, and left out" in said
+    assert "still being analysed" not in said
+
+
+def test_the_tab_shows_nothing_of_a_newer_one_and_does_not_make_it_anew(run):
+    """Its process may be of the newer version, and would go on making what this one cannot read."""
+    kept(run).write_text(json.dumps(NEWER))
+    loaded = LoadedRun(str(run))
+    assert loaded.older_analyses == []
+    assert find_view("operators")(loaded, Query({}))["state"] == "not-analysed"
+    assert "newer version" in " ".join(loaded.report(Query({}))["run"]["notices"])
+
+
 @pytest.mark.parametrize("torn", ['{"analysis_version"', "[]", "3"])
 def test_where_its_trace_is_gone_it_is_left_out(run, capsys, torn):
     kept(run).write_text(torn)
@@ -132,7 +164,7 @@ def test_what_cannot_be_made_anew_is_used_as_it_is_and_said(run, capsys, monkeyp
     monkeypatch.setattr(renewal, "write_analysis", full)
     assert main(["report", str(run)]) == 0
     said = capsys.readouterr()
-    assert "keeps its older analysis: No space left" in said.err
+    assert "keeps the analysis that it has: No space left" in said.err
     assert "findings may be missing here" in " ".join(said.out.split())
 
 

@@ -1,12 +1,24 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.records.files import LocalFiles
 from lightning_gpuprof.tb_plugin.preparer import SNAPSHOT, start_process
+from lightning_gpuprof.views.documents.memory_snapshot import SNAPSHOT_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.memory_sites import memory_sites_view, write_sites
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
 NAME = "rank0-step120-oom.memory.pickle"
+TOLD = (
+    1,
+    "activations allocated_bytes analysis_version before_bytes bytes count device devices file "
+    "function gradients growing kind_bytes line oom_count optimizer_state other parameters peak "
+    "reserved_bytes schema_version sites steps time_us timeline warnings",
+)
+"""The version, and the names in an analysis at that version."""
 
 
 @pytest.fixture
@@ -53,9 +65,53 @@ def test_a_name_that_is_no_snapshot_of_the_run_is_refused(folder):
         view(folder, file="../../../etc/passwd")
 
 
-def test_an_analysis_that_is_none_is_told(folder):
-    (folder / "plugins/gpuprof" / f"{NAME}.analysis.json").write_text('{"devices": [3]}')
-    assert view(folder)["state"] == "failed"
+def keep(folder, **document):
+    kept = folder / "plugins/gpuprof" / f"{NAME}.analysis.json"
+    kept.write_text(json.dumps(document))
+    return kept
+
+
+def test_an_analysis_of_another_shape_is_told(folder):
+    keep(folder, analysis_version=SNAPSHOT_VERSION + 1, devices=[3])
+    found = view(folder)
+    assert found["state"] == "failed"
+    assert "of another version of this package" in found["error"]
+
+
+@pytest.mark.parametrize("version", [{}, {"analysis_version": 0}, {"analysis_version": "1"}])
+def test_an_analysis_of_an_older_version_is_done_again(folder, version):
+    keep(folder, devices=[], **version)
+    assert view(folder)["state"] == "not-prepared"
+    write_sites(str(folder / "plugins/gpuprof" / NAME))
+    assert view(folder)["state"] == "prepared"
+
+
+def test_an_analysis_that_was_copied_in_part_is_done_again(folder):
+    keep(folder).write_text('{"devices"')
+    assert view(folder)["state"] == "not-prepared"
+
+
+def test_an_older_analysis_on_a_remote_disk_is_shown_since_nobody_can_do_it_again(folder):
+    write_sites(str(folder / "plugins/gpuprof" / NAME))
+    kept = folder / "plugins/gpuprof" / f"{NAME}.analysis.json"
+    older = json.loads(kept.read_text())
+    del older["analysis_version"]
+    keep(folder, **older)
+    found = memory_sites_view(LoadedRun(str(folder), fs=LocalFiles()), Query({}))
+    assert found["state"] == "prepared"
+
+
+def names(value):
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield key
+        yield from names(inner)
+    for inner in value if isinstance(value, list) else ():
+        yield from names(inner)
+
+
+def test_the_version_goes_up_with_what_an_analysis_says(folder):
+    kept = json.loads(Path(write_sites(str(folder / "plugins/gpuprof" / NAME))).read_text())
+    assert (SNAPSHOT_VERSION, " ".join(sorted(set(names(kept))))) == TOLD, "raise SNAPSHOT_VERSION"
 
 
 def test_a_file_that_is_no_pickle_is_refused_with_a_sentence(folder):

@@ -43,10 +43,11 @@ class RankSteps:
 
     Attributes:
         sessions: As given.
+        chosen: As given.
     """
 
     def __init__(self, sessions: Sequence[Session], chosen: Sequence[Mask]) -> None:
-        self.sessions = sessions
+        self.sessions, self.chosen = sessions, chosen
         self._rows = [np.flatnonzero(mask) for mask in chosen]
         numbers = [_numbers(one) for one in sessions]
         shared = np.zeros(0, dtype=np.int64)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
+from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
 from lightning_gpuprof.analysis.run.ranks import stop_check
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
 from lightning_gpuprof.arrays import Floats, Int64, Mask
@@ -71,7 +71,8 @@ class RankWaits:
         causes: By phase, how much longer it takes on the rank that waits least than on the median
             rank, the longest first; without the meetings.
         part: The callback, logger or other named part that makes up most of the first cause.
-        lines: Where samples found the first late rank.
+        notes: Those of the first late rank.
+        loader_wait: What its wait for data consists of.
         log_waited_ns: By rank, how long of its wait it waits in `self.log`; empty where a host does
             not (a GPU).
     """
@@ -88,7 +89,8 @@ class RankWaits:
     uneven_ns: int
     causes: dict[Phase, int]
     part: str | None
-    lines: HostLines | None
+    notes: tuple[Note, ...]
+    loader_wait: LoaderWait
     log_waited_ns: dict[int, int] = field(default_factory=dict)
 
 
@@ -169,6 +171,7 @@ class _Compared:
         share = np.bincount(last, minlength=len(whole)) / whole.shape[1]
         causes = self._causes(last, but=but)
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
+        first = self.steps.sessions[late.rows[0]]
         return RankWaits(
             exchange_ns=round(float(exchange)) if self._timed else None,
             waited_ns=self._by_rank(whole),
@@ -183,7 +186,8 @@ class _Compared:
             uneven_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
-            lines=host_lines(self.steps.sessions[late.rows[0]].all(Note)),
+            notes=tuple(first.all(Note)),
+            loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
         )
 
     def _by_rank(self, table: Table) -> dict[int, int]:
