@@ -13,17 +13,17 @@ Whoever wrote the programs had not read the rules, and wrote down in each docstr
 and which finding would help before it ran under the profiler. What the report said of a program
 when it first saw it stays in the results as `first_look`, with the commit of the rules; `look
 --again` and `reread` write `after`. `look` and `pairs` go on where they were cut off (`--budget`
-seconds end them in time). The second set was written when the rules had been mended with the
-first at hand, the third when with the second, and so on; the causes from the third on are those of
-users' threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B
-is looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those
-of the fault suite in other guises, the eleventh's each of that suite's by name, most of the
-twelfth's and thirteenth's in programs whose loaders have workers, the fourteenth's spread over all
-parts of a program, the ninth's those of one NVIDIA GPU (its programs run on a CPU too, with sizes that make no case there). `both` is for another
-machine: looks and pairs in forks of one process, needing no installation; what is small of each
-recording goes to `--keep`, to be read again elsewhere. The docstrings from the fifth on say in
-words what a right answer names, and by these a first look's finding is judged (`judged.py`), for
-their authors knew no ids.
+seconds end them in time). The second set was written when the rules had been mended with the first
+at hand, the third when with the second, and so on; the causes from the third on are those of users'
+threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B is
+looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those of
+the fault suite in other guises, the eleventh's each of that suite's by name, most of the twelfth's
+and thirteenth's in programs whose loaders have workers, the fourteenth's spread over all parts of a
+program, the ninth's those of one NVIDIA GPU (its programs run on a CPU too, with sizes that make no
+case there). `both` is for another machine: looks and pairs in forks of one process, needing no
+installation; what is small of each recording goes to `--keep`, to be read again elsewhere. The
+docstrings from the fifth on say in words what a right answer names, and by these a first look's
+finding is judged (`judged.py`), for their authors knew no ids.
 """
 
 import argparse

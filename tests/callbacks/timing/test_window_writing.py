@@ -156,10 +156,15 @@ def test_ctrl_c_amid_a_write_loses_no_step_and_doubles_none(
 
 def test_ctrl_c_waits_for_the_end_of_what_must_not_be_torn_also_where_that_fails():
     done = []
-    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+
+    @interrupts_wait()
+    def fails():
         signal.raise_signal(signal.SIGINT)
         done.append("after it")
         raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        fails()
     assert done
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
