@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
+from lightning_gpuprof.errors import ConfigError, GpuProfError, UnknownTraceError
 from lightning_gpuprof.heap import give_back_large_blocks
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Analyse each file and print it."""
+    if args.top < 1:
+        raise ConfigError(f"--top {args.top} would show no row. Pass 1 or more.")
     # The process ends when this is done. Looking for garbage meanwhile, in modules that are being
     # imported above all, takes a tenth of the time on a small trace.
     was_on = gc.isenabled()

@@ -92,4 +92,6 @@ def _view(path: str, name: str, session: int | None) -> str:
     found = resolve_run(path)
     params = {} if session is None else {"session": str(session)}
     run = loaded_run.LoadedRun(found.run, root=path)
-    return json.dumps(find_view(name)(run, query.Query(params)), indent=2)
+    wanted = query.Query(params)
+    run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
+    return json.dumps(find_view(name)(run, wanted), indent=2)

@@ -78,6 +78,8 @@ class RankRecords:
     rank: int
     sessions: tuple[Session, ...]
     warnings: tuple[str, ...]
+    newer: str = ""
+    """What is said of a session that only a newer version can read; empty where there is none."""
 
 
 def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
@@ -92,6 +94,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
 
     Raises:
         RecordError: There is no such folder, or it holds no records.
+        OSError: It cannot be read.
     """
     if not fs.exists(run):
         raise RecordError(
@@ -104,6 +107,8 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
         )
     files = record_files(run, fs)
     if not files:
+        if fs is LOCAL:
+            os.listdir(run)  # of a folder that may not be looked into nothing else is known
         raise RecordError(
             f"{run} holds no records of lightning_gpuprof. Train with "
             "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."
@@ -122,7 +127,7 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
     sessions: list[Session] = []
     warnings: list[str] = []
     begun: list[Record] = []
-    skipping = False
+    skipping, newer = False, ""
     lines = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line:
@@ -141,15 +146,16 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
         if isinstance(record, RunStart):
             _close(begun, sessions)
             begun = []
-            newer = _newer(record)
-            skipping = newer is not None
+            unknown = _newer(record)
+            skipping = unknown is not None
             if skipping:
-                warnings.append(f"{name}:{number}: {newer}. Upgrade lightning-gpuprof to see it.")
+                newer = f"{name}:{number}: {unknown}. Upgrade lightning-gpuprof to see it."
+                warnings.append(newer)
                 continue
         if not skipping and (begun or isinstance(record, RunStart)):
             begun.append(record)
     _close(begun, sessions)
-    return RankRecords(rank=rank, sessions=tuple(sessions), warnings=tuple(warnings))
+    return RankRecords(rank, tuple(sessions), tuple(warnings), newer)
 
 
 def _newer(start: RunStart) -> str | None:

@@ -78,6 +78,13 @@ def test_a_step_that_is_not_there_exits_with_what_there_is(trace, capsys):
     assert "ProfilerStep#0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("top", ["0", "-3"])
+def test_tables_without_a_row_are_refused(trace, capsys, top):
+    path, _ = trace
+    assert main(["analyze", path, "--top", top]) == 2
+    assert f"--top {top} would show no row. Pass 1 or more." in capsys.readouterr().err
+
+
 def test_stacks_are_read_when_asked_for(trace, capsys):
     path, _ = trace
 

@@ -118,7 +118,10 @@ def test_a_script_that_is_not_there_gives_2(capfd):
 def test_without_a_script_that_alone_is_asked_for(capfd):
     with pytest.raises(SystemExit):
         main(["lint"])
-    assert capfd.readouterr().err.endswith("arguments are required: SCRIPT\n")
+    assert (
+        "lint: SCRIPT is missing. Call it as: lightning-gpuprof lint SCRIPT ("
+        in capfd.readouterr().err
+    )
 
 
 def test_blocked_time_is_shown_where_it_was_measured():

@@ -125,6 +125,7 @@ def test_a_failing_model_shows_its_own_traceback(monkeypatch, capfd):
     ("arguments", "message"),
     [
         (["--model", "net"], "names no function"),
+        (["--model", ":make"], "names no function"),
         (["--model", "no_such_module_here:make"], "cannot import 'no_such_module_here'"),
         (["--model", "absent.py:make"], "there is no file absent.py"),
     ],

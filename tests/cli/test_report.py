@@ -1,8 +1,10 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, VIEWS, find_view
@@ -57,6 +59,44 @@ def test_the_html_is_about_the_chosen_session(make_session, write_run, tmp_path,
 def test_a_missing_run_is_a_message_and_status_2(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("view", sorted(set(VIEWS) - set(NEEDS_MORE)))
+def test_no_view_of_a_missing_run_is_shown(tmp_path, capsys, view):
+    assert main(["report", str(tmp_path / "nowhere"), "--view", view]) == 2
+    assert "nowhere does not exist. Pass" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["report"], ["report", "--view", "steps"], ["compare"]])
+def test_a_run_that_only_a_newer_version_can_read_says_so(make_session, write_run, capsys, command):
+    good = write_run(make_session({"forward": 5 * MS}, steps=10), name="good")
+    start, *rest = make_session({"forward": 5 * MS}, steps=10)
+    newer = write_run([replace(start, schema_version=SCHEMA_VERSION + 1), *rest], name="run9")
+    assert main([*command, *[good] * (command == ["compare"]), newer]) == 2
+    said = capsys.readouterr().err
+    assert "run9" in said
+    assert f"written with record schema {SCHEMA_VERSION + 1}" in said
+    assert "Upgrade lightning-gpuprof to see it." in said
+
+
+def test_a_folder_that_may_not_be_looked_into_is_not_said_to_hold_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    def closed(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.listdir", closed)
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"{tmp_path}: Permission denied" in capsys.readouterr().err
+
+
+def test_a_file_of_lines_that_are_no_runs_is_not_taken_for_the_runs_beside_it(
+    make_session, write_run, tmp_path, capsys
+):
+    write_run(make_session({"forward": 5 * MS}, steps=10))
+    (tmp_path / "notes.jsonl").write_text("{}")
+    assert main(["report", str(tmp_path / "notes.jsonl")]) == 2
+    assert "notes.jsonl is a file. Pass a run's log dir" in capsys.readouterr().err
 
 
 def test_without_a_path_lightnings_own_log_dir_is_looked_into(

@@ -132,8 +132,10 @@ def analyze_run(
 def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
     filled = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
     if not filled:
+        newer = next((records.newer for records in ranks.values() if records.newer), "")
         raise RecordError(
-            "The record files hold no complete `run` line: the run was killed before its first "
+            newer
+            or "The record files hold no complete `run` line: the run was killed before its first "
             "write, or the files are not ours. Train again, or pass another run."
         )
     return filled

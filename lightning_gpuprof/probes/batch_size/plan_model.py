@@ -44,8 +44,8 @@ def load(spec: str) -> Callable[[], Any]:
     Raises:
         ConfigError: There is no such module or function.
     """
-    place, colon, name = spec.rpartition(":")
-    if not colon or not name:
+    place, _, name = spec.rpartition(":")
+    if not place or not name:
         raise ConfigError(
             f"--model {spec!r} names no function. Write package.module:make or file.py:make, "
             f"where {CONTRACT}"

@@ -21,8 +21,9 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
     says what is wrong.
     """
     path = os.fspath(path)
-    if path.endswith(".jsonl"):
-        path = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.abspath(path) in record_files(folder).values():
+        return FoundRun(folder)
     if fs is not LOCAL or not os.path.isdir(path) or record_files(path):
         return FoundRun(path)
     runs = list(find_runs(path))

@@ -8,6 +8,7 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
@@ -65,7 +66,10 @@ def load_report(
     if ranks is None:
         ranks = read_run(found.run, fs)
     analyses, unreadable = _read_analyses(found.run, ranks, fs)
-    results = analyze_run(ranks, analyses, session=session)
+    try:
+        results = analyze_run(ranks, analyses, session=session)
+    except RecordError as error:
+        raise RecordError(f"{found.run}: {error}") from error
     judged = evaluate_rules(results)
     return Report(
         run=found.run,

@@ -93,7 +93,9 @@ class LoadedRun:
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
-            raise QueryError(f"{self.name} holds no session that this version can read.")
+            newer = next((one.newer for one in self.ranks.values() if one.newer), "")
+            why = f": {newer}" if newer else "."
+            raise QueryError(f"{self.name} holds no session that this version can read{why}")
         rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
         if rank not in ranks:
             known = rank_list(sorted(ranks))
