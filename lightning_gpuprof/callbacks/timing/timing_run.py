@@ -22,6 +22,7 @@ from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.callbacks.timing.component import Component
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
 from lightning_gpuprof.callbacks.timing.hook_timing import HOOK_PHASES, HookTiming
+from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
 from lightning_gpuprof.callbacks.timing.step_choice import StepChoice
 from lightning_gpuprof.callbacks.timing.window_writing import WindowWriting
 from lightning_gpuprof.probes.clock.device_events import DeviceEvents
@@ -171,12 +172,14 @@ class TimingRun:
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
-        self.look_for_compiling()
-        try:
-            end_ns = self.timeline.stop(unfinished=error is not None)
-        finally:
-            self.restore()
-        self._writing.write(final=True)
+        with interrupts_wait():
+            self.look_for_compiling()
+            try:
+                end_ns = self.timeline.stop(unfinished=error is not None)
+            finally:
+                self.restore()
+            window = self._writing.take(final=True)
+        self._writing.tell(window, final=True)
         self.output.end(
             status,
             steps=self.timeline.step,

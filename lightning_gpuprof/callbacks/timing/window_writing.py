@@ -87,7 +87,9 @@ class WindowWriting:
         most = self._most_waiting - self._full_windows
         more = min(most, self._output.windows_left(self._written_ns, self._full_windows))
         if more <= 0:
-            self.write()
+            with interrupts_wait():
+                window = self.take()
+            self.tell(window)
             self._keep_to_budget()
             self._output.flush()
             self._written_ns = self._output.now()
@@ -99,10 +101,8 @@ class WindowWriting:
         self._coming = more
         return more * self._window * (1 if self.choice is None else self.choice.every)
 
-    def write(self, *, final: bool = False) -> None:
-        """Write the windows that are full, or at the end all that is left."""
-        with interrupts_wait():
-            window = self._taken(final=final)
+    def tell(self, window: Window | None, *, final: bool = False) -> None:
+        """Show what was taken to loggers and on the console."""
         if window is None:
             return
         if self._scalars:
@@ -119,8 +119,11 @@ class WindowWriting:
             return own_ns
         return own_ns + round(self.device.cost_ns_per_step)
 
-    def _taken(self, *, final: bool) -> Window | None:
-        """Take what the timeline has and write it; return the steps that have phases."""
+    def take(self, *, final: bool = False) -> Window | None:
+        """Hand the windows that are full to the output, or at the end all that is left.
+
+        Amid this an interrupt would lose steps. Returns those that have phases.
+        """
         timeline, output, slots = self._timeline, self._output, self._timeline.clock.slots
         self._full_windows = 0
         for outside in timeline.outside:

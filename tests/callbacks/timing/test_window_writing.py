@@ -11,6 +11,7 @@ from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.timing import own_cost, window_writing
 from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
 from lightning_gpuprof.callbacks.timing.own_cost import OwnCost
+from lightning_gpuprof.callbacks.timing.timing_run import TimingRun
 from lightning_gpuprof.callbacks.timing.windows import Window
 from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
@@ -99,6 +100,15 @@ def test_what_waits_is_written_whatever_python_hears_of(train, ends, raised):
     assert whole == 27
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler, also where a shell began this process with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     ("owner", "name"),
@@ -113,6 +123,8 @@ def test_what_waits_is_written_whatever_python_hears_of(train, ends, raised):
         (RunOutput, "write"),
         (RecordWriter, "write"),
         (RecordWriter, "flush"),
+        (StepTimeline, "stop"),
+        (TimingRun, "restore"),
     ],
 )
 def test_ctrl_c_amid_a_write_loses_no_step_and_doubles_none(
@@ -154,6 +166,7 @@ def test_ctrl_c_amid_a_write_loses_no_step_and_doubles_none(
     assert len(spans) == len(set(spans))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_for_the_end_of_what_must_not_be_torn_also_where_that_fails():
     done = []
 
