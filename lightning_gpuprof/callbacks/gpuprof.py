@@ -26,6 +26,7 @@ from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
+from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.watches.exchange_watch import ExchangeWatch
 from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
@@ -264,6 +265,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(CallWatch())
     parts.append(DebugWatch())
     parts.append(QuotaWatch())
+    parts.append(CoreWatch())
     parts.append(FunctionWatch())
     parts.append(BatchWatch())
     parts.append(ExchangeWatch())

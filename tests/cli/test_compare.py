@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.schema import Loader, Scalars, StepFlag
+from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse
+from lightning_gpuprof.records.schema import Loader, Note, Scalars, StepFlag
 
 MS = 1_000_000
 
@@ -132,6 +133,17 @@ def test_losses_that_differ_can_fail_it(two_runs, capsys):
     assert main(["compare", base, new, "--fail-if-values-differ"]) == 1
     assert "differs from step 1 on" in capsys.readouterr().out
     assert main(["compare", base, new, "--fail-if-values-differ", "--tolerance", "50%"]) == 0
+
+
+@pytest.mark.parametrize(("queued_ns", "told"), [(300, True), (3, False)])
+def test_a_run_that_shared_its_cores_is_warned_of(make_session, write_run, capsys, queued_ns, told):
+    use = CoreUse(2, 1_000, 1_800, 0, 1_000, 0, queued_ns, others_queued_ns=0)
+    noted = [Note(99, CORES_NOTE, use)]
+    base = write_run(make_session({"forward": MS}), name="base")
+    new = write_run(make_session({"forward": MS}, records=noted), name="new")
+    main(["compare", base, new])
+    word = "! new: others used 0.8 of its 2 cores, which its times hold"
+    assert (word in capsys.readouterr().out) is told
 
 
 def test_another_machine_is_warned_of(two_runs, capsys):

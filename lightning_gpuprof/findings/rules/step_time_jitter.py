@@ -41,6 +41,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
+from lightning_gpuprof.records.core_use import MIN_FOREIGN, core_use_noted
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
@@ -180,4 +181,12 @@ def _advice(
             why=TRIED_OUT if tries else "", change="leave it out, or " if tries else ""
         )
         return f"No pattern and no recorded cause. {advice}", None
-    return "No pattern and no recorded cause: look for other programs on this machine first.", None
+    return f"No pattern and no recorded cause{_others(run)}", None
+
+
+def _others(run: RunResults) -> str:
+    use = core_use_noted(run.notes)
+    if use is None or use.foreign_cores + use.stolen_cores >= MIN_FOREIGN:
+        return ": look for other programs on this machine first."
+    used = use.foreign_cores + use.stolen_cores
+    return f". Other programs used {used:.2f} of the {use.cores} cores only."

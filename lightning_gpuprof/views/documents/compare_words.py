@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
+from lightning_gpuprof.records.core_use import core_use_noted
 from lightning_gpuprof.units import quantity
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
@@ -12,6 +13,8 @@ MIN_SHARE = 0.005
 MEDIAN_SHARE = 0.05
 """A median that changed by less than this share is left to the table."""
 DISTORTS = ("machine", "versions")
+DISTURBED = 0.01
+"""A run that lost this share of its time to other programs says so: a change may be smaller."""
 
 
 def answer(found: RunComparison) -> str:
@@ -39,6 +42,11 @@ def warnings(found: RunComparison) -> Iterator[str]:
     for side, by_device in zip(("base", "new"), result.by_device, strict=True):
         if by_device:
             yield f"{side}: the host was ahead of the device, whose clock its steps are by"
+    for side, report in (("base", found.base), ("new", found.new)):
+        use = core_use_noted(report.results.notes)
+        if use is not None and use.lost_frac >= DISTURBED:
+            used = use.foreign_cores + use.stolen_cores
+            yield f"{side}: others used {used:.2g} of its {use.cores} cores, which its times hold"
     if result.other_model:
         yield "unless your change is what made the models differ, their times say nothing of it"
     distorting = [one for one in result.differs if one.kind in DISTORTS]

@@ -1,5 +1,7 @@
 """The looks at the first batches that need a Trainer and little else."""
 
+import os
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +13,12 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.watches import debug_watch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
+from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
+from lightning_gpuprof.probes.core_times import CoreTimes, Process
+from lightning_gpuprof.records.core_use import core_use_noted
 from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.notes import SYNCED_NOTE
@@ -90,6 +95,21 @@ def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
 
 def test_without_a_quota_nothing_is_noted(fit):
     assert cpu_quota_noted(fit(QuotaWatch(read=lambda: None)).all(Note)) is None
+
+
+def test_who_used_the_cores_is_noted_when_training_ends(fit):
+    pid, thread = os.getpid(), threading.get_native_id()
+    looks = [
+        CoreTimes(at, 2, 3 * at, 0, {pid: Process("python", 1, 1, at, 0)}, {thread: at // 2})
+        for at in (0, 1_000)
+    ]
+    used = core_use_noted(fit(CoreWatch(read=lambda: looks.pop(0))).all(Note))
+    assert (used.wall_ns, used.own_ns, used.queued_ns) == (1_000, 1_000, 500)
+    assert used.foreign_cores == 2.0
+
+
+def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
+    assert core_use_noted(fit(CoreWatch(read=lambda: None)).all(Note)) is None
 
 
 def test_tools_that_are_on_are_noted_once(fit, monkeypatch):

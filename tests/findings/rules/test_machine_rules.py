@@ -1,11 +1,12 @@
-"""Rules on what the machine lets a run use; none of them claims time."""
+"""Rules on what the machine lets a run use."""
 
 import pytest
 from rule_cases import WORK
 
 from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse, Program
 from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
-from lightning_gpuprof.records.schema import Device, Note
+from lightning_gpuprof.records.schema import Device, Loader, Note
 
 
 def quota(judge, periods, throttled):
@@ -51,6 +52,52 @@ def test_deterministic_algorithms_on_a_gpu_are_for_information(judge):
     assert finding.title.endswith("(torch.use_deterministic_algorithms)")
     assert finding.severity is Severity.INFO
     assert judge("deterministic-algorithms", WORK, torch_settings=SWITCHED) is None
+
+
+def shared(judge, *, foreign, workers=0, queued, beside=0, **facts):
+    second = 1_000_000_000
+    use = CoreUse(
+        cores=4,
+        wall_ns=10 * second,
+        busy_ns=round((1 + workers + foreign) * 10 * second),
+        stolen_ns=0,
+        own_ns=10 * second,
+        family_ns=round(workers * 10 * second),
+        queued_ns=round(queued * 10 * second),
+        others_queued_ns=round(beside * 10 * second),
+        programs=(Program("make", round(foreign * 10 * second)), Program("sshd", second // 10)),
+    )
+    return judge("shared-cores", WORK, records=[Note(99, CORES_NOTE, use)], **facts)
+
+
+def test_programs_that_have_the_cores_are_told_with_what_is_waited(judge):
+    found = shared(judge, foreign=1.5, queued=0.2, beside=0.3, torch_threads=4)
+    step_ns = found.evidence["step_ns"]
+    assert found.title.startswith("Other programs use 1.5 of the 4 cores: the training thread wait")
+    assert found.saving_ns.low == pytest.approx(0.16 * step_ns, rel=0.01)
+    assert found.saving_ns.high == pytest.approx(0.46 * step_ns, rel=0.01)
+    assert "(at the end ran: 'make')" in found.advice
+    assert found.change.startswith("torch.set_num_threads(2)")
+    assert found.severity is Severity.CRITICAL
+
+
+def test_of_what_is_waited_for_loaders_the_others_get_their_share(judge):
+    found = shared(
+        judge, foreign=1.0, workers=3.0, queued=0.2, torch_threads=1, loader=Loader(num_workers=3)
+    )
+    assert found.saving_ns.low == pytest.approx(0.04 * found.evidence["step_ns"], rel=0.01)
+    assert found.saving_ns.high == pytest.approx(0.06 * found.evidence["step_ns"], rel=0.01)
+    assert found.change is None
+
+
+def test_on_a_gpu_without_marks_nothing_is_sure_to_be_lost(judge):
+    found = shared(judge, foreign=1.0, queued=0.2, device=Device(type="cuda"))
+    assert found.saving_ns.low == 0 < found.saving_ns.high
+
+
+@pytest.mark.parametrize(("foreign", "queued"), [(0.05, 0.2), (1.0, 0.0), (0.0, 0.3)])
+def test_daemons_and_programs_on_other_cores_are_nothing(judge, foreign, queued):
+    assert shared(judge, foreign=foreign, queued=queued) is None
 
 
 @pytest.mark.parametrize("rule", ["cpu-quota", "gpu-left-unused", "deterministic-algorithms"])
