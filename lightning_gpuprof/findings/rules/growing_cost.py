@@ -5,7 +5,8 @@ How long each validation, checkpoint, callback, logger, hook of the module and w
 in the steps that it came in or between epochs, and each phase but backward and optimizer step by
 step: `first_ns` and `last_ns`, the medians of the first and last three times (or sixteenths of the
 steps), `more_ns` from each time to the next, and `grown_ns`: what all took above the first, per
-step. `at_end_ns` is what it takes at that pace when the run has all steps or epochs that the
+step. Each phase is also looked at by batch of its epoch: what is cleared at an epoch's end grows
+and begins anew. `at_end_ns` is what it takes at that pace when the run has all steps or epochs that the
 Trainer was asked for.
 
 ## Why it matters
@@ -25,7 +26,8 @@ the second half, and leave each third of the times above the one before (`uneven
 for it is the same with and without memory that was measured: from what growing has cost in this run
 on average, against the very first time, a fifth less (docs/adr/0031), to what it costs by now,
 which is what each further step pays and a longer run exceeds. Where memory grows with it,
-`memory-growth` tells it, once, for the same phase. What grows with the model's input, up to its
+`memory-growth` tells it, once, for the same phase. What begins anew with each epoch has its mean as
+saving, and is left out where backward pass or optimizer rise with it: batches are sorted then. What grows with the model's input, up to its
 square, is left out. Severity: the common scale (`findings/grade.py`).
 """
 
@@ -66,6 +68,15 @@ CLEARED = (
 )
 BOUNDED = "keep running sums, give the list or table a bound, and write or draw only what is new."
 
+EACH_EPOCH = (
+    "work it out once, at the end of the epoch, or in one batch of many, or keep running sums (as "
+    "the metrics of torchmetrics do)."
+)
+SOUGHT = (
+    "A dataset that goes through all that came before to find its place takes longer with each "
+    "batch: keep the iterator, or an index of where each sample begins."
+)
+
 
 def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     """Return a finding for what grows most."""
@@ -105,7 +116,9 @@ def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:
 
 def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     now_ns = round((one.last_ns - one.first_ns) * one.times / max(1, one.steps))
-    low, high = around(one.cost_ns)[0], max(around(one.cost_ns)[1], now_ns)
+    low, high = around(one.cost_ns)
+    if not one.each_epoch:  # a longer run does not make it more
+        high = max(high, now_ns)
     if run.on_gpu and one.phase not in (Phase.VALIDATION, Phase.CHECKPOINT):
         low, high = (
             exposed(run, one.phase, one.cost_ns).low_ns,
@@ -115,6 +128,8 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     what = one.name or f"The phase {one.phase.value}"
     each_step = one.times == one.steps
     often = f"in {one.steps:,} steps" if each_step else f"after {one.times} times"
+    if one.each_epoch:
+        often = "at the end of each epoch, and begins anew with the next"
     evidence: dict[str, int | float] = {
         "first_ns": one.first_ns,
         "last_ns": one.last_ns,
@@ -135,8 +150,7 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
         id=ID,
         severity=grade(saving, step_ns),
         title=title,
-        advice=(KEPT if kept else PERHAPS)
-        + (CLEARED if one.phase is Phase.VALIDATION else BOUNDED),
+        advice=_advice(one, kept=kept),
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9 if kept else 0.5,
@@ -147,7 +161,18 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     )
 
 
+def _advice(one: Rising, *, kept: bool) -> str:
+    if one.each_epoch and one.phase is Phase.DATA_WAIT:
+        return SOUGHT
+    what = CLEARED if one.phase is Phase.VALIDATION else BOUNDED
+    return (KEPT if kept else PERHAPS) + (EACH_EPOCH if one.each_epoch else what)
+
+
 def _change(one: Rising) -> str | None:
+    if one.each_epoch and one.phase is Phase.DATA_WAIT:
+        return None
+    if one.each_epoch:
+        return "def on_train_epoch_end(self): ...  # once, on what the epoch has kept"
     if one.phase is Phase.VALIDATION:
         return "self.outputs.clear()  # what was collected, at the end of on_validation_epoch_end"
     if one.phase in (Phase.CHECKPOINT, Phase.DATA_WAIT):
@@ -158,7 +183,7 @@ def _change(one: Rising) -> str | None:
 def _at_end(run: RunResults, one: Rising) -> int | None:
     """Return what one time will take when training ends; None where that is not known, or now."""
     trainer, steps = run.start.trainer, run.steps
-    if steps is None or steps.resumed or run.status == "finished":
+    if one.each_epoch or steps is None or steps.resumed or run.status == "finished":
         return None
     done: list[float] = []
     if (most := trainer.get("max_steps") or 0) > 0:

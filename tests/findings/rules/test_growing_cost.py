@@ -218,3 +218,41 @@ def test_nor_is_one_that_gets_faster(said):
 def test_a_callback_with_little_to_do_may_grow(said):
     column = each(np.arange(TIMES) / 10)
     assert said({"callbacks": column}, parts={"callbacks/Small": column}) == ()
+
+
+def by_batch(per_epoch, *, epochs=4, more_ns=MS // 20):
+    """Return what takes so much longer with each batch of an epoch, and those epochs' columns."""
+    batch = np.tile(np.arange(per_epoch), epochs)
+    columns = {"epoch": np.repeat(np.arange(epochs), per_epoch), "batch_idx": batch}
+    return more_ns * batch, {"columns": columns, "steps": epochs * per_epoch}
+
+
+def test_what_begins_anew_with_each_epoch_is_told(said):
+    more, epochs = by_batch(100)
+    (finding,) = said({"forward": 4 * MS + more}, **epochs)
+    assert finding.title == (
+        "The phase forward takes longer each time: 4.15 ms at first, 8.80 ms at the end of each "
+        "epoch, and begins anew with the next"
+    )
+    assert finding.evidence["more_ns"] == pytest.approx(MS // 20, rel=0.05)
+    assert finding.evidence["grown_ns"] == pytest.approx(49.5 * MS / 20, rel=0.02)
+    assert finding.saving_ns.middle == pytest.approx(49.5 * MS / 20, rel=0.02)
+    assert finding.change.startswith("def on_train_epoch_end(self)")
+    assert "at the end of the epoch" in finding.advice
+
+
+def test_a_loader_that_seeks_its_place_is_told_what_to_keep(said):
+    more, epochs = by_batch(100)
+    (finding,) = said({"data_wait": MS + more}, **epochs)
+    assert finding.advice.startswith("A dataset that goes through all that came before")
+    assert finding.change is None
+
+
+def test_batches_that_are_larger_at_an_epochs_end_explain_it(said):
+    more, epochs = by_batch(100)
+    assert not said({"forward": 4 * MS + more, "backward": 8 * MS + 2 * more}, **epochs)
+
+
+def test_few_batches_an_epoch_show_no_growth(said):
+    more, epochs = by_batch(16, epochs=20, more_ns=MS // 2)
+    assert not said({"forward": 4 * MS + more}, **epochs)

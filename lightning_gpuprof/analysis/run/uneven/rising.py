@@ -10,8 +10,10 @@ from lightning_gpuprof.analysis.memory.memory_growth import lasting_slope, rises
 from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
 from lightning_gpuprof.analysis.run.phase_split import part_columns
 from lightning_gpuprof.analysis.run.uneven.growth import (
+    BUCKETS,
     PACE,
     Floats,
+    Growth,
     growth,
     pace_of,
     steady_work,
@@ -55,6 +57,8 @@ class Rising:
         last_ns: What it took at last, likewise.
         more_ns: How much longer it took from each time to the next, at the median of all pairs.
         cost_ns: What all times took above the very first, to which the pace leads back, per step.
+        each_epoch: It begins anew with each epoch, as what is cleared at an epoch's end does; then
+            the first and last are those of the batches of an epoch.
     """
 
     phase: Phase
@@ -65,6 +69,7 @@ class Rising:
     last_ns: int
     more_ns: int
     cost_ns: int
+    each_epoch: bool = False
 
 
 class _Times(NamedTuple):
@@ -93,14 +98,17 @@ def rising(spread: Spread) -> tuple[Rising, ...]:
 
 
 def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Rising]:
-    """Return what grows with each step, in itself and against what trains beside it."""
+    """Return what grows with each step, or each batch of its epoch, and not as others do."""
     pace, before = pace_of(work), int(np.argmax(steady))  # the warm-up's steps, as a rule
+    by_batch = _by_batch(session, steady)
     phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
     for key, column in (phases | _parts(session)).items():
         taken = column[steady]
         usual = (taken / pace).astype(np.int64)
-        grown = growth(usual, steps_before=before)
-        if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
+        grown, in_epochs = _grown(taken, usual, steps_before=before), False
+        if grown is None and by_batch is not None:
+            grown, in_epochs = _grown(taken[by_batch], usual[by_batch], steps_before=0), True
+        if grown is None:
             continue
         yield Rising(
             phase=_phase(key),
@@ -109,9 +117,37 @@ def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Risi
             steps=len(taken),
             first_ns=grown.first,
             last_ns=grown.last,
-            more_ns=round(grown.per_step),
+            more_ns=round(grown.per_step * (_epochs(session, steady) if in_epochs else 1)),
             cost_ns=grown.before_first + grown.mean_above_first,
+            each_epoch=in_epochs,
         )
+
+
+def _grown(taken: Int64, usual: Int64, *, steps_before: int) -> Growth | None:
+    grown = growth(usual, steps_before=steps_before)
+    return grown if growth(taken) is not None and _rises(grown) else None
+
+
+def _rises(grown: Growth | None) -> bool:
+    return grown is not None and grown.last >= (1 + MIN_RISE) * grown.first
+
+
+def _by_batch(session: Session, steady: Mask) -> Int64 | None:
+    """Return the order of the steps by batch of their epoch, or None of one or of short epochs.
+
+    And None where the work itself grows with the batch, as that of samples sorted by length does.
+    """
+    batch = session.columns.get("batch_idx")
+    if batch is None or _epochs(session, steady) < 2 or batch[steady].max() < BUCKETS:
+        return None
+    order: Int64 = np.argsort(batch[steady], kind="stable")
+    work = (column[steady][order] for column in session.phases_ns(PACE).values())
+    return None if any(_rises(growth(one)) for one in work) else order
+
+
+def _epochs(session: Session, steady: Mask) -> int:
+    epoch = session.columns.get("epoch")
+    return 1 if epoch is None else len(np.unique(epoch[steady]))
 
 
 def _in_steps(spread: Spread) -> Iterator[tuple[str, _Times]]:
