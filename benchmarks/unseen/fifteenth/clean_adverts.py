@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 STEPS = 150
-FEATURES, ADVERTS, PRESENT, BATCH, WIDTH = 60000, 40000, 30, 256, 48
+FEATURES, ADVERTS, PRESENT, BATCH, WIDTH = 200_000, 40_000, 30, 256, 48
 
 
 class Adverts(Dataset):

@@ -10,7 +10,7 @@ from case import Run, arguments
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 150
 MIXES, PARTS, BATCH, MEMBERS, WIDTH = 15360, 24, 256, 5, 256
@@ -58,7 +58,8 @@ def main(run: Run) -> None:
     strengths += 0.05 * torch.randn(len(mixes))
     learn = TensorDataset(mixes[:MIXES], strengths[:MIXES])
     check = TensorDataset(mixes[MIXES:], strengths[MIXES:])
-    data = DataLoader(learn, batch_size=BATCH, shuffle=True, drop_last=True)
+    batches = BatchSampler(RandomSampler(learn), BATCH, drop_last=True)
+    data = DataLoader(learn, sampler=batches, batch_size=None)
     checks = DataLoader(check, batch_size=512)
     trainer = L.Trainer(
         callbacks=[*run.callbacks, ModelCheckpoint(run.root, monitor="val_loss")],

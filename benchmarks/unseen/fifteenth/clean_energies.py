@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 120
-CRYSTALS, SIDE, BATCH, CHAINS, MOVES, WIDTH = 2000, 16, 48, 2000, 5, 24
+CRYSTALS, SIDE, BATCH, CHAINS, MOVES, WIDTH = 6000, 16, 48, 2000, 5, 24
 
 
 class Energies(L.LightningModule):

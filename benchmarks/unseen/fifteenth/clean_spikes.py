@@ -2,16 +2,17 @@
 
 The loop over time is needed, for each moment's potential depends on the last one's spikes; what
 does not depend on them (the weighing of the input) is done for all moments at once before it.
+Events are kept as bytes; a batch of them becomes numbers when it is used.
 """
 
 import lightning as L
 import torch
 from case import Run, arguments
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 140
-CLIPS, MOMENTS, PIXELS, NEURONS, GESTURES, BATCH = 1500, 16, 256, 512, 8, 96
+CLIPS, MOMENTS, PIXELS, NEURONS, GESTURES, BATCH = 9600, 16, 256, 512, 8, 64
 
 
 class Spike(torch.autograd.Function):
@@ -49,7 +50,7 @@ class Gestures(L.LightningModule):
 
     def training_step(self, batch, batch_idx):
         events, gestures = batch
-        loss = nn.functional.cross_entropy(self(events.transpose(0, 1)), gestures)
+        loss = nn.functional.cross_entropy(self(events.transpose(0, 1).float()), gestures)
         self.log("train_loss", loss)
         return loss
 
@@ -60,10 +61,9 @@ class Gestures(L.LightningModule):
 def main(run: Run) -> None:
     gestures = torch.randint(0, GESTURES, (CLIPS,))
     likely = torch.rand(GESTURES, MOMENTS, PIXELS).pow(3)
-    events = torch.bernoulli(likely[gestures])
-    data = DataLoader(
-        TensorDataset(events, gestures), batch_size=BATCH, shuffle=True, drop_last=True
-    )
+    clips = TensorDataset(torch.bernoulli(likely[gestures]).to(torch.uint8), gestures)
+    batches = BatchSampler(RandomSampler(clips), BATCH, drop_last=True)
+    data = DataLoader(clips, sampler=batches, batch_size=None)
     trainer = L.Trainer(callbacks=run.callbacks, gradient_clip_val=1.0, **run.trainer)
     trainer.fit(Gestures(), data)
 

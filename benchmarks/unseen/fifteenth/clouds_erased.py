@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 130
-SCENES, BANDS, SIDE, BATCH, WIDTH = 480, 6, 48, 16, 24
+SCENES, BANDS, SIDE, BATCH, WIDTH = 1600, 6, 48, 16, 16
 
 
 class Painter(L.LightningModule):

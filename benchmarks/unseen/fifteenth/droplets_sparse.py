@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 160
-CELLS, GENES, FOUND, BATCH, WIDTH, CODE = 3000, 1500, 90, 48, 384, 24
+CELLS, GENES, FOUND, BATCH, WIDTH, CODE = 4000, 1500, 45, 48, 448, 24
 
 
 class Droplets(Dataset):

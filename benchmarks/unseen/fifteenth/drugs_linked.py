@@ -13,7 +13,7 @@ import lightning as L
 import torch
 from case import Run, arguments
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 150
 THINGS, RELATIONS, FACTS, BATCH, FALSE, WIDTH = 9000, 12, 60000, 256, 24, 96
@@ -71,7 +71,9 @@ def main(run: Run) -> None:
     heads = torch.randint(0, THINGS, (FACTS,))
     relations = torch.randint(0, RELATIONS, (FACTS,))
     facts = torch.stack([heads, relations, (heads * 7 + relations) % THINGS], dim=1)
-    data = DataLoader(TensorDataset(facts), batch_size=BATCH, shuffle=True, drop_last=True)
+    known = TensorDataset(facts)
+    batches = BatchSampler(RandomSampler(known), BATCH, drop_last=True)
+    data = DataLoader(known, sampler=batches, batch_size=None)
     trainer = L.Trainer(callbacks=run.callbacks, enable_checkpointing=False, **run.trainer)
     trainer.fit(Facts(run.fixed), data)
 

@@ -16,14 +16,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 150
-WORDS, ESSAYS, LENGTH, BATCH, TRAITS, WIDTH = 4000, 3000, 80, 32, 6, 96
+WORDS, ESSAYS, LENGTH, BATCH, TRAITS, WIDTH = 4000, 12000, 40, 80, 6, 96
 
 
 class Essays(Dataset):
     def __init__(self) -> None:
         self.words = torch.randint(0, WORDS, (ESSAYS, LENGTH))
-        spread = (self.words[:, : 10 * TRAITS].view(ESSAYS, TRAITS, 10) % 97).sum(dim=2)
-        self.grades = (spread / 970 * 20).round() * 5
+        spread = (self.words[:, : 5 * TRAITS].view(ESSAYS, TRAITS, 5) % 97).sum(dim=2)
+        self.grades = (spread / 480 * 100).round()
 
     def __len__(self):
         return ESSAYS
@@ -68,7 +68,7 @@ class Grader(L.LightningModule):
         said = self.grades(read.mean(dim=1))
         loss = nn.functional.mse_loss(said, grades / 100)
         with torch.no_grad():
-            rounded = (said * 20).round() * 5
+            rounded = (said * 100).round()
             pairs = zip(rounded.unbind(dim=1), grades.unbind(dim=1), strict=True)
             agreed = [correlation(self.ranks(mine), self.ranks(theirs)) for mine, theirs in pairs]
         self.log_dict({"train_loss": loss, "train_spearman": torch.stack(agreed).mean()})

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 140
-GRIDS, NODES, LINES, BATCH, WIDTH, HEADS = 200, 150, 1200, 8, 32, 8
+GRIDS, NODES, LINES, BATCH, WIDTH, HEADS = 1200, 150, 1200, 8, 32, 8
 
 
 class Grids(Dataset):

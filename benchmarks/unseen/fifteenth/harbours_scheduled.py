@@ -14,7 +14,7 @@ import torch
 import yaml
 from case import Run, arguments
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 160
 CALLS, FACTS, BATCH, WIDTH = 20000, 48, 128, 512
@@ -87,7 +87,9 @@ def main(run: Run) -> None:
     facts = torch.randn(CALLS, FACTS)
     hours = facts[:, 0] * facts[:, 1] + facts[:, 2:6].sum(dim=1).abs()
     stages = Stages(run.root / "stages.yaml", run.fixed)
-    data = DataLoader(TensorDataset(facts, hours), batch_size=BATCH, shuffle=True, drop_last=True)
+    calls = TensorDataset(facts, hours)
+    batches = BatchSampler(RandomSampler(calls), BATCH, drop_last=True)
+    data = DataLoader(calls, sampler=batches, batch_size=None)
     trainer = L.Trainer(callbacks=run.callbacks, enable_checkpointing=False, **run.trainer)
     trainer.fit(Berths(stages), data)
 

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 120
-IMAGES, SIDE, BATCH, WIDTH, WINDOW = 240, 64, 8, 24, 11
+IMAGES, SIDE, BATCH, WIDTH, WINDOW = 1000, 64, 8, 24, 11
 
 
 class Similarity(nn.Module):

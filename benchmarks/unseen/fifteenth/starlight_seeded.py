@@ -1,4 +1,4 @@
-"""Does this star pulsate? A convolutional network over light curves with noise that can be repeated.
+"""Does this star pulsate? Convolutions over light curves whose noise can be repeated.
 
 cause: __getitem__ seeds torch's global generator for each curve (torch.manual_seed), so that the
     noise of a curve is always the same; this also seeds every kind of accelerator there could be,
@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 150
-STARS, NIGHTS, BATCH, WIDTH = 12000, 256, 64, 24
+STARS, NIGHTS, BATCH, WIDTH = 9600, 256, 48, 40
 
 
 class LightCurves(Dataset):
