@@ -11,7 +11,7 @@ from case import Run, arguments
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
-STEPS = 150
+STEPS = 300  # of both optimizers, so that 150 batches are seen
 FEATURES, ADVERTS, PRESENT, BATCH, WIDTH = 200_000, 40_000, 30, 256, 48
 
 

@@ -16,14 +16,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 150
-WORDS, ESSAYS, LENGTH, BATCH, TRAITS, WIDTH = 4000, 12000, 40, 80, 6, 96
+WORDS, ESSAYS, LENGTH, BATCH, TRAITS, WIDTH = 4000, 12000, 40, 80, 10, 64
 
 
 class Essays(Dataset):
     def __init__(self) -> None:
         self.words = torch.randint(0, WORDS, (ESSAYS, LENGTH))
-        spread = (self.words[:, : 5 * TRAITS].view(ESSAYS, TRAITS, 5) % 97).sum(dim=2)
-        self.grades = (spread / 480 * 100).round()
+        spread = (self.words[:, : 4 * TRAITS].view(ESSAYS, TRAITS, 4) % 97).sum(dim=2)
+        self.grades = (spread / 384 * 100).round()
 
     def __len__(self):
         return ESSAYS

@@ -38,9 +38,7 @@ class Layer(nn.Module):
     def __init__(self, fixed) -> None:
         super().__init__()
         self.fixed = fixed
-        self.values = nn.Linear(WIDTH, WIDTH)
-        self.sent = nn.Linear(WIDTH, HEADS)
-        self.received = nn.Linear(WIDTH, HEADS)
+        self.values, self.keys, self.asked = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.out = nn.Sequential(nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
 
     def take(self, h, ends):
@@ -49,8 +47,8 @@ class Layer(nn.Module):
         return h[ends]  # cause
 
     def forward(self, h, begin, end):
-        scores = self.take(self.sent(h), begin) + self.take(self.received(h), end)
-        weights = nn.functional.leaky_relu(scores, 0.2).exp()
+        likeness = self.take(self.keys(h), begin) * self.take(self.asked(h), end)
+        weights = likeness.view(len(begin), HEADS, -1).sum(dim=2).clamp(-8, 8).exp()
         totals = torch.zeros(len(h), HEADS, device=h.device).index_add(0, end, weights)
         weights = weights / self.take(totals, end)
         values = self.take(self.values(h), begin).view(len(begin), HEADS, -1)

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 120
-IMAGES, SIDE, KINDS, BATCH, STEM, WIDTH = 1500, 64, 7, 12, 20, 128
+IMAGES, SIDE, KINDS, BATCH, STEM, WIDTH = 1500, 64, 7, 12, 32, 96
 
 
 class Mapper(L.LightningModule):
