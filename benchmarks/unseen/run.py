@@ -18,7 +18,7 @@ at hand, the third when with the second, and so on; the causes from the third on
 threads, which the docstrings name. Chance drew their halves: A may mend the rules again, B is
 looked at once, at the end; from the seventh on no half is drawn. The eighth's causes are those of
 the fault suite in other guises, the eleventh's each of that suite's by name, most of the twelfth's
-and thirteenth's in programs whose loaders have workers, the fourteenth's spread over all parts of a
+and thirteenth's in programs whose loaders have workers, the last two's spread over all parts of a
 program, the ninth's those of one NVIDIA GPU (its programs run on a CPU too, with sizes that make no
 case there). `both` is for another machine: looks and pairs in forks of one process, needing no
 installation; what is small of each recording goes to `--keep`, to be read again elsewhere. The
@@ -66,6 +66,7 @@ SETS = {  # each set's folder, and its results
     "twelfth": (HERE / "twelfth", "unseen-twelfth-2026-11-23.json"),
     "thirteenth": (HERE / "thirteenth", "unseen-thirteenth-2026-11-23.json"),
     "fourteenth": (HERE / "fourteenth", "unseen-fourteenth-2026-11-23.json"),
+    "fifteenth": (HERE / "fifteenth", "unseen-fifteenth-2026-11-23.json"),
 }
 IN_FLIGHT, LOOK_S = 3, 90
 """Of forks: one trains, one reports, one waits. Seconds that a look may take, waiting included."""
