@@ -6,8 +6,8 @@ in the steps that it came in or between epochs, and each phase but backward and 
 step: `first_ns` and `last_ns`, the medians of the first and last three times (or sixteenths of the
 steps), `more_ns` from each time to the next, and `grown_ns`: what all took above the first, per
 step. Each phase is also looked at by batch of its epoch: what is cleared at an epoch's end grows
-and begins anew. `at_end_ns` is what it takes at that pace when the run has all steps or epochs that the
-Trainer was asked for.
+and begins anew. `at_end_ns` is what it takes at that pace when the run has all steps or epochs that
+the Trainer was asked for.
 
 ## Why it matters
 What is never cleared is worked on anew each time: predictions that are scored, a history that is
@@ -27,8 +27,9 @@ for it is the same with and without memory that was measured: from what growing 
 on average, against the very first time, a fifth less (docs/adr/0031), to what it costs by now,
 which is what each further step pays and a longer run exceeds. Where memory grows with it,
 `memory-growth` tells it, once, for the same phase. What begins anew with each epoch has its mean as
-saving, and is left out where backward pass or optimizer rise with it: batches are sorted then. What grows with the model's input, up to its
-square, is left out. Severity: the common scale (`findings/grade.py`).
+saving, and is left out where backward pass or optimizer rise with it: batches are sorted then. What
+grows with the model's input, up to its square, is left out. Severity: the common scale
+(`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
