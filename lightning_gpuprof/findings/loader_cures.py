@@ -9,7 +9,12 @@ from lightning_gpuprof.analysis.run.worker_lines import (
     longer_here,
     made_in_ns,
 )
-from lightning_gpuprof.analysis.savings.beside_workers import both, fewer_bytes, turns_ns
+from lightning_gpuprof.analysis.savings.beside_workers import (
+    both,
+    fewer_bytes,
+    handover_high_ns,
+    turns_ns,
+)
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
     cheaper_batches,
@@ -20,7 +25,6 @@ from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
     HANDED_BYTES,
-    HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
     CorePlan,
     WorkerPlan,
@@ -31,7 +35,7 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
 from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.loader_operations import operations, told
 from lightning_gpuprof.findings.model import Range
-from lightning_gpuprof.findings.worker_places import in_workers, processes
+from lightning_gpuprof.findings.worker_places import in_workers, many_tensors, processes
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import BATCH_NOTE, Loader
 from lightning_gpuprof.units import duration, percent, size, spread
@@ -85,7 +89,7 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
         if longer_here(run, wait_ns):
             cheaper = _cheaper(run, step_ns, lost, 1.0)
             if keep_up(run):
-                return _send_less(run, receiving, lost, cheaper)
+                return _send_less(run, step_ns, receiving, lost, cheaper)
             return replace(cheaper, advice=f"{cheaper.advice} {_answered_late(run, receiving)}")
         return _hand_over_less(run, step_ns, receiving, lost, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
@@ -167,7 +171,7 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     low_ns, high_ns = cheaper_batches(run, step_ns, lost)
     loader, own = run.start.loader, own_code(run)
     if loader and loader.num_workers and (waited == 1.0 or run.loader_wait.workers_frac is None):
-        low_ns = min(low_ns, max(0, lost.low_ns - HANDOVER_HIGH_NS))
+        low_ns = min(low_ns, max(0, lost.low_ns - handover_high_ns(run)))
         high_ns = max(low_ns, high_ns - HANDOVER_LOW_NS)
     advice = _less_work(run)
     if own is not None:
@@ -177,6 +181,9 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
         low_ns = 0
+    many = many_tensors(run)
+    most = handover_high_ns(run) >= MOST * lost.low_ns
+    advice = f"{many} {advice}" if many and most else f"{advice} {many}".strip()
     low_ns, high_ns = round(waited * low_ns), round(waited * high_ns)
     high_ns += turns_ns(run, step_ns - lost.high_ns)
     if large := _large_bytes(run):
@@ -233,7 +240,7 @@ def _with_workers(
     low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
     if now and run.loader_wait.workers_frac is None:
         # Part of the wait is taking the batch over, which more workers do not shorten.
-        low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
+        low, high = max(0, low - handover_high_ns(run)), high - HANDOVER_LOW_NS
     if low <= 0 or high <= 0:
         # Handing a batch over may cost as much as making it here.
         return None
@@ -297,8 +304,8 @@ def _hand_over_less(
     if loader and run.cores is not None and (loader.num_workers or 0) > run.cores:
         # They also take turns with the training itself. One per core may be what costly batches
         # need: these would then be made in the training process.
-        saving = Range(low=most_ns // 2, high=most_ns + most_ns // CROWDED)
-        return Cure(advice, change, saving)
+        high_ns = min(step_ns, most_ns + most_ns // CROWDED)
+        return Cure(advice, change, Range(low=most_ns // 2, high=high_ns))
     if made_ns is None or not keep_up(run):
         return Cure(advice, change, Range(low=0, high=most_ns), sure=False)
     advice += f" To make one takes about {duration(made_ns)} in a worker."
@@ -307,7 +314,7 @@ def _hand_over_less(
     return Cure(advice, change, Range(low=low_ns, high=most_ns), sure=sure)
 
 
-def _send_less(run: RunResults, frac: float, lost: Exposed, cheaper: Cure) -> Cure:
+def _send_less(run: RunResults, step_ns: int, frac: float, lost: Exposed, cheaper: Cure) -> Cure:
     """Return the change to smaller batches, where workers have them ready.
 
     What is handed over costs little by its size up to `HANDED_BYTES`: of that nothing goes for
@@ -321,13 +328,15 @@ def _send_less(run: RunResults, frac: float, lost: Exposed, cheaper: Cure) -> Cu
         "worker), so to do without workers is no cure: "
     )
     if not large:
-        advice += "this is about what handing over costs. Fewer tensors per batch may cost less."
+        advice += "this is about what handing over costs. "
+        advice += many_tensors(run) or "Fewer tensors per batch may cost less."
         return Cure(advice, None, Range(low=0, high=cheaper.saving.high), sure=False)
     freed = fewer_bytes(run, large)
-    waited_low_ns = max(0, lost.low_ns - HANDOVER_HIGH_NS)
+    waited_low_ns = max(0, lost.low_ns - handover_high_ns(run))
     waited = waited_low_ns, max(waited_low_ns, lost.high_ns - HANDOVER_LOW_NS)
     low_ns, high_ns = both(waited, (freed.low_ns, freed.high_ns))
-    return Cure(advice + cheaper.advice, None, Range(low=low_ns, high=high_ns))
+    saving = Range(low=min(low_ns, step_ns), high=min(high_ns, step_ns))
+    return Cure(advice + cheaper.advice, None, saving)
 
 
 def _large_bytes(run: RunResults) -> int:

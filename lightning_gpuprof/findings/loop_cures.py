@@ -150,12 +150,13 @@ def _gradients_in(run: RunResults, busy: BusyFunction) -> GradientLoop | None:
     It takes a gradient in each turn, so what the function takes beside it goes with it.
     """
     lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
-    if lines is None or forward is None or busy.loop is None:
-        return None
+    if lines is None or forward is None or busy.loop is None or busy.goes_on:
+        return None  # where turns need each other no call takes all gradients at once
     function = busy.loop.file, busy.loop.function
     own = [one for one in lines.of(Phase.FORWARD) if (one.file, one.function) == function]
     count = sum(one.count for one in own)
-    taking = [one for one in own if _TAKES_GRADIENT.search(one.source)]
+    inside = (one for one in own if one.line >= busy.loop.line)
+    taking = [one for one in inside if _TAKES_GRADIENT.search(one.source)]
     if not taking or sum(one.count for one in taking) < max(LEAST_COUNT, MOSTLY * count):
         return None
     backward = run.per_step(Phase.BACKWARD)

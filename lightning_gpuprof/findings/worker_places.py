@@ -6,6 +6,8 @@ from lightning_gpuprof.analysis.run.worker_lines import (
     worker_line_times,
     worker_lines,
 )
+from lightning_gpuprof.analysis.savings.beside_workers import handed_tensors
+from lightning_gpuprof.analysis.savings.input_pipeline import HANDED_TENSORS
 from lightning_gpuprof.units import duration, percent, shortened
 
 MIN_FRAC = 0.1
@@ -33,6 +35,17 @@ def in_workers(run: RunResults) -> str:
     return (
         f"By {seen.whole} samples in {processes(seen.processes)}, which waited for work in "
         f"{percent(seen.waiting_frac)} of them, their time goes to {'; '.join(told)}.{takes}"
+    )
+
+
+def many_tensors(run: RunResults) -> str:
+    """Return what to do about batches of many tensors; empty where they are few, or not counted."""
+    count = handed_tensors(run) or 0.0
+    if count <= HANDED_TENSORS:
+        return ""
+    return (
+        f"A batch is {count:.0f} tensors, each of which is handed over by itself: stack them into "
+        "a few."
     )
 
 

@@ -3,8 +3,14 @@
 from math import comb, hypot
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.analysis.savings.hidden import Exposed, exposed
+from lightning_gpuprof.analysis.savings.input_pipeline import (
+    HANDED_TENSORS,
+    HANDOVER_HIGH_NS,
+    TENSOR_NS,
+)
 from lightning_gpuprof.records.phases import Phase
 
 OWN_LOW_NS, OWN_HIGH_NS = 300_000, 1_000_000
@@ -14,6 +20,9 @@ READ_NS_PER_MIB = 110_000
 its pages are new to this process. An upper bound, as bare metal maps them sooner."""
 LESS_FRAC = 0.75
 """Of the bytes goes that much with uint8 instead of float32; crops take more away."""
+
+
+_TENSOR_MADE = "aten::set_"
 
 
 def taken_turns_frac(work_frac: float, workers: int, cores: int) -> float:
@@ -46,18 +55,38 @@ def turns_ns(run: RunResults, computing_ns: int) -> int:
     return round(taken_turns_frac(work_frac, loader.num_workers, cores) * computing_ns)
 
 
+def handed_tensors(run: RunResults) -> float | None:
+    """Return how many tensors of a batch come from workers; None without a trace that shows it.
+
+    Each is put into its shared memory by `_TENSOR_MADE`.
+    """
+    facts, loader = trace_facts(run), run.start.loader
+    rows = facts.rows("operators") if facts and loader and loader.num_workers else ()
+    made = next((row for row in rows if row["name"] == _TENSOR_MADE), None)
+    return None if facts is None or made is None else made.get("loading_count", 0) / facts.steps
+
+
+def handover_high_ns(run: RunResults) -> int:
+    """Return what taking over a ready batch costs at most, by how many tensors it has."""
+    more = max(0.0, (handed_tensors(run) or 0.0) - HANDED_TENSORS)
+    return HANDOVER_HIGH_NS + round(TENSOR_NS * more)
+
+
 def fewer_bytes(run: RunResults, num_bytes: int) -> Exposed:
     """Return what smaller batches save beside the wait for them, where workers hand them over.
 
     A large batch comes in shared memory of its own, which the training process frees when it
-    drops the batch, between steps, in the phase `other`: that was measured in this run. Its pages
-    are new to this process, so reading it once takes longer too.
+    drops the batch, between steps, in the phase `other`: that was measured in this run, with what
+    has a name in it, such as a hook of the module's, left out. Its pages are new to this process,
+    so reading it once takes longer too.
     """
     other = run.per_step(Phase.OTHER)
     if other is None:
         return Exposed(0, 0, "unknown")
-    sure = exposed(run, Phase.OTHER, max(0, other.mean_ns - OWN_HIGH_NS))
-    freed_ns = max(0, other.mean_ns - OWN_LOW_NS)
+    named = (part.per_step for part in run.parts_of(Phase.OTHER))
+    nameless_ns = other.mean_ns - sum(part.mean_ns for part in named if part is not None)
+    sure = exposed(run, Phase.OTHER, max(0, nameless_ns - OWN_HIGH_NS))
+    freed_ns = max(0, nameless_ns - OWN_LOW_NS)
     most = exposed(run, Phase.OTHER, freed_ns)
     read_ns = 0 if run.on_gpu else round(READ_NS_PER_MIB * num_bytes / (1 << 20))
     most_ns = min(freed_ns, most.high_ns) + read_ns

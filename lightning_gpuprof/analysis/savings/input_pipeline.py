@@ -9,6 +9,9 @@ HANDOVER_HIGH_NS = 1_000_000
 """What taking a ready batch from a worker costs the training process. The high bound was measured
 (torch 2.13, batches up to 1 MB, 2 virtual cores in a sandbox: 1.0 to 1.4 ms); the low one is our
 estimate for bare metal, where the same system calls are cheaper."""
+HANDED_TENSORS, TENSOR_NS = 8, 200_000
+"""Batches of so many tensors the high bound is of; each further one is handed over by itself, which
+takes that long (docs/adr/0031)."""
 HANDED_BYTES = 1 << 20
 """Up to this a batch's size is no matter: so large were those that the high bound is of."""
 MAX_WORKERS = 16

@@ -31,7 +31,8 @@ ID = "compile-limit"
 EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
 _SIZE = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<dim>\d+)")
 _VALUE = re.compile(r"==|check_obj_id|___check_type_id")
-LOCAL = re.compile(r"^L\['(\w+)'\]$")
+LOCAL = re.compile(r"^[LG]\['(\w+)'\]")
+_WRITTEN = re.compile(r"(?!___)[A-Za-z_]\w*(\.(?!__)\w+|\[\d+\]|\['\w+'\])*")
 SIZES = (
     "Mark the size that changes as dynamic, compile with dynamic=True, or pad lengths to a few "
     "(buckets)."
@@ -67,9 +68,13 @@ def cure(reason: str) -> tuple[str, str | None]:
 
     >>> cure("tensor 'L['x']' size mismatch at index 0. expected 10, actual 11")[1]
     'torch._dynamo.mark_dynamic(x, 0)  # before the call'
+    >>> cure("tensor 'L['batch'][0]' size mismatch at index 1. expected 10, actual 11")[1]
+    'torch._dynamo.mark_dynamic(batch[0], 1)  # before the call'
     """
     size = _SIZE.search(reason)
     if size is not None:
         name = LOCAL.sub(r"\1", size["name"])
+        if _WRITTEN.fullmatch(name) is None:  # dynamo's own, which no program has
+            return SIZES, None
         return SIZES, f"torch._dynamo.mark_dynamic({name}, {size['dim']})  # before the call"
     return (VALUES if _VALUE.search(reason) else f"{SIZES} {VALUES}"), None

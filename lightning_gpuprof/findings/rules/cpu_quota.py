@@ -42,13 +42,12 @@ def evaluate(run: RunResults) -> Finding | None:
     frac = quota.throttled / quota.periods
     if frac < MIN_FRAC:
         return None
-    threads = max(1, floor(quota.cores))
+    has = ""
     evidence: dict[str, int | float] = {
         "throttled_frac": frac,
         "periods_count": quota.periods,
         "quota_cores_count": quota.cores,
     }
-    has = ""
     if run.start.torch_threads is not None:
         evidence["threads_count"] = run.start.torch_threads
         has = f" (torch has {run.start.torch_threads} threads)"
@@ -62,5 +61,15 @@ def evaluate(run: RunResults) -> Finding | None:
         evidence=evidence,
         saving_ns=Range(low=0, high=0),
         confidence=0.9,
-        change=f"torch.set_num_threads({threads})  # and num_workers, OMP_NUM_THREADS to fit",
+        change=_change(run, max(1, floor(quota.cores))),
     )
+
+
+def _change(run: RunResults, cores: int) -> str | None:
+    """Return what uses fewer cores; None where neither threads nor workers are too many."""
+    threads, loader = run.start.torch_threads, run.start.loader
+    if threads is None or threads > cores:
+        return f"torch.set_num_threads({cores})  # and num_workers, OMP_NUM_THREADS to fit"
+    if loader is not None and (loader.num_workers or 0) > cores - threads:
+        return f"DataLoader(..., num_workers={cores - threads})"
+    return None

@@ -25,14 +25,23 @@ from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Se
 ID = "deterministic-algorithms"
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "runs differ in their last bits")
 SWITCHES = (
-    ("deterministic_algorithms", "torch.use_deterministic_algorithms"),
-    ("cudnn_deterministic", "torch.backends.cudnn.deterministic"),
+    (
+        "deterministic_algorithms",
+        "torch.use_deterministic_algorithms",
+        "Trainer(..., deterministic=False)",
+    ),
+    (
+        "cudnn_deterministic",
+        "torch.backends.cudnn.deterministic",
+        "torch.backends.cudnn.deterministic = False",
+    ),
 )
 
 
 def evaluate(run: RunResults) -> Finding | None:
     """Return a fact where torch may not choose."""
-    on = [shown for name, shown in SWITCHES if run.start.torch_settings.get(name) is True]
+    settings = run.start.torch_settings
+    on = {shown: change for name, shown, change in SWITCHES if settings.get(name) is True}
     if not on or not run.on_gpu:
         return None
     return Finding(
@@ -44,5 +53,5 @@ def evaluate(run: RunResults) -> Finding | None:
         evidence={"switches_count": len(on)},
         saving_ns=Range(low=0, high=0),
         confidence=0.9,
-        change="Trainer(..., deterministic=False)",
+        change="\n".join(on.values()),
     )

@@ -94,7 +94,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if run.larger_input is not None and not kept and not (memory and memory.of_device):
         grown = bool(slower or memory)
         slower = {p: g for p, g in slower.items() if not _by_input(run.larger_input, p, g)}
-        if grown and not slower:
+        if grown and not slower and _fits(run.larger_input, memory):
             return Abstained(ID, run.larger_input.told)
     if memory is None:
         told = {one.phase for one in run.rising}
@@ -128,6 +128,10 @@ def _by_themselves(
     others = (p for p in OTHERS if p in growing and p not in slower)
     common = max((_rise_frac(growing[p]) for p in others), default=0.0)
     return {p: g for p, g in slower.items() if common < LIKE_OTHERS * _rise_frac(g)}
+
+
+def _fits(larger: LargerInput, memory: MemoryGrowth | None) -> bool:
+    return memory is None or larger.explains(memory.first_bytes, memory.last_bytes)
 
 
 def _by_input(larger: LargerInput, phase: Phase, grown: Growth) -> bool:

@@ -40,7 +40,10 @@ MIN_FRAC = 0.01
 MIN_CLASSES = 16
 MADE, SUMMED, ALONE = (0.6, 1.2), (0.8, 2.6), (0.5, 1.2)
 CHANGE = """# in place of one_hot and the product; x: one row for each index, and {classes} sums
-sums = x.new_zeros({classes}, x.shape[-1]).index_add(0, index, x)"""
+sums = x.new_zeros({classes}, *x.shape[1:]).index_add(0, index, x)
+# or, of each sample by itself (x: samples, rows, numbers; index: samples, rows):
+at = index[..., None].expand_as(x)
+sums = x.new_zeros(len(x), {classes}, x.shape[2]).scatter_add(1, at, x)"""
 
 
 @looked(ID)

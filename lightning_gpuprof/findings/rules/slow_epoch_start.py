@@ -21,8 +21,10 @@ enough.
 program. How much of the work can go is not known, so the low bound is 0; but for a sampler of the
 program's own over an indexed dataset `SAMPLER_FRAC`: torch draws 100,000 indices in some
 milliseconds, the rest is working out what to draw from. Where data workers start anew each time it
-is `worker-startup`; those that stay begin an epoch with their sampler in the training process.
-Severity: the common scale (`findings/grade.py`).
+is `worker-startup`; those that stay begin an epoch with their sampler in the training process, and
+with the making of a first batch, which no sampler can spare: what is waited for workers is left
+out, or, where that was not measured, as many steps as there are workers. Severity: the common
+scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -56,13 +58,21 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     sampler = loader.sampler if loader.dataset_kind == "map" else None
     if loader.num_workers and not (loader.persistent_workers and sampler):
         return None
+    taken_ns = starts.again_ns
+    title = "The first batch of each epoch takes {each} longer than the others"
+    if loader.num_workers:
+        making_ns = starts.workers_ns
+        if making_ns is None:
+            making_ns = loader.num_workers * (run.step_ns or 0) * (starts.count - 1)
+        taken_ns = max(0, taken_ns - making_ns)
+        title = "Before the first batch of each epoch the training process is at work for {each}"
     return epoch_finding(
         run,
-        starts.again_ns,
+        taken_ns,
         starts.count - 1,
         rule=ID,
         name="first_batch",
-        title="The first batch of each epoch takes {each} longer than the others",
+        title=title,
         advice=OF_SAMPLER.format(sampler=sampler) if sampler else OF_DATASET,
         where=Where(phase=Phase.DATA_WAIT.value, name=sampler),
         gone_frac=(SAMPLER_FRAC if sampler else 0, 1),

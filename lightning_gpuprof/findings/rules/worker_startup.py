@@ -21,7 +21,8 @@ has new workers each time: nothing is kept before that ends (`rebuilt-loader`).
 
 ## Thresholds
 With persistent workers an epoch still begins with the making of a first batch, at most
-`num_workers` steps long (the low bound). Processes that end and start take time from the steps
+`num_workers` steps long, and workers that fill their queues beside its first steps, which may be
+what slows these: neither is in the low bound. Processes that end and start take time from the steps
 around as well, which no wait shows: a fifth may go with it (the high bound, docs/adr/0031). A
 validation's first batch is known to be made within what `num_workers` of its batches take, if it
 has twice as many; else only the making of the iterator is sure to go, and of an iterable dataset,
@@ -153,12 +154,15 @@ def _of_epochs(run: RunResults) -> Finding | Abstained | None:
     first_batch_ns = min(waited_ns, (workers or 1) * run.step_ns)
     if persistent and waited_ns == first_batch_ns:
         return None  # train_dataloader may return the same loader each time
+    needless = _needless(run)
     _, most_ns = around(per_epoch_ns * again // steps.ran)
-    saving = Range(low=(per_epoch_ns - first_batch_ns) * again // steps.ran, high=most_ns)
+    # Workers that are kept fill their queues beside the first steps all the same.
+    sure_ns = waited_ns - first_batch_ns + slowed_ns * needless
+    saving = Range(low=sure_ns * again // steps.ran, high=most_ns)
     cost_ns = (starts.again_ns + starts.slowed_ns) // steps.ran
     change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
     advice = KEEP
-    if _needless(run):
+    if needless:
         advice, change = f"The {ROWS}", WITHOUT
     elif starts.remade_ns:
         advice, change = KEEP + ANEW, RELOAD if persistent else None

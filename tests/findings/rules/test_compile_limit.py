@@ -25,6 +25,20 @@ def test_a_function_that_torch_gave_up_is_told_with_its_place_and_guard(judge):
     assert finding.saving_ns.high == 0
 
 
+@pytest.mark.parametrize(("name", "written"), [
+    ("L['batch'][0]", "batch[0]"),
+    ("batch[1]['y']", "batch[1]['y']"),
+    ("L['self'].scale", "self.scale"),
+    ("L['fn'].__closure__[0].cell_contents", None),
+    ("___stack0", None),
+])  # fmt: skip
+def test_what_changes_is_named_as_the_program_has_it(judge, name, written):
+    reason = f"tensor '{name}' size mismatch at index 0. expected 5, actual 6"
+    (finding,) = judge("compile-limit", WORK, records=noted(reason))
+    wanted = written and f"torch._dynamo.mark_dynamic({written}, 0)  # before the call"
+    assert finding.change == wanted
+
+
 @pytest.mark.parametrize(("reason", "says"), [
     ("s.n == 7", "keep it in a tensor"),
     ("tensor 'x' rank mismatch. expected 2, actual 3", "pad lengths to a few"),

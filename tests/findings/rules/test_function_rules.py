@@ -195,11 +195,24 @@ SUMS = OneHotSum(240, 1_440, MS, MS, True, PLACES)
 def test_sums_by_a_product_with_one_hot_rows_cost_the_gradient_too(look):
     (finding,) = look("one-hot-sum", sums=(SUMS,))
     assert finding.title.startswith("1440 rows of 240 zeros and ones sum what belongs together")
-    assert "x.new_zeros(240, x.shape[-1]).index_add(0, index, x)" in finding.change
+    assert "x.new_zeros(240, *x.shape[1:]).index_add(0, index, x)" in finding.change
     assert finding.where[0].line == 27
     assert span(finding) == (1_400_000, 3_800_000)
     (alone,) = look("one-hot-sum", sums=(replace(SUMS, trained=False),))
     assert span(alone) == (1_100_000, 2_400_000)
+
+
+def test_what_is_to_be_written_in_place_of_one_hot_rows_gives_the_same(look):
+    torch = pytest.importorskip("torch")
+    (finding,) = look("one-hot-sum", sums=(replace(SUMS, classes=16),))
+    _, whole, _, *each = finding.change.splitlines()
+    for shape, code in (((9,), whole), ((9, 3), whole), ((2, 9, 3), "\n".join(each))):
+        x, index = torch.randn(*shape), torch.randint(0, 16, shape[: max(1, len(shape) - 1)])
+        names = {"x": x, "index": index}
+        exec(code, names)
+        rows = torch.nn.functional.one_hot(index, 16).float()
+        wanted = rows.transpose(-1, -2) @ x
+        assert torch.allclose(names["sums"], wanted, atol=1e-5)
 
 
 def test_a_few_sums_are_as_quick_by_a_product(look):

@@ -237,6 +237,20 @@ def test_gradients_taken_one_by_one_are_told_as_such(analyze, calls, calls_frac,
     assert finding.saving_ns.high == round(0.9 * 10 * MS)
 
 
+@pytest.mark.parametrize(("line", "goes_on"), [(22, True), (11, False)])
+def test_a_gradient_beside_the_loop_or_that_the_next_turn_needs_is_not_taken_by_one_call(
+    analyze, line, goes_on
+):
+    busy = BusyFunction(0.8, 400, BODY, LOOP, goes_on=goes_on)
+    taking = LineCount("forward", "train.py", line, "spread", TAKES, None, None, 60)
+    notes = [
+        Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,))),
+        Note(step=9, name=NOTE, value=HostLines(200, (taking,), {"forward": 100})),
+    ]
+    finding = evaluate(analyze(PHASES, records=[CYCLE, *notes], traces=traced(2_000, 4 * MS)))
+    assert "autograd" not in (finding.change or "")
+
+
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):
     assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
 

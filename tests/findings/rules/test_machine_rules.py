@@ -9,10 +9,10 @@ from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
 from lightning_gpuprof.records.schema import Device, Loader, Note
 
 
-def quota(judge, periods, throttled):
+def quota(judge, periods, throttled, *, threads=64, **options):
     value = CpuQuota(2.5, periods, throttled)
     notes = [Note(step=99, name=QUOTA_NOTE, value=value)]
-    return judge("cpu-quota", WORK, records=notes, torch_threads=64)
+    return judge("cpu-quota", WORK, records=notes, torch_threads=threads, **options)
 
 
 def test_a_quota_that_is_used_up_in_most_periods_is_told(judge):
@@ -26,6 +26,18 @@ def test_a_quota_that_is_used_up_in_most_periods_is_told(judge):
 @pytest.mark.parametrize(("periods", "throttled"), [(200, 30), (20, 20), (0, 0)])
 def test_a_quota_that_is_seldom_used_up_is_not(judge, periods, throttled):
     assert quota(judge, periods, throttled) is None
+
+
+@pytest.mark.parametrize(("threads", "workers", "change"), [
+    (1, 4, "DataLoader(..., num_workers=1)"),
+    (2, 2, "DataLoader(..., num_workers=0)"),
+    (1, 1, None),  # it is something else in the container
+    (None, 1, "torch.set_num_threads(2)"),
+])  # fmt: skip
+def test_no_more_threads_are_proposed_than_there_are(judge, threads, workers, change):
+    loader = Loader(num_workers=workers)
+    found = quota(judge, 200, 150, threads=threads, loader=loader).change
+    assert found == change or (change and found.startswith(change))
 
 
 @pytest.mark.parametrize(("why", "severity"), [
@@ -51,7 +63,12 @@ def test_deterministic_algorithms_on_a_gpu_are_for_information(judge):
     finding = judge("deterministic-algorithms", WORK, torch_settings=SWITCHED, device=gpu)
     assert finding.title.endswith("(torch.use_deterministic_algorithms)")
     assert finding.severity is Severity.INFO
+    assert finding.change == "Trainer(..., deterministic=False)"
     assert judge("deterministic-algorithms", WORK, torch_settings=SWITCHED) is None
+    cudnn = {"deterministic_algorithms": False, "cudnn_deterministic": True}
+    finding = judge("deterministic-algorithms", WORK, torch_settings=cudnn, device=gpu)
+    # No argument of the Trainer's turns that off.
+    assert finding.change == "torch.backends.cudnn.deterministic = False"
 
 
 def shared(judge, *, foreign, workers=0, queued, beside=0, **facts):

@@ -59,3 +59,11 @@ def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(judge):
 
 def test_a_first_shape_and_a_dynamic_one_are_not(judge):
     assert judge("recompilation", WORK, **early(20, 10)) is None
+
+
+def test_what_was_noted_twice_of_a_step_is_added_up(judge):
+    flags = [StepFlag.COMPILED] * 100
+    once = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
+    later = [Note(step=step, name="compile_ns", value=5 * MS) for step in range(100)]
+    finding = judge("recompilation", {"forward": 40 * MS}, flags=flags, records=[*once, *later])
+    assert finding.evidence["compiling_ns"] == 35 * MS

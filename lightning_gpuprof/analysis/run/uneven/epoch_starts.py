@@ -8,12 +8,13 @@ from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.every_step import between_epochs, unmarked_spans
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Mask
-from lightning_gpuprof.records.phases import BATCH_WORK, Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, WORKERS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
 """The part of a wait in which the module makes its loader anew."""
+_WORKERS = f"{Phase.DATA_WAIT.value}/{WORKERS}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class EpochStarts:
     slowed_ns: int
     """What the same first steps, without the very first, computed above the usual, in total: after
     a process was started, each page that is written to for the first time is copied."""
+    workers_ns: int | None = None
+    """How much of `again_ns` is waiting for worker processes; None where that is not measured."""
 
 
 def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
@@ -49,12 +52,17 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     unmarked = sum(span.steps for span in unmarked_spans(session))
     between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
+    again_ns = int(excess[first][1:].sum()) + between - remade
+    workers = session.columns.get(f"part/{_WORKERS}")
+    waited = 0 if workers is None else int(workers[first][1:].sum())
+    waited += sum(span.part_ns.get(_WORKERS, 0) for span in spans)
     return EpochStarts(
         count=int(first.sum()),
-        again_ns=int(excess[first][1:].sum()) + between - remade,
+        again_ns=again_ns,
         remade_ns=remade,
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
         slowed_ns=_slowed(session, first),
+        workers_ns=None if workers is None else min(again_ns, waited),
     )
 
 

@@ -1,5 +1,6 @@
 """Steps that hold something special: a validation, a checkpoint, a compilation."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,12 +90,12 @@ def _early_ns(session: Session, early: Mask) -> tuple[int, ...]:
 
 
 def _noted(session: Session) -> dict[int, int]:
-    """Return what dynamo took by step."""
-    return {
-        note.step: note.value
-        for note in session.all(Note)
-        if note.name == COMPILE_NOTE and isinstance(note.value, int)
-    }
+    """Return what dynamo took by step: it may be looked at twice in one."""
+    taken: Counter[int] = Counter()
+    for note in session.all(Note):
+        if note.name == COMPILE_NOTE and isinstance(note.value, int):
+            taken[note.step] += note.value
+    return taken
 
 
 def usual_save_ns(session: Session, steady: Mask) -> int | None:
