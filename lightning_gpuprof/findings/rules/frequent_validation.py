@@ -17,14 +17,14 @@ The saving is that of the change proposed: validating a fifth as often, at least
 the cost; where that would be less than once in the run, a fifth of the batches (`LEFT_FRAC`) does
 the same. What longer and longer validations cost more is `growing-cost`'s, what their workers'
 start does `worker-startup`'s. What saves a checkpoint behind each of several validations an epoch
-saves as many fewer, and that is part of it (`FOLLOWED_FRAC` of them, at least, were: the Trainer
-skips one where nothing has been trained since). `SHORT_NS`: validations once an epoch that take
-less than a second altogether belong to short epochs, not to a setting, and are not told. Batches of
-at most half of training's are (`AT_MOST`), and come first, for all is validated as before: as large
-as training's they take what its forward pass does; at least half of the rest is saved, or, where
-samples of validation's lines show what it does beside that, all but as much
-(`savings/larger_validation.py`).
-Severity: the common scale (`findings/grade.py`).
+saves as many fewer, and that is part of the most (`FOLLOWED_FRAC` of them, at least, were: the
+Trainer skips one where nothing has been trained since); a setting of its own may ask for as many.
+`SHORT_NS`: validations once an epoch that take less than a second altogether belong to short
+epochs, not to a setting, and are not told. Batches of at most half of training's are (`AT_MOST`),
+and come first, for all is validated as before: as large as training's they take what its forward
+pass does; at least half of the rest is saved, or, where samples of validation's lines show what it
+does beside that, all but as much (`savings/larger_validation.py`). Severity: the common scale
+(`findings/grade.py`).
 """
 
 from dataclasses import dataclass
@@ -133,15 +133,15 @@ def _less_often(run: RunResults, each_ns: int, runs: int) -> _Cure:
     gone_ns = max(0, mean_ns - _told_elsewhere(run))
     explains: tuple[str, ...] = EXPLAINS if hook else ()
     saved_ns = _saved_behind(run, runs)
+    least = around(round(gone_ns * (1 - left)), step_ns)[0]
     if interval is not None and saved_ns:
         gone_ns += saved_ns
         explains += (BEHIND,)
         advice += (
-            f" Each one is followed by a checkpoint, {duration(saved_ns)} of each step: these "
-            "become as seldom."
+            f" Each one comes with a checkpoint, {duration(saved_ns)} of each step: these become "
+            "as seldom, unless every_n_train_steps asks for them."
         )
-    least, most = around(round(gone_ns * (1 - left)), step_ns)
-    saving = Range(low=least, high=most)
+    saving = Range(low=least, high=around(round(gone_ns * (1 - left)), step_ns)[1])
     return _Cure(_setting(run, runs) + advice, change, saving, hook=hook, explains=explains)
 
 

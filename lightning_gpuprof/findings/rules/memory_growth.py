@@ -25,13 +25,16 @@ phase that gets slower while memory does not grow is no finding here (`growing-c
 was not measured for long enough, it is told as `info` if the other phases kept their pace
 (`LIKE_OTHERS`). Where what the model computes with grows, on purpose as a rule (longer sequences,
 larger pictures or batches), memory and the passes grow with it: up to the square of that
-(`uneven/larger_input.py`) nothing is said, unless graphs are kept. A line is named where samples
-saw the program, in a phase that gets slower, at one that adds to what an attribute or container
-holds (`_KEEPS`).
+(`uneven/larger_input.py`) nothing is said, unless graphs are kept, or the input grows by as much
+with each step and samples saw the pass add to what the module holds (`_HELD`): then it is that what
+is kept is gone through, and as some of it has to stay, nothing of it is sure. A line is named where
+samples saw the program, in a phase that gets slower, at one that adds to what an attribute or
+container holds (`_KEEPS`).
 """
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
@@ -89,27 +92,36 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     memory = run.memory_growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
-    if memory is None and run.memory_watched and not kept:
+    held = None if kept else _held(run, slower)
+    if memory is None and run.memory_watched and not kept and held is None:
         return None
-    if run.larger_input is not None and not kept and not (memory and memory.of_device):
+    watched = memory is not None and memory.of_device
+    if run.larger_input is not None and held is None and not kept and not watched:
         grown = bool(slower or memory)
         slower = {p: g for p, g in slower.items() if not _by_input(run.larger_input, p, g)}
         if grown and not slower and _fits(run.larger_input, memory):
             return Abstained(ID, run.larger_input.told)
-    if memory is None:
+    if memory is None and held is None:
         told = {one.phase for one in run.rising}
         slower = {p: g for p, g in _by_themselves(slower, run.growing).items() if p not in told}
     if memory is None and not slower and not kept:
         return Abstained(
             ID, "memory was recorded in too few windows, and no phase gets slower by itself"
         )
-    return _finding(run.step_ns, memory, slower, keeping(run, slower), kept=kept)
+    found = _finding(run.step_ns, memory, slower, held or keeping(run, slower), kept=kept)
+    return found if held is None else _gone_through(found, run)
 
 
 _KEEPS = re.compile(
     r"[\w.]+(\.\w+|\[.+\])\s*=.*\b(cat|concat|concatenate|stack|vstack|hstack|append)\("
     r"|.*\w\.(append|extend|appendleft)\("
 )
+_HELD = re.compile(
+    r"(self\.[\w.]+)\s*=.*\b(cat|concat|concatenate|vstack|hstack|append)\(\s*[\[(]?\s*\1\b"
+    r"|self\.[\w.]+\.(append|extend|appendleft)\("
+    r"|.*\b(cat|concat|concatenate|stack|vstack|hstack)\(\s*(list\()?self\.[\w.]+\s*[,)]"
+)
+"""Lines that add to what the module holds, or join all of it."""
 _COPIES = re.compile(r"\b(cat|concat|concatenate|vstack|hstack)\(|np\.append\(")
 
 
@@ -120,6 +132,34 @@ def keeping(run: RunResults, slower: Iterable[Phase]) -> LineCount | None:
         return None
     seen = [one for phase in slower for one in lines.of(phase, (None, "python", "torch"))]
     return next((one for one in seen if _KEEPS.match(one.source)), None)
+
+
+def _held(run: RunResults, slower: Iterable[Phase]) -> LineCount | None:
+    """Return the line that adds to what the forward pass goes through, where that is what grows.
+
+    Longer sequences, on purpose, come in steps now and then; what is kept grows with each step.
+    """
+    lines, larger = host_lines(run.notes), run.larger_input
+    if lines is None or larger is None or not larger.evenly:
+        return None
+    seen = [one for phase in slower for one in lines.of(phase, (None, "python", "torch", "model"))]
+    return next((one for one in seen if _HELD.match(one.source)), None)
+
+
+def _gone_through(found: Finding, run: RunResults) -> Finding:
+    """Return a finding of steps that compute with all that was kept: some of it has to stay."""
+    assert run.larger_input is not None
+    assert run.step_ns is not None
+    saving = Range(low=0, high=found.saving_ns.high)
+    return replace(
+        found,
+        title=f"{found.title}; {run.larger_input.seen}",
+        advice=GONE_THROUGH,
+        change=BOUNDED,
+        saving_ns=saving,
+        severity=max(found.severity, grade(saving, run.step_ns), key=_RANK.index),
+        confidence=0.6,
+    )
 
 
 def _by_themselves(
@@ -156,6 +196,12 @@ COPIED = (
     "more: make it once as large as it may get, and write the new rows into it in turn."
 )
 ROWS = "self.memory[at : at + len(new)] = new  # of one tensor made once, instead of torch.cat"
+GONE_THROUGH = (
+    "Each step computes with all that was kept so far, so it takes longer and longer, without an "
+    "end: give what is kept a bound, such as its newest rows or a sample of them."
+)
+BOUNDED = "rows = rows[-4096:]  # of what is kept, whenever something is added"
+_RANK = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 UNSURE = "Memory was not measured for long enough to say whether it grows: train for longer. "
 
 

@@ -22,6 +22,7 @@ from lightning_gpuprof.views.documents.report_words import (
     headline,
     no_change,
     no_steps,
+    of_which_steps,
     place,
     saving,
     the_one,
@@ -85,7 +86,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _heading("STEP TIME")
         yield _indented(console_tables.step_lines(results))
         device = "; the device's idle time included" if results.device_time else ""
-        yield _heading(f"WHERE A STEP GOES (mean per steady step, host clock{device})")
+        yield _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock{device})")
         bar = "█" if unicode else "#"
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")

@@ -104,6 +104,13 @@ def place_name(where: Where) -> str:
     return " ".join(names)
 
 
+def of_which_steps(report: Report) -> str:
+    """Say of which steps the phases' times are means."""
+    steps = report.results.steps
+    warm_up = steps is not None and steps.basis == "all"
+    return "mean per step, warm-up too" if warm_up else "mean per steady step"
+
+
 def no_steps(report: Report) -> str:
     """Say why there is nothing to break down."""
     start = report.results.start

@@ -12,6 +12,7 @@ from lightning_gpuprof.views.documents.report_words import (
     headline,
     no_change,
     no_steps,
+    of_which_steps,
     place_name,
     saving,
 )
@@ -77,7 +78,7 @@ def _where(finding: Finding) -> str:
 def _phases(report: Report) -> str:
     phases = list(phase_rows(report.results))
     device = any(row.device_ns is not None for row in phases)
-    header = ["phase", "mean per steady step", "share", *(["on the device"] if device else [])]
+    header = ["phase", of_which_steps(report), "share", *(["on the device"] if device else [])]
     rows = [_phase(row, device) for row in phases]
     return table(header, rows, right=range(1, len(header)))
 

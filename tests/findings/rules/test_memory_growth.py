@@ -115,6 +115,36 @@ def test_a_larger_input_explains_no_more_memory_than_it_may_take(judge):
     assert isinstance(judge("memory-growth", WORK, records=larger), Abstained)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "source", "told"),
+    [
+        ([16, 32, 48, 64], "self.held = torch.cat([self.held, x.detach()])", True),
+        ([16, 32, 48, 64], "h = self.proj(torch.cat(self.bank))", True),
+        ([16, 32, 48, 64], "self.bank.append(x)", True),
+        # Longer sequences that are put together: nothing is kept from step to step.
+        ([16, 32, 48, 64], "outs.append(self.block(x))", False),
+        ([16, 32, 48, 64], "self.last = torch.cat([first, second])", False),
+        # By steps, on purpose.
+        ([16, 16, 16, 64], "self.held = torch.cat([self.held, x.detach()])", False),
+    ],
+)
+def test_what_is_kept_and_gone_through_is_no_input_that_explains_it(judge, numbers, source, told):
+    line = LineCount("forward", "train.py", 9, "training_step", source, None, None, 60)
+    seen = Note(step=9, name=NOTE, value=HostLines(100, (line,), {"forward": 100}))
+    flat = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
+    phases = {name: [MS + step * 10 * US for step in range(500)] for name in SLOWER}
+    notes = [*inputs(numbers), *flat, seen, FREED]
+    found = judge("memory-growth", phases, steps=500, records=notes)
+    if not told:
+        assert found is None or isinstance(found, Abstained)
+        return
+    assert found.severity is Severity.CRITICAL
+    assert found.title.endswith("made 16 numbers at first, and 64 at last")
+    assert "give what is kept a bound" in found.advice
+    assert found.where[0].line == 9
+    assert found.saving_ns.low == 0
+
+
 LONGER = {name: [MS + step * 10 * US for step in range(500)] for name in ("forward", "backward")}
 FREED = Note(step=3, name="kept_graphs", value=False)
 

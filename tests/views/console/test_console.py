@@ -275,7 +275,9 @@ def test_findings_in_warm_up_steps_alone_come_with_a_caution(report):
     assert caution in brief
     assert "TOO SHORT TO SAY WHAT TO CHANGE" in brief
     assert "THE ONE CHANGE" not in brief
+    assert "WHERE A STEP GOES (mean per step, warm-up too, host clock)" in brief
     assert caution not in render(report())
+    assert "WHERE A STEP GOES (mean per steady step, host clock)" in render(report())
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])

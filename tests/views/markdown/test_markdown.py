@@ -87,6 +87,7 @@ def test_warm_up_alone_is_too_short(report):
     said = report_markdown(report(steps=3, flags=1))
     assert "**Too short to say what to change.**" in said
     assert "- note: Only warm-up steps are recorded" in said
+    assert "| phase | mean per step, warm-up too | share |" in said
 
 
 def test_a_session_without_steps_says_why(make_session, write_run):

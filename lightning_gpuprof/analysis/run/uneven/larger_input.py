@@ -14,6 +14,9 @@ TREND_LOOKS = 8
 """From so many on a trend may be one with exceptions, if chance makes it once in a thousand."""
 ENDS = 3
 """Looks at either end, whose median is what a step computed with there, where there are many."""
+EVEN_FRAC = 0.05
+"""So far off an even line, as a share of the whole rise, looks may lie where as much is added
+in each step, as to what is kept."""
 POWER = 2
 """What a pass takes goes up with the square of its input at most: each with each, as in attention.
 """
@@ -25,6 +28,8 @@ class LargerInput:
 
     first: int
     last: int
+    evenly: bool = False
+    """It rises from step to step by as much each time."""
 
     def explains(self, first_ns: float, last_ns: float) -> bool:
         """Tell whether something that took so long at first and at last grew no more than that.
@@ -37,20 +42,31 @@ class LargerInput:
     @property
     def told(self) -> str:
         """Say it."""
+        return f"steps compute with more and more, which explains it: {self.seen}"
+
+    @property
+    def seen(self) -> str:
+        """Say what was seen."""
         return (
-            "steps compute with more and more, which explains it: the first operator of the "
-            f"forward pass made {self.first:,} numbers at first, and {self.last:,} at last"
+            f"the first operator of the forward pass made {self.first:,} numbers at first, and "
+            f"{self.last:,} at last"
         )
 
 
 def larger_input(session: Session) -> LargerInput | None:
     """Return how a session's input grows; None where it does not, or nobody looked."""
-    notes = [note.value for note in session.all(Note) if note.name == INPUT_NOTE]
-    seen = np.array([value for value in notes if isinstance(value, int)], dtype=np.float64)
+    noted = [note for note in session.all(Note) if note.name == INPUT_NOTE]
+    looks = {note.step: note.value for note in noted if isinstance(note.value, int)}
+    seen = np.array([*looks.values()], dtype=np.float64)
     if len(seen) < MIN_LOOKS:
         return None
     many = len(seen) >= TREND_LOOKS
     ends = ENDS if many else 1
     first, last = int(np.median(seen[:ends])), int(np.median(seen[-ends:]))
     grows = bool((np.diff(seen) >= 0).all()) or (many and rises(seen))
-    return LargerInput(first, last) if grows and 0 < first < last else None
+    if not (grows and 0 < first < last):
+        return None
+    at = np.array([*looks], dtype=np.float64)
+    line = np.interp(at, at[[0, -1]], seen[[0, -1]])
+    evenly = bool((np.abs(seen - line) <= EVEN_FRAC * (seen[-1] - seen[0])).all())
+    return LargerInput(first, last, evenly)
