@@ -34,7 +34,8 @@ goes at least when its body becomes one operator over all elements, and, where i
 itself, no less than its calls take in the fastest case (`CALL_NS` each); at most all of it and what
 longer operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031). Where each
 turn needs what the one before gave, no operator does theirs at once, and how many of a turn's calls
-can go is not known: nothing is the least, without those the most. The loop inside a recurrent layer
+can go is not known: nothing is the least, without those the most, and on a CPU it is told as `info`, for there is
+has less to gain, it is told as `info`. The loop inside a recurrent layer
 (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
 forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
 traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
@@ -58,7 +59,15 @@ from lightning_gpuprof.findings.loop_cures import (
     LoopInForward,
     loop_in_forward,
 )
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
 from lightning_gpuprof.findings.no_trace import no_trace
 from lightning_gpuprof.findings.places import calls_of
 from lightning_gpuprof.findings.rules.host_sync import reads_in_a_loop
@@ -91,7 +100,14 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     found = _evaluate(run, loop)
     if isinstance(found, Finding) and loop is not None and loop.gradients is not None:
         found = _with_gradients(run, found, loop.gradients)
+    if isinstance(found, Finding) and _necessary(run, loop):
+        found = replace(found, severity=Severity.INFO)
     return loop.told(found) if isinstance(found, Finding) and loop is not None else found
+
+
+def _necessary(run: RunResults, loop: LoopInForward | None) -> bool:
+    """Tell whether the calls are those of a loop that may have to be as it is."""
+    return loop is not None and loop.chain and not loop.at_once and not run.on_gpu
 
 
 def _with_gradients(run: RunResults, found: Finding, loop: GradientLoop) -> Finding:

@@ -1,7 +1,7 @@
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.rules.host_bound import evaluate
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
@@ -208,6 +208,7 @@ def test_a_loop_whose_turns_need_each_other_is_named_and_compiled(analyze):
     assert finding.change == "model = torch.compile(model)"
     # How many of a turn's calls can go is not known; the matrix products stay where they are.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 6 * MS)
+    assert finding.severity is Severity.INFO
 
 
 TAKES = "(g,) = torch.autograd.grad(scores[i], x, create_graph=True)"
