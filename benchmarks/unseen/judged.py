@@ -141,6 +141,15 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "songs_drawn": ("data-wait",),  # its place is the marked draw
     "stamps_matched": ("slow-checkpoint",),
     "tiles_denoised": ("slow-callback",),  # "make it cheaper", at the marked line
+    # The fifteenth set. Not right at the first look: greenhouses_steered (host-bound, which does
+    # not name the indexing), micrographs_sharpened, seabeds_mapped (nothing above info) and
+    # papyri_restored (reads of the loss, at another line).
+    "clouds_erased": ("slow-host-to-device-copy",),  # the hook, at the marked line
+    "droplets_sparse": ("data-wait",),
+    "drugs_linked": ("host-sync",),  # reads one by one, at the embedding's line
+    "essays_graded": ("host-bound",),
+    "harbours_scheduled": ("slow-callback",),
+    "starlight_seeded": ("data-wait",),
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {

@@ -34,15 +34,15 @@ goes at least when its body becomes one operator over all elements, and, where i
 itself, no less than its calls take in the fastest case (`CALL_NS` each); at most all of it and what
 longer operators in the loop take (`LOOPED`; why not what goes beside it: docs/adr/0031). Where each
 turn needs what the one before gave, no operator does theirs at once, and how many of a turn's calls
-can go is not known: nothing is the least, without those the most, and on a CPU it is told as `info`, for there is
-has less to gain, it is told as `info`. The loop inside a recurrent layer
-(`nn.GRU`, `nn.LSTM`) is torch's own: its share is left out (`RECURRENT`), and where it is most of
-forward (`MOSTLY`) nothing is said. Values read one by one are `host-sync`'s. `IDLE_FRAC`: of a
-traced step, and where most kernels are thin the idle time is `small-kernels`'s. `TRACED_LOW_FRAC`:
-recording slows the host down, the device not, so part of that idle time is the profiler's. Where no
-trace has the device's kernels, up to half of a step may be launches. A device that waits for a host
-which queues work for less than `MOSTLY` of a step waits for something else, such as a copy from
-pageable memory: without a loop nothing is said. Severity: the common scale (`findings/grade.py`).
+can go is not known: nothing is the least, without those the most, and on a CPU it is told as
+`info`. The loop inside a recurrent layer (`nn.GRU`, `nn.LSTM`) is torch's own: its share is left
+out (`RECURRENT`), and where it is most of forward (`MOSTLY`) nothing is said. Values read one by
+one are `host-sync`'s. `IDLE_FRAC`: of a traced step, and where most kernels are thin the idle time
+is `small-kernels`'s. `TRACED_LOW_FRAC`: recording slows the host down, the device not, so part of
+that idle time is the profiler's. Where no trace has the device's kernels, up to half of a step may
+be launches. A device that waits for a host which queues work for less than `MOSTLY` of a step waits
+for something else, such as a copy from pageable memory: without a loop nothing is said. Severity:
+the common scale (`findings/grade.py`).
 """
 
 from dataclasses import replace
