@@ -54,7 +54,8 @@ LEAST_SCALE = 0.5
 MIN_FRAC = 0.05
 MOST_LINES = 3
 _MODELS = {"model", "torch", "lightning"}
-_OPERATOR = re.compile(r"\b(torch|functional|F)\.(?!(tensor|as_tensor|asarray|from_numpy)\b)\w+\(")
+_MAKES = r"(tensor|as_tensor|asarray|from_numpy)\b"
+_OPERATOR = re.compile(rf"\b(torch|functional|F)\.(\w+\.)*(?!{_MAKES})\w+\(")
 """A line that calls an operator by its name was in that; to make a tensor of a list is Python's."""
 _WHAT = dict(
     python="Python in {function}, called in the forward pass",

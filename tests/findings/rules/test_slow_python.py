@@ -146,6 +146,7 @@ def test_what_the_forward_pass_has_grown_by_since_its_trace_is_not_pythons(analy
     ("source", "found"),
     [
         ("self.mean = torch.stack(self.kept).mean()", 0),
+        ("(slope,) = torch.autograd.grad(self.energy(x).sum(), x)", 0),
         ("y = nn.functional.scaled_dot_product_attention(q, k, v)", 0),
         ("return torch.tensor([max(iou(a, b) for b in boxes) for a in anchors])", 1),
     ],
