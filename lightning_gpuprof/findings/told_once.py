@@ -2,8 +2,8 @@
 
 Rules look at a run each by itself, so what one calls much Python at a line another knows the reason
 of. The one that says more about the cause stays, if it accounts for what the other would save: one
-that says so itself, of the time that it names (`Finding.explains`), or any that names a line of
-which the other only says that there is much work of the host's.
+that says so itself, of the time or a line that it names (`Finding.explains`), or any that names a
+line of which the other only says that there is much work of the host's.
 """
 
 from collections.abc import Sequence
@@ -48,9 +48,16 @@ def _why(back: Finding, front: Finding, found: Sequence[Finding]) -> str | None:
         return None  # there is more to it
     if back.worth_a_change and not front.worth_a_change:
         return None
-    if back.id in front.explains and _explained(back, front, found):
+    if back.id in front.explains and (_same_line(back, front) or _explained(back, front, found)):
         return EXPLAINED
+    if front.id in back.explains:
+        return None
     return NAMED_LINE if _names_left_over(back, front) else None
+
+
+def _same_line(back: Finding, front: Finding) -> bool:
+    lines = {(one.file, one.line) for one in front.where if one.file}
+    return any((one.file, one.line) in lines for one in back.where if one.file)
 
 
 def _names_left_over(back: Finding, front: Finding) -> bool:

@@ -260,6 +260,31 @@ class IndexedLookup(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
+class TakenApart(Struct, frozen=True):
+    """Tensors that a line indexes part after part (`x[:, t]`), and which get a gradient.
+
+    Args:
+        slices: Parts that are taken per batch.
+        tensors: Of how many tensors.
+        numbers: Numbers in one of these.
+        dim: Along which dimension.
+        single: Each part is one place of it (`x[:, t]`, not `x[:, t:u]`).
+        with_ns: Forward and backward pass of these parts as they are, tried with zeros; None where
+            that was not tried.
+        without_ns: The same with all parts of a tensor made at once (`unbind`, `split`).
+        places: The line.
+    """
+
+    slices: int
+    tensors: int
+    numbers: int
+    dim: int
+    single: bool
+    with_ns: int | None
+    without_ns: int | None
+    places: tuple[CallPlace, ...]
+
+
 class WrittenAttention(Struct, frozen=True):
     """Attention of a product, a softmax and a product, whose weights nothing else needs.
 
@@ -392,6 +417,8 @@ class FunctionNotes(Struct, frozen=True):
     attention: tuple[WrittenAttention, ...] | None = None
     """None in older files."""
     sums: tuple[OneHotSum, ...] = ()
+    apart: tuple[TakenApart, ...] = ()
+    """The dearest first."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

@@ -1,5 +1,7 @@
 """Two findings that tell of the same time."""
 
+from dataclasses import replace
+
 import pytest
 
 from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
@@ -183,3 +185,11 @@ def test_what_names_no_place_or_a_line_of_a_phase_explains_no_time_elsewhere(whe
 def test_scores_of_the_padding_go_with_it():
     padded = made("padded-batches", 4, 9, Where(phase="forward", name="batch"))
     assert kept(made("unused-scores", 2, 5, LINE), padded) == ["padded-batches"]
+
+
+def test_a_loop_whose_turns_can_be_done_at_once_needs_no_slices():
+    loop = replace(made("host-bound", 5, 9, LINE), explains=("slow-slice-backward",))
+    slices = made("slow-slice-backward", 3, 10, LINE)
+    assert kept(loop, slices) == ["host-bound"]
+    # Where each turn needs what the one before gave the slices are what can be helped.
+    assert kept(made("host-bound", 0, 9, LINE), slices) == ["slow-slice-backward"]

@@ -16,6 +16,7 @@ from lightning_gpuprof.probes.looks.attention_trial import unread_weights
 from lightning_gpuprof.probes.looks.function_calls import FunctionCalls, versions_of
 from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.looks.function_uses import notes_of
+from lightning_gpuprof.probes.looks.taken_apart import taken_apart
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 
 LOOKS = 2
@@ -106,7 +107,8 @@ class FunctionWatch(Watch):
             return
         if self._output is not None:
             unread = unread_weights(self._batches[-1].attention, self._clock)
-            value = notes_of(self._batches, unread)
+            apart = taken_apart([one.slices for one in self._batches], self._clock)
+            value = notes_of(self._batches, unread, apart)
             self._output.note(FUNCTIONS_NOTE, value)
         self._release()
 

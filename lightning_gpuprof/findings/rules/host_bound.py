@@ -81,6 +81,8 @@ ADVICE = (
     "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
     "the optimizer, compile{with_graphs}, or raise the batch size."
 )
+AT_ONCE_EXPLAINS = ("slow-slice-backward",)
+"""Where all turns are done at once nothing is indexed in each any more."""
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -102,7 +104,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         found = _with_gradients(run, found, loop.gradients)
     if isinstance(found, Finding) and _necessary(run, loop):
         found = replace(found, severity=Severity.INFO)
-    return loop.told(found) if isinstance(found, Finding) and loop is not None else found
+    if not isinstance(found, Finding) or loop is None:
+        return found
+    if loop.busy.loop is not None and not loop.chain:
+        found = replace(found, explains=AT_ONCE_EXPLAINS)
+    return loop.told(found)
 
 
 def _necessary(run: RunResults, loop: LoopInForward | None) -> bool:

@@ -31,6 +31,7 @@ from lightning_gpuprof.probes.looks.one_hot_sums import OneHotSums
 from lightning_gpuprof.probes.looks.origins import Known, Origin, passed_through
 from lightning_gpuprof.probes.looks.repeated_values import Values, told
 from lightning_gpuprof.probes.looks.scores import Scores
+from lightning_gpuprof.probes.looks.taken_apart import Slices
 from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
 from lightning_gpuprof.probes.looks.torch_names import (
     ATTENTION,
@@ -116,6 +117,7 @@ class FunctionCalls:
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
     cells: Cells = field(default_factory=Cells)
     indexed: IndexedRows = field(default_factory=IndexedRows)
+    slices: Slices = field(default_factory=Slices)
     mixed: set[tuple[str, str]] = field(default_factory=set)
     """File and name of functions of the program that may compute with data or weights."""
 
@@ -164,6 +166,7 @@ class FunctionCalls:
         self._counts(place, frame)
         self._drops(results, taken_ns, frame)
         self.indexed.seen(name, args, results, place)
+        self.slices.seen(name, args, results, place)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if is_plain(one)]
         known = [self._known_of(one) for one in given]

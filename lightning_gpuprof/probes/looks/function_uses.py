@@ -35,6 +35,7 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
     Penalty,
     RebuiltWeights,
+    TakenApart,
     UnreadWeights,
     WorkOnData,
 )
@@ -53,7 +54,11 @@ GROWS = 2
 """A product has so many times the numbers of its larger factor at least: else that is not thin."""
 
 
-def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> FunctionNotes:
+def notes_of(
+    batches: Sequence[FunctionCalls],
+    unread: UnreadWeights | None,
+    apart: tuple[TakenApart, ...] = (),
+) -> FunctionNotes:
     """Return what the calls of several batches show; times are of the faster batch."""
     last = batches[-1]
     return FunctionNotes(
@@ -78,6 +83,7 @@ def notes_of(batches: Sequence[FunctionCalls], unread: UnreadWeights | None) -> 
         on_data=_on_data([one.on_data_alone for one in batches]),
         indexed=indexed_lookups([one.indexed for one in batches]),
         attention=written_attention([one.written for one in batches]),
+        apart=apart,
     )
 
 
