@@ -29,6 +29,7 @@ from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
 from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.watches.exchange_watch import ExchangeWatch
+from lightning_gpuprof.callbacks.watches.fault_watch import FaultWatch
 from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
 from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
@@ -266,6 +267,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(DebugWatch())
     parts.append(QuotaWatch())
     parts.append(CoreWatch())
+    parts.append(FaultWatch())
     parts.append(FunctionWatch())
     parts.append(BatchWatch())
     parts.append(ExchangeWatch())

@@ -1,5 +1,6 @@
 """The looks at the first batches that need a Trainer and little else."""
 
+import mmap
 import os
 import threading
 from types import SimpleNamespace
@@ -15,14 +16,17 @@ from lightning_gpuprof.callbacks.watches import debug_watch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
 from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
+from lightning_gpuprof.callbacks.watches.fault_watch import FaultWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.probes.core_times import CoreTimes, Process
+from lightning_gpuprof.probes.page_faults import Faults
 from lightning_gpuprof.records.core_use import core_use_noted
 from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
 from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.padding import padding
+from lightning_gpuprof.records.page_faults import PageFaults, page_faults_noted
 from lightning_gpuprof.records.schema import BATCH_NOTE, Note
 
 
@@ -110,6 +114,29 @@ def test_who_used_the_cores_is_noted_when_training_ends(fit):
 
 def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
     assert core_use_noted(fit(CoreWatch(read=lambda: None)).all(Note)) is None
+
+
+def counted_faults(fit, after=2, batches=40, tried=lambda: 1_500.0, count=None):
+    looks = iter([Faults(100, 10), Faults(900, 70)])
+    watch = FaultWatch(after=after, count=count or (lambda: next(looks)), tried=tried)
+    return page_faults_noted(fit(watch, lengths=[8] * 4 * batches).all(Note))
+
+
+def test_page_faults_behind_the_first_batches_are_noted_when_training_ends(fit):
+    assert counted_faults(fit) == PageFaults(38, 800, 60, 1_500.0, mmap.PAGESIZE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batches": 20},  # too few behind the first
+        {"after": 50},
+        {"count": lambda: None},
+        {"tried": lambda: None},
+    ],
+)
+def test_otherwise_none_are(fit, options):
+    assert counted_faults(fit, **options) is None
 
 
 def test_tools_that_are_on_are_noted_once(fit, monkeypatch):

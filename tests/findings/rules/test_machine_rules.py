@@ -3,10 +3,11 @@
 import pytest
 from rule_cases import WORK
 
-from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse, Program
 from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
-from lightning_gpuprof.records.schema import Device, Loader, Note
+from lightning_gpuprof.records.page_faults import FAULTS_NOTE, PageFaults
+from lightning_gpuprof.records.schema import BATCH_NOTE, Device, Loader, Note
 
 
 def quota(judge, periods, throttled, *, threads=64, **options):
@@ -121,3 +122,34 @@ def test_daemons_and_programs_on_other_cores_are_nothing(judge, foreign, queued)
 def test_a_machine_that_lets_a_run_use_all_has_nothing_to_report(judge, rule):
     assert judge(rule, WORK, device=Device(type="cuda")) is None
     assert judge(rule, WORK) is None
+
+
+def faults(judge, count, system_ns, **options):
+    value = PageFaults(100, 100 * count, 100 * system_ns, 1_500.0, 4_096)
+    notes = options.pop("notes", [])
+    notes = [*notes, Note(step=99, name=FAULTS_NOTE, value=value)]
+    return judge("page-faults", WORK, records=notes, **options)
+
+
+def test_memory_that_is_handed_out_anew_is_a_fact_of_the_run(judge):
+    found = faults(judge, 1_000, 2_000_000)
+    assert found.title == "1,000 pages of memory are handed out anew in each step: 1.50 ms (15.0%)"
+    assert (found.saving_ns.low, found.saving_ns.high) == (1_200_000, 2_400_000)
+    assert found.severity is Severity.INFO
+    # No more than the kernel took in all.
+    assert faults(judge, 1_000, 700_000).evidence["fault_cost_ns"] == 700_000
+    assert faults(judge, 60, 2_000_000) is None
+
+
+def test_pages_of_batches_that_workers_hand_over_are_new_anyway(judge):
+    batch = [Note(step=0, name=BATCH_NOTE, value=900 * 4_096)]
+    kept = Loader(num_workers=2, persistent_workers=True)
+    found = faults(judge, 1_000, 2_000_000, notes=batch, loader=kept)
+    assert found.evidence["faults_per_step_count"] == 100
+    anew = Loader(num_workers=2, persistent_workers=False)
+    assert faults(judge, 1_000, 2_000_000, loader=anew).saving_ns.low == 0
+    assert faults(judge, 1_000, 2_000_000, device=Device(type="cuda")).saving_ns.low == 0
+
+
+def test_where_no_faults_were_counted_it_abstains(judge):
+    assert isinstance(judge("page-faults", WORK), Abstained)
