@@ -17,7 +17,7 @@ ROUNDS = 3
 class Faults(NamedTuple):
     """What a thread has had since it began."""
 
-    count: int
+    faults: int
     system_ns: int
 
 
@@ -45,6 +45,6 @@ def fault_ns(
         memory[:: mmap.PAGESIZE] = bytes(TRIED_BYTES // mmap.PAGESIZE)
         memory.close()
         taken_ns, after = clock() - begin_ns, count()
-        if before is not None and after is not None and after.count > before.count:
-            tried.append(taken_ns / (after.count - before.count))
+        if before is not None and after is not None and after.faults > before.faults:
+            tried.append(taken_ns / (after.faults - before.faults))
     return min(tried, default=None)

@@ -68,7 +68,7 @@ class FaultWatch(Watch):
                 FAULTS_NOTE,
                 PageFaults(
                     batches=batches,
-                    faults=now.count - before.count,
+                    faults=now.faults - before.faults,
                     system_ns=now.system_ns - before.system_ns,
                     fault_ns=taken_ns,
                     page_bytes=mmap.PAGESIZE,
