@@ -7,6 +7,7 @@ from msgspec import Struct
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.windows import SeparableWindow
 
 FUNCTIONS_NOTE = "function_calls"
 """Note of this name: what was seen of torch's functions in a forward pass."""
@@ -419,6 +420,7 @@ class FunctionNotes(Struct, frozen=True):
     sums: tuple[OneHotSum, ...] = ()
     apart: tuple[TakenApart, ...] = ()
     """The dearest first."""
+    windows: tuple[SeparableWindow, ...] = ()
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

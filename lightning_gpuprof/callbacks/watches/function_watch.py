@@ -16,6 +16,7 @@ from lightning_gpuprof.probes.looks.attention_trial import unread_weights
 from lightning_gpuprof.probes.looks.function_calls import FunctionCalls, versions_of
 from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.looks.function_uses import notes_of
+from lightning_gpuprof.probes.looks.separable_windows import separable_windows
 from lightning_gpuprof.probes.looks.taken_apart import taken_apart
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 
@@ -108,7 +109,8 @@ class FunctionWatch(Watch):
         if self._output is not None:
             unread = unread_weights(self._batches[-1].attention, self._clock)
             apart = taken_apart([one.slices for one in self._batches], self._clock)
-            value = notes_of(self._batches, unread, apart)
+            windows = separable_windows([one.windows for one in self._batches], self._clock)
+            value = notes_of(self._batches, unread, apart, windows)
             self._output.note(FUNCTIONS_NOTE, value)
         self._release()
 

@@ -17,13 +17,13 @@ collate function. Or do it in one step of many, where it only steers or shows so
 
 ## Thresholds
 What a rule knows a cheaper form of (`brute-force-lookup`, `broadcast-pairs`, `repeated-operators`,
-`one-hot-lookup`) is left to it. `MIN_FRAC`: a fifth of the step, as `CRITICAL_FRAC` in
-`findings/grade.py`: some masks and targets are in every training step, and cheap. The least saving
-is 0: what it takes elsewhere is not known. A fifth more than its own time may go with it
-(docs/adr/0031). Being watched makes small functions slower (25 ms in a step of 23 with 5,000 of
-them, thirteenth unseen set): it is no more than samples of their lines say, which nothing watches.
-On a GPU launches were timed, and what the device does in a moment may take a worker long: nothing
-is proposed. Severity: the common scale (`findings/grade.py`).
+`one-hot-lookup`, `separable-filter`) is left to it. `MIN_FRAC`: a fifth of the step, as
+`CRITICAL_FRAC` in `findings/grade.py`: some masks and targets are in every training step, and
+cheap. The least saving is 0: what it takes elsewhere is not known. A fifth more than its own time
+may go with it (docs/adr/0031). Being watched makes small functions slower (25 ms in a step of 23
+with 5,000 of them, thirteenth unseen set): it is no more than samples of their lines say, which
+nothing watches. On a GPU launches were timed, and what the device does in a moment may take a
+worker long: nothing is proposed. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -32,6 +32,7 @@ from lightning_gpuprof.findings.grade import CRITICAL_FRAC, by_host, grade
 from lightning_gpuprof.findings.looked import looked, unwatched_ns
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
+from lightning_gpuprof.findings.rules.separable_filter import saved_of
 from lightning_gpuprof.records.function_calls import (
     Broadcast,
     Compared,
@@ -41,6 +42,7 @@ from lightning_gpuprof.records.function_calls import (
     RepeatedWork,
     WorkOnData,
 )
+from lightning_gpuprof.records.windows import SeparableWindow
 from lightning_gpuprof.units import duration, percent
 
 ID = "work-on-data"
@@ -51,12 +53,15 @@ MIN_FRAC = CRITICAL_FRAC
 @looked(ID)
 def evaluate(run: RunResults, step_ns: int, seen: FunctionNotes) -> tuple[Finding, ...] | Abstained:
     """Return a finding for each function that works on the batch alone."""
-    cheaper: tuple[Compared | Broadcast | RepeatedWork | OneHotLookup | OneHotSum, ...] = (
+    cheaper: tuple[
+        Compared | Broadcast | RepeatedWork | OneHotLookup | OneHotSum | SeparableWindow, ...
+    ] = (
         *seen.compared,
         *seen.broadcast,
         *seen.repeated,
         *seen.lookups,
         *seen.sums,
+        *(one for one in seen.windows if saved_of(one)[0] > 0),
     )
     known = {(at.file, at.line) for one in cheaper for at in one.places}
     costs = ((one, unwatched_ns(run, one.taken_ns, one.places)) for one in seen.on_data)

@@ -31,6 +31,7 @@ from lightning_gpuprof.probes.looks.one_hot_sums import OneHotSums
 from lightning_gpuprof.probes.looks.origins import Known, Origin, passed_through
 from lightning_gpuprof.probes.looks.repeated_values import Values, told
 from lightning_gpuprof.probes.looks.scores import Scores
+from lightning_gpuprof.probes.looks.separable_windows import SeparableWindows
 from lightning_gpuprof.probes.looks.taken_apart import Slices
 from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
 from lightning_gpuprof.probes.looks.torch_names import (
@@ -117,6 +118,7 @@ class FunctionCalls:
     broadcasts: Broadcasts = field(default_factory=Broadcasts)
     cells: Cells = field(default_factory=Cells)
     indexed: IndexedRows = field(default_factory=IndexedRows)
+    windows: SeparableWindows = field(default_factory=SeparableWindows)
     slices: Slices = field(default_factory=Slices)
     mixed: set[tuple[str, str]] = field(default_factory=set)
     """File and name of functions of the program that may compute with data or weights."""
@@ -182,6 +184,7 @@ class FunctionCalls:
             call = OnData(name, args, kwargs, given, results[0], taken_ns, place)
             through = self.layers.seen(call, known, through)
             self._attends(call, frame)
+            self.windows.seen(call)
             self._joins(given, known, results)
             for each in self._followers:
                 each.seen(call)

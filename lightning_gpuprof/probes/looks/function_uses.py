@@ -40,6 +40,7 @@ from lightning_gpuprof.records.function_calls import (
     WorkOnData,
 )
 from lightning_gpuprof.records.module_calls import MOST_PLACES
+from lightning_gpuprof.records.windows import SeparableWindow
 
 _T = TypeVar("_T")
 _SQUARES = frozenset(
@@ -58,6 +59,7 @@ def notes_of(
     batches: Sequence[FunctionCalls],
     unread: UnreadWeights | None,
     apart: tuple[TakenApart, ...] = (),
+    windows: tuple[SeparableWindow, ...] = (),
 ) -> FunctionNotes:
     """Return what the calls of several batches show; times are of the faster batch."""
     last = batches[-1]
@@ -84,6 +86,7 @@ def notes_of(
         indexed=indexed_lookups([one.indexed for one in batches]),
         attention=written_attention([one.written for one in batches]),
         apart=apart,
+        windows=windows,
     )
 
 

@@ -38,6 +38,7 @@ EVERY = (
     "rebuilt-weights",
     "one-hot-lookup",
     "one-hot-sum",
+    "separable-filter",
     "slow-slice-backward",
     "unused-scores",
 )

@@ -6,6 +6,7 @@ import torch
 from lightning_gpuprof.probes.looks.function_calls import FunctionCalls
 from lightning_gpuprof.probes.looks.function_mode import Watching
 from lightning_gpuprof.probes.looks.function_uses import notes_of
+from lightning_gpuprof.probes.looks.separable_windows import separable_windows
 
 
 class Clock:
@@ -34,6 +35,7 @@ def looked():
                 work(*given)
             finally:
                 mode.stop()
-        return notes_of(batches, None)
+        windows = separable_windows([one.windows for one in batches], Clock())
+        return notes_of(batches, None, windows=windows)
 
     return look
