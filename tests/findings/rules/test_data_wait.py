@@ -237,13 +237,13 @@ def test_where_there_are_workers_it_speaks_of_more(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
     some = {"torch_threads": 2, "loader": Loader(num_workers=1)}
     finding = evaluate(computing(12 * MS, analyze, waits, **some))
-    assert "so more workers would take turns with it" in finding.advice
+    assert "more workers may slow it down more than they hide" in finding.advice
 
 
 def test_a_single_core_is_not_counted(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
     finding = evaluate(computing(12 * MS, analyze, waits, torch_threads=1, cpu_count=1))
-    assert finding.advice.startswith("Training itself keeps its one core busy, so workers")
+    assert finding.advice.startswith("Training itself keeps its one core busy: workers")
 
 
 def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
