@@ -175,7 +175,9 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     advice = _less_work(run)
     if own is not None:
         what = "the workers' time" if in_workers(run) else "the wait"
-        advice = f"Most of {what} is your own code, above all {own.function}. {advice}"
+        is_told = ":" in own.function and own.function in advice
+        above = "" if is_told else f", above all {own.function}"
+        advice = f"Most of {what} is your own code{above}. {advice}"
     advice = f"{advice} {in_workers(run)}".strip()
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."

@@ -310,6 +310,17 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
     assert finding.evidence["sample_ns"] == 312_500
 
 
+def test_a_line_without_a_functions_name_is_named_once(analyze):
+    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
+    line = LineCount("data_wait", "t.py", 7, "<genexpr>", "re.sub(a, b, c)", "re.sub", None, 90)
+    lines = HostLines(200, (line,), {"data_wait": 100, "forward": 100})
+    run = {"records": [Note(step=9, name=NOTE, value=msgspec.to_builtins(lines))], **SAMPLES}
+    advice = evaluate(analyze(waits, cpu_count=2, loader=IN_PROCESS, **run)).advice
+    assert advice.startswith(
+        "Most of the wait is your own code. re.sub (90.0% of the wait, t.py:7)"
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "callee", "random"),
     [
