@@ -76,7 +76,11 @@ class GpuProfCallback(Callback):
     ) -> None:
         if config is not None and not isinstance(config, GpuProfConfig):
             file = isinstance(config, str | os.PathLike)
-            use = f"GpuProfCallback.from_yaml({str(config)!r})" if file else "them by name, wait=3"
+            use = (
+                f"GpuProfCallback.from_yaml({str(config)!r})"
+                if file
+                else "settings by name: wait=3"
+            )
             raise ConfigError(f"GpuProfCallback({config!r}) is not a GpuProfConfig. Pass {use}.")
         if config is not None and settings:
             raise ConfigError(

@@ -4,8 +4,10 @@ import argparse
 import codecs
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, NoReturn, Protocol, cast
 
@@ -64,12 +66,14 @@ COMMANDS: dict[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (2 where the request cannot be met)."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser = _parser(argv)
+    parser, commands = _parser(argv)
     _print_anywhere()
     if not argv:
         parser.print_help(sys.stderr)
         return 2
-    args = parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        commands[args.command].refuse(unknown)
     module = load_command(args.command)
     try:
         status = module.run(args)
@@ -119,10 +123,24 @@ def entry() -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says of what is missing how the command is called."""
+    """Says of what is missing how the command is called, and of what is misspelt what is near."""
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Exit because of arguments that the command does not have."""
+        option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), None)
+        known = [name for one in self._actions for name in one.option_strings]
+        said = f"{unknown[0]} is one argument too many."
+        if option is not None:
+            said = f"there is no {option}.{_near(option, known)}"
+        self.exit(2, f"{self.prog}: {said} (--help: more)\n")
 
     @override
     def error(self, message: str) -> NoReturn:
+        given = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if given is not None:
+            near = _near(given[1], re.findall(r"[\w-]+", given[2]))
+            if near:
+                self.exit(2, f"{self.prog}: there is no {given[1]!r}.{near} (--help: more)\n")
         _, _, missing = message.partition("arguments are required: ")
         if not missing:
             super().error(message)
@@ -136,7 +154,17 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {missing} {are} missing. Call it as: {call} (--help: more)\n")
 
 
-def _parser(argv: list[str]) -> argparse.ArgumentParser:
+def _near(given: str, known: Iterable[str]) -> str:
+    """Return a question that names the nearest; nothing where none is near.
+
+    >>> _near("--veiw", ["--view", "--json"]), _near("--port", ["--view"])
+    (' Did you mean --view?', '')
+    """
+    near = get_close_matches(given, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _parser(argv: list[str]) -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="lightning-gpuprof",
         description="Know why a PyTorch Lightning training run is slow.",
@@ -152,7 +180,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=command.help, description=described)
         if name in argv:
             load_command(name).add_arguments(sub)
-    return parser
+    return parser, commands.choices
 
 
 def load_command(name: str) -> CommandModule:

@@ -49,6 +49,12 @@ def share(*phases: Phase) -> Callable[[Seen], float | None]:
     return value
 
 
+def slow_steps(seen: Seen) -> float | None:
+    """Return what spikes take above the median step, as a share of the mean one."""
+    spikes, step_ns = seen.run.spikes, seen.run.step_ns
+    return None if spikes is None or not step_ns else spikes.excess_per_step_ns / step_ns
+
+
 def largest_share(seen: Seen) -> float | None:
     """Return the share of the largest of the phases that a check asks about."""
     shares = [share(*phases)(seen) for phases in GROUPS]

@@ -14,6 +14,7 @@ from lightning_gpuprof.findings.check_figures import (
     memory_bound,
     of_trace,
     share,
+    slow_steps,
     sync_share,
     thin_calls,
     top_kernel,
@@ -75,6 +76,7 @@ _OTHERS = {
 }
 KERNEL_CHECK = "top-kernel"
 PHASE_CHECKS = (
+    "slow-steps-share",
     "data-share",
     "forward-share",
     "backward-share",
@@ -96,6 +98,16 @@ def _phase_question(phase: Phase, next: str) -> Question:
 
 
 QUESTIONS = (
+    Question(
+        "slow-steps-share",
+        "Do a few steps take most of the time, by what they compute?",
+        "slow_steps_share_frac",
+        PHASE_FRAC,
+        "the slowest steps (the tab's Steps view, or report --verbose): what the program does in "
+        "these alone, at its longest line",
+        _NO_STEP,
+        slow_steps,
+    ),
     Question(
         "data-share",
         "Does loading data take most of the step?",

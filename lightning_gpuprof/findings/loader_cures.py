@@ -54,10 +54,9 @@ _SOME_DRAWN = (
     "on tensors."
 )
 _DRAWN = (
-    "The code draws at random, so its result is another in each epoch and cannot be kept: draw for "
-    "a whole batch at once, and apply that in one operation on tensors, in the collate function "
-    "or, on the device, in on_after_batch_transfer. What comes before it, such as decoding, can be "
-    "done once."
+    "The code draws at random, so its result cannot be kept: draw for a whole batch at once, and "
+    "apply that in one operation on tensors, in the collate function or, on the device, in "
+    "on_after_batch_transfer. What comes before it, such as decoding, can be done once."
 )
 SHARDING = """
 # in the dataset's __iter__, before anything is read, or each worker yields every sample:
@@ -176,7 +175,9 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     advice = _less_work(run)
     if own is not None:
         what = "the workers' time" if in_workers(run) else "the wait"
-        advice = f"Most of {what} is your own code, above all {own.function}. {advice}"
+        is_told = ":" in own.function and own.function in advice
+        above = "" if is_told else f", above all {own.function}"
+        advice = f"Most of {what} is your own code{above}. {advice}"
     advice = f"{advice} {in_workers(run)}".strip()
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         advice += f" {loader.sampler} runs in the training process: time it first."
@@ -378,7 +379,7 @@ def _taking_turns(run: RunResults) -> str:
         )
     loader = run.start.loader
     more = "more workers" if loader is not None and loader.num_workers else "workers"
-    return f"{busy}, so {more} would take turns with it and may slow it down more than they hide."
+    return f"{busy}: {more} may slow it down more than they hide."
 
 
 def _dividing(run: RunResults, step_ns: int, plan: CorePlan) -> Cure:

@@ -49,9 +49,9 @@ outputs, last = self.rnn(x)  # in place of the loop; x: samples, moments, inputs
 
 GRADIENT_ADVICE = (
     "The loop at {loop} takes gradients one by one, at {file}:{line}: each call goes back through "
-    "the graph by itself, and with create_graph so does the backward pass. Where no sample's "
-    "output needs another sample, the gradient of the sum of all outputs has each sample's in its "
-    "own row, by one call; else give all outputs to one call, with is_grads_batched=True."
+    "the whole graph. If no sample's output needs another sample, make one call for the sum of "
+    "all outputs: each sample's gradient is in its own row. Else give all outputs to one call, "
+    "with is_grads_batched=True."
 )
 GRADIENT_CHANGE = (
     "(grads,) = torch.autograd.grad(outputs.sum(), inputs, create_graph=True)"

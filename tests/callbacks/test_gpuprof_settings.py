@@ -13,7 +13,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 
 @pytest.mark.parametrize(
     ("given", "use"),
-    [("train.yaml", "GpuProfCallback.from_yaml('train.yaml')"), (3, "them by name, wait=3")],
+    [("train.yaml", "GpuProfCallback.from_yaml('train.yaml')"), (3, "settings by name: wait=3")],
 )
 def test_what_is_no_configuration_is_refused_with_the_right_call(given, use):
     with pytest.raises(ConfigError) as error:

@@ -87,10 +87,10 @@ def test_a_plan_as_text_says_that_it_is_a_prediction(model, inline, capfd):
 
 def test_the_process_that_plans_answers_whatever_the_model_prints(tmp_path, capfd):
     path = tmp_path / "net.py"
-    path.write_text("print('chatter on stdout')")
+    path.write_text("from math import sqrt\nprint('chatter on stdout')\ndef model(): ...")
     assert main(["plan", "--model", f"{path}:make"]) == 2
     printed = capfd.readouterr()
-    assert "defines no function 'make'" in printed.err
+    assert "defines no function 'make'; it has model." in printed.err
     assert "chatter on stdout" in printed.err
     assert printed.out == ""
 

@@ -37,7 +37,7 @@ def test_the_data_of_each_view_is_printed_as_its_route_answers_it(
 def test_a_view_that_needs_more_than_a_run_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["report", "run", "--view", "timeline_cut"])
-    assert "invalid choice: 'timeline_cut'" in capsys.readouterr().err
+    assert "there is no 'timeline_cut'. Did you mean timeline?" in capsys.readouterr().err
 
 
 def test_a_session_can_be_chosen(make_session, write_run, capsys):

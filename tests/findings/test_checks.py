@@ -40,6 +40,12 @@ def test_the_phase_above_half_says_where_to_look_and_else_that_none_does(analyze
     assert focus(run_checks(analyze(phases))).id == first
 
 
+def test_a_few_steps_that_take_most_of_the_time_come_before_the_phase_they_are_in(analyze):
+    few = [200 * MS if step in (30, 41, 77) else MS for step in range(100)]
+    assert focus(run_checks(analyze({"forward": few}))).id == "slow-steps-share"
+    assert focus(run_checks(analyze({"data_wait": few, "forward": MS}))).id == "data-share"
+
+
 def test_one_kernel_that_is_most_of_the_step_is_where_to_look_first(analyze):
     def kernel(name, category, total_ns):
         return {"name": name, "category": category, "total_ns": total_ns}

@@ -101,17 +101,16 @@ MATRICES = Family(
     ),
     r"linalg\.|MultivariateNormal|\b(inverse|pinverse|cholesky\w*|svd|qr|eigh|(slog|log)?det|"
     r"matrix_exp|lu\w*|lstsq|logdet)\(",
-    "Where a matrix is diagonal, compute without matrices; where it changes slowly, decompose it "
-    "in one step of many. Ask for what is needed alone: one factor (cholesky, lu_factor) serves "
-    "all solves with it, triangular ones are cheaper than general ones, and no inverse is needed "
-    "to solve. Small matrices cost by their number: the same one need not be factored twice.",
+    "A diagonal matrix needs no decomposition, one that changes slowly needs it in one step of "
+    "many. Solve with a factor (cholesky, lu_factor), triangular where it is, not with an inverse; "
+    "one factor serves all solves. Small matrices cost by their number: factor none twice.",
 )
 FAMILIES = (SORTS, MATRICES)
 NORMAL = "MultivariateNormal"
 NORMAL_ADVICE = (
-    "MultivariateNormal factors a covariance for each row, and solves with it. Where the "
-    "dimensions are independent, Independent(Normal(mean, spread), 1) is the same distribution "
-    "without matrices; else hand it the factor (scale_tril=...) in place of the covariance."
+    "MultivariateNormal factors a covariance for each row, and solves with it. If the dimensions "
+    "are independent, Independent(Normal(mean, spread), 1) is the same without matrices; else "
+    "give it the factor (scale_tril=...) in place of the covariance."
 )
 NORMAL_CHANGE = "Independent(Normal(mean, spread), 1)  # in place of MultivariateNormal(mean, ...)"
 UPDATE_ADVICE = (

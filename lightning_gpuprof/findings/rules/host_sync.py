@@ -72,6 +72,10 @@ MOST_SITES = 5
 QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
 LEFT_FRAC = 0.1
+ON_CPU = (
+    "on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof lint SCRIPT` names "
+    "the lines that would wait on a GPU"
+)
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -90,7 +94,9 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if reads_in_a_loop(work):
         assert work is not None
         return _loop(run.step_ns, work, sites)
-    return _would_sync(run.step_ns, sites) if sites else None
+    if sites:
+        return _would_sync(run.step_ns, sites)
+    return None if watched else Abstained(ID, ON_CPU)
 
 
 def reads_in_a_loop(work: HostWork | None) -> bool:

@@ -68,9 +68,8 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         severity=grade(saving, step_ns),
         title=f"Other programs use {use.foreign_cores:.2g} of the {use.cores} cores: the training "
         f"thread waits {duration(queued_ns)} of each step ({percent(queued_ns / step_ns)}) for one",
-        advice=f"Stop them, or reserve cores for the run{_named(use)}. Where they have to stay, "
-        "leave them cores: torch's threads wait for each other in each operator, so one that has "
-        "no core holds all of them up.",
+        advice=f"Stop them, or reserve cores for the run{_named(use)}. If they have to stay, leave "
+        "them cores: one thread of torch that has none holds all the others up.",
         evidence={
             "queued_ns": queued_ns,
             "queued_frac": queued_ns / step_ns,

@@ -146,11 +146,10 @@ def _advice(part: Part, every: int) -> str:
         )
     if AVERAGE.search(part.name):
         return (
-            f"Update {part.name}'s average once in N steps with decay ** N: its horizon stays as "
-            "long, where N is small beside 1 / (1 - decay) (Lightning's EMAWeightAveraging has "
-            "update_every_n_steps). An equal mean of all steps (SWA) is then one of fewer. "
-            "Where it must be in each step, update it in place and all tensors in one call "
-            "(torch._foreach_lerp_), without copying the state_dict first: that saves less."
+            f"Update {part.name}'s average once in N steps with decay ** N, N small beside "
+            "1 / (1 - decay): it reaches as far back (EMAWeightAveraging: update_every_n_steps). "
+            "An equal mean (SWA) is then of fewer steps. If it must be in each step, update all "
+            "tensors in place, in one call (torch._foreach_lerp_): that saves less."
         )
     advice = (
         f"Run {part.name}'s work once in {every} steps, or move it to the epoch's end or a thread."

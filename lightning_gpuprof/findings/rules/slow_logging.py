@@ -120,7 +120,7 @@ def _as_usual(run: RunResults, step_ns: int, logging: PerStep) -> Finding | None
         title=f"Logging ({', '.join(names[:3]) or 'loggers'}) takes {duration(cost_ns)} of each "
         f"step "
         f"({percent(cost_ns / step_ns)})",
-        advice=_advice(usual=usual_ns == cost_ns, guarded=not hooks and "self.log(" in change)
+        advice=_advice(usual=2 * usual_ns >= cost_ns, guarded=not hooks and "self.log(" in change)
         + ("" if hooks else _setting_alone(run, change, cost_ns - called_ns))
         + _synced(run),
         evidence={
@@ -242,9 +242,9 @@ def _synced(run: RunResults) -> str:
     if not synced:
         return ""
     return (
-        f" Leave sync_dist=True out of what is logged in each step ({', '.join(synced)}): in each "
-        "such call all ranks wait for each other. For an epoch's mean (on_step=False, "
-        "on_epoch=True) it is done once."
+        f" Leave sync_dist=True out of what is logged in each step ({', '.join(synced)}): all "
+        "ranks wait for each other in each such call. An epoch's mean (on_step=False, "
+        "on_epoch=True) needs it once."
     )
 
 
@@ -332,14 +332,14 @@ def _advice(*, usual: bool, guarded: bool) -> str:
     )
     if guarded:
         advice += (
-            " The mean of a value with on_epoch=True is then over those steps: where it has to be "
-            "over all, add detached values up, and log their mean in on_train_epoch_end."
+            " With on_epoch=True the mean is then over those steps alone: for all steps, sum up "
+            "detached values and log their mean in on_train_epoch_end."
         )
     if not usual:
         return advice
     return (
-        "A few values in each step are what every program logs: that shows where steps are short, "
-        f"and a larger batch makes fewer of them. {advice}"
+        "A few values in each step are what every program logs, and no fault: it shows because "
+        f"steps are short, and a larger batch makes fewer of them. {advice}"
     )
 
 

@@ -14,20 +14,23 @@ loop, automatic garbage collection over many live objects (`gc.freeze()` after t
 or a file written every n steps. Irregular ones come from other work on the machine.
 
 ## Thresholds
-`SPIKE_FRAC`, `REGULAR`: see `uneven/spikes.py`. Irregular spikes without a recorded cause are told
-as `info` from `MIN_TOLD_FRAC` of the time on, without a saving, whatever they cost: they are more
-often the machine's than the program's; and not where steps wait for the device, as the host's wait
-for a place in its queue is now longer, now shorter, or where what the model computes with grows.
-`LOW_FRAC`: of regular ones, chance adds a tenth. `MIN_COLLECTIONS`: a single full collection, which
-any program makes once its imports and first objects have settled, is no rate. `GC_FRAC`: where the
-collector takes more, or makes regular spikes, the saving is its time, a fifth more or less, or what
-its steps take longer beside it, too. `FROZEN_FRAC`: where no call of it was seen, what is made anew
-is still gone through: in a program that makes trees whose nodes know each other in each step,
-`gc.freeze()` saved 54 % of the collector's time (three runs without it, four with), and other
-thresholds no more. Severity: the common scale (`findings/grade.py`).
+`SPIKE_FRAC`, `REGULAR`, `TALL`: see `uneven/spikes.py`. `LINE_FRAC`: of regular ones the line is
+named that samples saw in their phase, if it may take half of what they take at the least. Irregular
+spikes without a recorded cause are told as `info` from `MIN_TOLD_FRAC` of the time on, without a
+saving, whatever they cost: they are more often the machine's than the program's; and not where
+steps wait for the device, as the host's wait for a place in its queue is now longer, now shorter,
+or where what the model computes with grows. `LOW_FRAC`: of regular ones, chance adds a tenth.
+`MIN_COLLECTIONS`: a single full collection, which any program makes once its imports and first
+objects have settled, is no rate. `GC_FRAC`: where the collector takes more, or makes regular
+spikes, the saving is its time, a fifth more or less, or what its steps take longer beside it, too.
+`FROZEN_FRAC`: where no call of it was seen, what is made anew is still gone through: in a program
+that makes trees whose nodes know each other in each step, `gc.freeze()` saved 54 % of the
+collector's time (three runs without it, four with), and other thresholds no more. Severity: the
+common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.uneven.spikes import Spikes
 from lightning_gpuprof.analysis.savings.hidden import around
@@ -51,6 +54,7 @@ LOW_FRAC = 0.9
 MIN_TOLD_FRAC = 0.02
 MIN_COLLECTIONS = 3
 FROZEN_FRAC = 0.5
+LINE_FRAC = 0.5
 GC_FRAC = 0.02
 """CPython's own collections take less of a training loop that makes a few hundred objects a
 step."""
@@ -103,7 +107,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         evidence=evidence,
         saving_ns=saving,
         confidence=0.9 if by_collector else 0.6 if known else 0.3,
-        where=_collecting(run) if by_collector else _spiking(seen),
+        where=_collecting(run) if by_collector else _spiking(run, seen),
         change=change,
     )
 
@@ -131,8 +135,15 @@ def _collecting(run: RunResults) -> tuple[Where, ...]:
     return (Where.at(call, phase=phase, name=name),)
 
 
-def _spiking(seen: Spikes) -> tuple[Where, ...]:
-    return () if seen.phase is None else (Where(phase=seen.phase.value),)
+def _spiking(run: RunResults, seen: Spikes) -> tuple[Where, ...]:
+    """Return the spikes' phase, and of regular ones the line that takes most of them."""
+    if seen.phase is None:
+        return ()
+    least_ns = LINE_FRAC * seen.excess_per_step_ns
+    lines = [one for one in line_times(run) if one.phase is seen.phase and one.low_ns >= least_ns]
+    if seen.every_steps is not None and lines:
+        return (Where.at(lines[0], phase=seen.phase.value),)
+    return (Where(phase=seen.phase.value),)
 
 
 def _title(seen: Spikes, collected_ns: int | None) -> str:
@@ -170,8 +181,9 @@ def _advice(
         )
     if seen.every_steps:
         return (
-            f"Look for what the program does every {seen.every_steps:.0f} steps: gc.collect(), "
-            "empty_cache(), a print, a file.",
+            f"Look for what the program does every {seen.every_steps:.0f} steps: a figure or a "
+            "picture, a print, a file, gc.collect(), empty_cache(). Take it out of the loop, or do "
+            "it far less often.",
             None,
         )
     if run.on_gpu and seen.phase in NEW_SHAPES:

@@ -18,14 +18,14 @@ rank equal work, such as samples of like length.
 
 ## Thresholds
 `WARNING_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks
-show; `TURNS_FRAC`, 10%, for turns. A busy machine shows these as well: on a CPU a saving is claimed
-only where what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is
-the late one where it costs this many times what another one's chance delays do. Of the lateness
-stays what equal ranks wait for one another by chance: at least what the others are late now, at
-most what its spread says. Where each phase was timed the steps say more: what others wait less once
-the rank takes no longer than they, at least in the phase that is most of it, at most in all. A
-fifth more or less goes with a cost (docs/adr/0044, 0031). Severity: the common scale
-(`findings/grade.py`).
+show; `TURNS_FRAC`, 10%, for turns. `OFTEN`: of turns, one rank is named that is last twice as often
+as all others together. A busy machine shows these as well: on a CPU a saving is claimed only where
+what a batch decides (`BY_BATCH`) makes up at least `EXPLAINED` of it. `CLEAR`: a rank is the late
+one where it costs this many times what another one's chance delays do. Of the lateness stays what
+equal ranks wait for one another by chance: at least what the others are late now, at most what its
+spread says. Where each phase was timed the steps say more: what others wait less once the rank
+takes no longer than they, at least in the phase that is most of it, at most in all. A fifth more or
+less goes with a cost (docs/adr/0044, 0031). Severity: the common scale (`findings/grade.py`).
 """
 
 from collections.abc import Sequence
@@ -45,6 +45,7 @@ EFFORT = Effort(Horizon.MEDIUM, "the cause is to be found on that rank", "none")
 TURNS_FRAC = 0.10
 CLEAR = 2
 EXPLAINED = 0.5
+OFTEN = 2 / 3
 BY_BATCH = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD)
 
 
@@ -120,24 +121,33 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     others = 1 - 1 / len(waits.waited_ns)
     explained = phase in BY_BATCH and waits.causes[phase] * others >= EXPLAINED * waits.uneven_ns
     saving = Range(low=0, high=waits.uneven_ns if explained or run.on_gpu else 0)
+    last = max(waits.last_frac, key=lambda rank: waits.last_frac[rank])
+    often = waits.last_frac[last] >= OFTEN
     return Finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=f"Ranks wait {duration(waits.uneven_ns)} of each step "
         f"({percent(waits.uneven_ns / step_ns)}) for one another, by turns"
         f"{f', most of it for {_named(phase)}' if phase else ''}",
-        advice="The same step takes some ranks longer than others: give each rank equal work "
+        advice=_last_first(last, waits.last_frac[last], phase)
+        * often
+        + "The same step takes some ranks longer than others: give each rank equal work "
         "(batches of similar length), or look for other work on these machines.",
         evidence={
             "uneven_ns": waits.uneven_ns,
-            "last_frac": max(waits.last_frac.values()),
+            "last_frac": waits.last_frac[last],
             **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
             "step_ns": step_ns,
         },
         saving_ns=saving,
         confidence=0.5,
-        where=(Where(phase=phase.value),) if phase else (),
+        where=(Where(phase=phase.value, rank=last if often else None),) if phase else (),
     )
+
+
+def _last_first(rank: int, frac: float, phase: Phase | None) -> str:
+    where = f", at {_named(phase)}" if phase else ""
+    return f"Rank {rank} comes last in {percent(frac)} of the steps: look there first{where}. "
 
 
 def _named(phase: Phase) -> str:

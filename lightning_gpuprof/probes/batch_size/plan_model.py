@@ -53,7 +53,12 @@ def load(spec: str) -> Callable[[], Any]:
     module = _from_file(place) if place.endswith(".py") else _from_name(place)
     make: Callable[[], Any] | None = getattr(module, name, None)
     if not callable(make):
-        found = sorted(key for key, value in vars(module).items() if callable(value))[:8]
+        own = module.__name__.partition(".")[0]  # what it imports makes no model
+        found = sorted(
+            key
+            for key, value in vars(module).items()
+            if callable(value) and str(getattr(value, "__module__", "")).partition(".")[0] == own
+        )[:8]
         there = f"it has {', '.join(found)}" if found else "nor any other"
         raise ConfigError(f"{place} defines no function {name!r}; {there}.")
     _check_takes_nothing(make, name)

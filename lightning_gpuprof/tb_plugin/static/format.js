@@ -109,7 +109,7 @@ const BY_SUFFIX = [
   ["_bytes", size],
   ["_frac", percent],
   ["_per_s", perSecond],
-  ["_count", count],
+  ["_count", (value) => (Number.isInteger(value) ? count(value) : threeDigits(value))],
 ];
 
 /**

@@ -14,6 +14,10 @@ from lightning_gpuprof.units import duration, percent, size
 MOST_RANKS = 8
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
 """Notes that say why there is no trace; `static/views/cycles.js` has the same."""
+_NO_SYNCS = (
+    "none: on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof lint SCRIPT` "
+    "names the lines that would wait on a GPU"
+)
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 
 
@@ -23,6 +27,10 @@ def rest_table(results: RunResults) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("memory", _memory(results))
+    device = results.start.device
+    on_cpu = device is not None and device.type == "cpu"
+    if on_cpu and results.start.stage == "fit" and not results.sync_sites:
+        table.add_row("host syncs", _NO_SYNCS)
     if (advised := _batch_size(results)) is not None:
         table.add_row("batch size", advised)
     if results.device_use is not None:

@@ -36,9 +36,9 @@ def step_lines(results: RunResults) -> Text:
     assert steps is not None
     dur = steps.dur
     rate = f", {results.samples_per_s:,.0f} samples/s" if results.samples_per_s else ""
-    text = Text(f"median {duration(dur.p50_ns)}", style="bold")
+    text = Text(f"mean {duration(dur.mean_ns)}", style="bold")
     text.append(
-        f", mean {duration(dur.mean_ns)}, p95 {duration(dur.p95_ns)}, p99 {duration(dur.p99_ns)}, "
+        f", median {duration(dur.p50_ns)}, p95 {duration(dur.p95_ns)}, p99 {duration(dur.p99_ns)}, "
         f"max {duration(dur.max_ns)}{rate}\n",
         style="not bold",
     )

@@ -61,7 +61,7 @@ def no_change(report: Report) -> tuple[str, str] | None:
 
 
 def _instead(report: Report, step_ns: int) -> str:
-    said = "What is found here is small, or not sure to save time. "
+    said = "What is found here is small, usual, or not sure to save time. "
     sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
     if sure:
         low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns

@@ -237,13 +237,13 @@ def test_where_there_are_workers_it_speaks_of_more(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
     some = {"torch_threads": 2, "loader": Loader(num_workers=1)}
     finding = evaluate(computing(12 * MS, analyze, waits, **some))
-    assert "so more workers would take turns with it" in finding.advice
+    assert "more workers may slow it down more than they hide" in finding.advice
 
 
 def test_a_single_core_is_not_counted(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
     finding = evaluate(computing(12 * MS, analyze, waits, torch_threads=1, cpu_count=1))
-    assert finding.advice.startswith("Training itself keeps its one core busy, so workers")
+    assert finding.advice.startswith("Training itself keeps its one core busy: workers")
 
 
 def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
@@ -308,6 +308,17 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
     least = round(0.9 * 0.8 * 20 * MS)
     assert (finding.saving_ns.low, finding.saving_ns.high) == (least, 24 * MS)
     assert finding.evidence["sample_ns"] == 312_500
+
+
+def test_a_line_without_a_functions_name_is_named_once(analyze):
+    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
+    line = LineCount("data_wait", "t.py", 7, "<genexpr>", "re.sub(a, b, c)", "re.sub", None, 90)
+    lines = HostLines(200, (line,), {"data_wait": 100, "forward": 100})
+    run = {"records": [Note(step=9, name=NOTE, value=msgspec.to_builtins(lines))], **SAMPLES}
+    advice = evaluate(analyze(waits, cpu_count=2, loader=IN_PROCESS, **run)).advice
+    assert advice.startswith(
+        "Most of the wait is your own code. re.sub (90.0% of the wait, t.py:7)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,8 @@ def test_longer_operators_in_the_loop_go_with_it(judge):
 def test_the_reads_of_an_unfused_optimizer_are_not_the_users(judge):
     operators = [op("aten::item", 200, 2 * MS), op("aten::mul", 200, 2 * MS)]
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]}
-    assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is None
+    none = judge("host-sync", WORK, trace={"operators": operators}, model=model)
+    assert isinstance(none, Abstained)
 
 
 def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(judge):
@@ -56,9 +57,11 @@ def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(judge):
     read = op("aten::item", 200, 2 * MS) | {"update_count": 200}
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", "fused": True}]}
     operators = [read, op("aten::mul", 200, 2 * MS)]
-    assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is None
+    none = judge("host-sync", WORK, trace={"operators": operators}, model=model)
+    assert isinstance(none, Abstained)
     operators[0] = read | {"update_count": 0}
-    assert judge("host-sync", WORK, trace={"operators": operators}, model=model) is not None
+    found = judge("host-sync", WORK, trace={"operators": operators}, model=model)
+    assert found.id == "host-sync"
 
 
 def test_the_line_that_blocks_a_gpu_is_named(judge):
@@ -131,6 +134,14 @@ def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(judge):
     finding = judge("host-sync", WORK, records=[SITE])
     assert finding.title == "3.0 reads of values per step would each stop the host on a GPU"
     assert span(finding) == (0, 0)
+
+
+def test_on_a_cpu_it_says_that_reads_wait_for_nothing_there(judge):
+    silent = judge("host-sync", WORK, trace={"operators": [op("aten::mul", 200, 2 * MS)]})
+    assert silent.reason.startswith("on a CPU reading a value (.item()) waits for nothing;")
+    assert "lightning-gpuprof lint" in silent.reason
+    watched = [Note(step=5, name=SYNC_STEPS_NOTE, value=3)]
+    assert judge("host-sync", WORK, records=watched) is None
 
 
 def test_abstains_when_nobody_looked(judge):

@@ -185,6 +185,17 @@ class TestStragglerRank:
         assert [(where.rank, where.phase) for where in finding.where] == [(None, "forward")]
         assert span(finding) == (0, 3 * MS)
 
+    def test_of_turns_the_rank_that_is_mostly_last_is_named(self, judge_ranks):
+        mine = np.arange(100) % 4 > 0
+        one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 6 * MS, 8 * MS)
+        finding = judge_ranks(
+            {"forward": one, "backward": 12 * MS - one},
+            {"forward": other, "backward": 12 * MS - other},
+        )
+        assert "by turns" in finding.title
+        assert finding.advice.startswith("Rank 0 comes last in 75.0% of the steps: look there")
+        assert finding.where[0].rank == 0
+
     def test_turns_that_no_batch_explains_may_be_the_machines_and_claim_no_time(self, judge_ranks):
         mine = np.arange(100) % 2 == 0
         one, other = np.where(mine, 9 * MS, 3 * MS), np.where(mine, 3 * MS, 9 * MS)

@@ -172,6 +172,13 @@ def test_a_picture_in_each_step_is_told_with_its_line_apart_from_the_loggers(jud
     )  # fmt: skip
 
 
+def test_a_few_values_in_short_steps_are_said_to_be_no_fault(judge):
+    few = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts={"logging/self.log": 2 * MS})
+    many = judge("slow-logging", {**WORK, "logging": 4 * MS}, parts={"logging/self.log": 4 * MS})
+    assert few[0].advice.startswith("A few values in each step are what every program logs")
+    assert many[0].advice.startswith("Log one step in 50")
+
+
 def test_a_picture_costs_as_much_where_one_step_in_many_is_marked(judge):
     parts = {"logging/self.log": MS, "logging/experiment.add_image": 4 * MS}
     others = structs.replace(

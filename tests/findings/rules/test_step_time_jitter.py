@@ -26,6 +26,28 @@ def test_spikes_at_regular_distances_have_a_cause(judge):
     assert span(finding) == (2_250 * US, 2_500 * US)
 
 
+def test_low_irregular_spikes_do_not_hide_high_regular_ones(judge):
+    forward = every(20, 60 * MS, 10 * MS, first=7)
+    for step in (3, 11, 42, 80, 81, 90):
+        forward[step] = 16 * MS
+    finding = judge("step-time-jitter", {"forward": forward})
+    assert finding.evidence["steps_between_count"] == 20
+    assert finding.evidence["spikes_count"] == 5
+    assert span(finding) == (2_250 * US, 2_500 * US)
+
+
+def test_the_line_that_may_be_most_of_regular_ones_is_named(judge):
+    def named(forward):
+        often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
+        seen = HostLines(200, (often,), {"forward": 200})
+        notes = [Note(step=90, name=NOTE, value=seen)]
+        return [one.line for one in judge("step-time-jitter", forward, records=notes).where]
+
+    assert named({"forward": every(20, 60 * MS, 10 * MS, first=7)}) == [9]
+    irregular = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+    assert named({"forward": irregular}) == [None]
+
+
 def test_a_few_at_even_distances_may_be_chance(judge):
     few = judge("step-time-jitter", {"forward": every(25, 60 * MS, 10 * MS, first=7)})
     assert few.evidence["spikes_count"] == 4

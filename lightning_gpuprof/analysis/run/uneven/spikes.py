@@ -21,6 +21,9 @@ REGULAR = 0.25
 MIN_REGULAR, MIN_COLLECTING = 5, 3
 """Of spikes that chance strews about, three are so even in 25 % of cases, four in 8 %, five in
 2.5 % (200,000 draws of exponential distances). Of the collector's the cause is known."""
+TALL = 0.5
+"""Beside what comes regularly there may be lower spikes, of the machine: where all together are not
+regular, those count that are half as high as the typical one (the mean weighted by time)."""
 SPAN = 0.5
 """What the program does every n steps it does all through the run, or half of it at the least."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
@@ -41,7 +44,8 @@ class Spikes:
     """Above the median, all spikes together."""
     excess_per_step_ns: int
     every_steps: float | None
-    """Mean distance of spikes that come regularly, else None."""
+    """Mean distance of spikes that come regularly, else None. Where the tall ones alone do, the
+    others are not counted here."""
     phase: Phase | None
     """Where most of the excess lies."""
     gc_count: int
@@ -62,26 +66,38 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     whole = median(session.columns["dur_ns"][steady])
     typical = median(compute[steady])
     unusual = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
-    high = steady & ~unusual & (compute > typical + SPIKE_FRAC * whole)
-    steps, count = int(steady.sum()), int(high.sum())
     above = compute - typical
+    numbers = session.columns.get("step", np.arange(session.steps))
+    every = steady & ~unusual & (above > SPIKE_FRAC * whole)
+    high, every_steps = _regular(numbers, every, above)
+    steps, count = int(steady.sum()), int(high.sum())
     excess = int(above[high].sum())
     watched = session.phase_ns(Phase.GARBAGE_COLLECTION)
     collected = np.zeros_like(compute) if watched is None else watched * steady
     follows = (collected > 0) & (above <= collected)
-    numbers = session.columns.get("step", np.arange(session.steps))
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
         count=count,
         steps=steps,
         excess_ns=excess,
         excess_per_step_ns=excess // steps,
-        every_steps=_distance(numbers, high, MIN_REGULAR),
+        every_steps=every_steps,
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
         gc_count=int((collected > 0).sum()) + _windows_collecting(session),
         gc_after_frac=max(0.0, float(above[follows].sum() / max(1, collected[follows].sum()))),
         gc_spikes_every_steps=_distance(numbers, collected > SPIKE_FRAC * whole, MIN_COLLECTING),
     )
+
+
+def _regular(numbers: Int64, spiking: Mask, above: Int64) -> tuple[Mask, float | None]:
+    """Return the spikes to tell of and their mean distance: all, or the tall ones if regular."""
+    distance = _distance(numbers, spiking, MIN_REGULAR)
+    if distance is not None or not spiking.any():
+        return spiking, distance
+    heights = above[spiking].astype(float)
+    tall = spiking & (above >= TALL * (heights**2).sum() / heights.sum())
+    distance = _distance(numbers, tall, MIN_REGULAR)
+    return (spiking if distance is None else tall), distance
 
 
 def _windows_collecting(session: Session) -> int:

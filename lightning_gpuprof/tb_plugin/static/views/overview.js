@@ -68,10 +68,10 @@ function notices(header, report) {
 /** @param {any} report */
 function hero(report) {
   const { median_ns: median, step_ns: mean } = report.steps;
-  if (!median) return noSteps(report);
+  if (!median || !mean) return noSteps(report);
   const first = report.findings[0];
   // Warm-up steps alone promise nothing for later ones.
-  const gain = first && mean && first.saving_ns.high > 0 && report.steps.basis !== "all";
+  const gain = first && first.saving_ns.high > 0 && report.steps.basis !== "all";
   return h(
     "section.hero",
     { "aria-label": "Step time" },
@@ -79,8 +79,9 @@ function hero(report) {
       "div.hero-time",
       null,
       h("span.label", null, "Step time"),
-      h("strong.big", null, duration(median)),
+      h("strong.big", null, duration(mean)),
       h("span.note", null, stepsNote(report.steps)),
+      fewSlow(report) && h("span.note", null, "A few slow steps take most of the time: see Steps."),
     ),
     h(
       "div.hero-cause",
@@ -92,6 +93,11 @@ function hero(report) {
     gain && heroGain(first, mean),
     phaseStrip(report),
   );
+}
+
+/** @param {any} report */
+function fewSlow(report) {
+  return report.checks.some((/** @type {any} */ one) => one.id === "slow-steps-share" && one.state === "look");
 }
 
 /** @param {any} report */
@@ -116,17 +122,18 @@ function noSteps(report) {
 /** @type {Record<string, string>} */
 const KINDS = { steady: "steady ", all: "warm-up " };
 
-/** @param {any} steps */
+/**
+ * Phases, savings and samples add up to the mean, so that is the large figure. It is the device's
+ * where the host queued steps faster than the device did them.
+ * @param {any} steps
+ */
 function stepsNote(steps) {
-  if (!steps.median_ns) return "no steps recorded yet";
   const rate = steps.samples_per_s;
-  const counted = `median of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}step${steps.basis_count === 1 ? "" : "s"}`;
-  // Shares and savings are of the mean, which a few slow steps may put far from the median.
-  // They are of the device's mean where the host queued steps faster than the device did them.
-  const behind = steps.step_ns > steps.mean_ns ? ` for the host, ${duration(steps.step_ns)} for the device` : "";
-  const mean = steps.mean_ns ? `mean ${duration(steps.mean_ns)}${behind}` : null;
+  const behind = steps.step_ns > steps.mean_ns;
+  const counted = `mean of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}step${steps.basis_count === 1 ? "" : "s"}`;
+  const host = behind ? `the host's mean ${duration(steps.mean_ns)}, median` : "median";
   const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
-  return [counted, mean, samples].filter(Boolean).join(" · ");
+  return [behind ? `${counted}, for the device` : counted, `${host} ${duration(steps.median_ns)}`, samples].filter(Boolean).join(" · ");
 }
 
 /**
@@ -178,7 +185,7 @@ function meters(header, report, cycle) {
   /** @type {[label: string, value: string, note: string][]} */
   const meters = [
     ["Slow steps", duration(steps.p95_ns), `one in twenty takes longer; the slowest ${duration(steps.max_ns)}`],
-    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "this run trained on a CPU"])] : deviceMeters(report.device, cycle)),
+    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "trained on a CPU: .item() waits for nothing; for a GPU see lightning-gpuprof lint"])] : deviceMeters(report.device, cycle)),
     [
       loss && loss.name !== "loss" ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",

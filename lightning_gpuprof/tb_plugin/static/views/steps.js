@@ -1,7 +1,7 @@
 // Every step of the run, stacked by phase; dragging asks the server for that range in more detail.
 
 import { card, h } from "../dom.js";
-import { count, duration, percent } from "../format.js";
+import { count, duration, number, percent } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
 import { table } from "../table.js";
 import { flagLabel } from "./step_flags.js";
@@ -108,8 +108,8 @@ function because(phase, row) {
 function percentiles(found) {
   /** @type {[string, number | null][]} */
   const rows = [
-    ["Median", found.median_ns],
     ["Mean", found.mean_ns],
+    ["Median", found.median_ns],
     ["95th percentile", found.p95_ns],
     ["99th percentile", found.p99_ns],
     ["Slowest", found.max_ns],
@@ -118,7 +118,7 @@ function percentiles(found) {
   const apart = found.apart.map((/** @type {any} */ one) => [one, flagLabel(one.reason)]);
   return card(
     "Step times",
-    `Of ${count(found.basis_count)} ${found.basis === "steady" ? "steady " : ""}steps. Apart from validation and checkpoints, the 95th percentile is ${percent(found.jitter_frac)} above the median.`,
+    `Of ${count(found.basis_count)} ${found.basis === "steady" ? "steady " : ""}steps. Apart from validation and checkpoints, the 95th percentile is ${aboveMedian(found.jitter_frac)}.`,
     h(
       "table.phases",
       null,
@@ -146,6 +146,11 @@ function percentiles(found) {
         ),
       ),
   );
+}
+
+/** @param {number | null} frac */
+function aboveMedian(frac) {
+  return frac !== null && frac >= 2 ? `${number(Number((1 + frac).toPrecision(3)))} times the median` : `${percent(frac)} above the median`;
 }
 
 /** @param {any[]} spans */
