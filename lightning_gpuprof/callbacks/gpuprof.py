@@ -35,6 +35,7 @@ from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.watches.input_watch import InputWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
+from lightning_gpuprof.callbacks.watches.mode_watch import ModeWatch
 from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
@@ -260,6 +261,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    parts.append(ModeWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(InputWatch())
     parts.append(GradientWatch())
     parts.append(CallWatch())
