@@ -23,6 +23,7 @@ from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+from lightning_gpuprof.callbacks.watches.backend_watch import BackendWatch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
@@ -266,6 +267,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     parts.append(GradientWatch())
     parts.append(CallWatch())
     parts.append(DebugWatch())
+    parts.append(BackendWatch())
     parts.append(QuotaWatch())
     parts.append(CoreWatch())
     parts.append(FunctionWatch())
