@@ -21,7 +21,7 @@ from lightning_gpuprof.probes.looks.backend_trial import Layer, called, try_both
 from lightning_gpuprof.probes.looks.debugging import own_line_like
 from lightning_gpuprof.records.backend import BACKEND_NOTE, BackendOff
 
-_OFF = r"\b{name}\.(enabled *= *False|(set_)?flags\()"
+_OFF = r"(^|: )(\w+\.)*{name}\.enabled *= *False\b|\b{name}\.(set_)?flags\((enabled *= *)?False"
 """What a line looks like that switches a backend off."""
 
 
