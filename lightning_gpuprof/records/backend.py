@@ -1,4 +1,4 @@
-"""A backend of torch's that was switched off while training ran, and what that was tried to cost."""
+"""A backend of torch's that was switched off in training, and what that was tried to cost."""
 
 from collections.abc import Iterable
 

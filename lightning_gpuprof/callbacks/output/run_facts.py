@@ -112,7 +112,8 @@ def _torch_settings() -> dict[str, Any]:
     TF32's do where they were set by the newer `fp32_precision` (torch 2.9) in more detail than the
     older names can tell.
     """
-    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
     switches: dict[str, Callable[[], Any]] = {
         "cudnn_benchmark": lambda: cudnn.benchmark,
         "cudnn_deterministic": lambda: cudnn.deterministic,

@@ -72,7 +72,9 @@ def _tried(step_ns: int, found: BackendOff) -> Finding | None:
 def _untried(run: RunResults, step_ns: int, found: BackendOff) -> Finding | Abstained | None:
     facts = trace_facts(run)
     if facts is None:
-        return Abstained(ID, f"{_switch(found)} is False, and no trace says what takes longer by it")
+        return Abstained(
+            ID, f"{_switch(found)} is False, and no trace says what takes longer by it"
+        )
     every = facts.operators
     rows = [every[name] for name in CONVOLUTIONS if name in every]
     whole = sum((row.device_total_ns or 0.0) if run.on_gpu else row.total_ns for row in rows)

@@ -131,7 +131,7 @@ def _runner(layer: Layer) -> Callable[[], None]:
             else:
                 output = torch.convolution(given, weight, bias, *layer.settings)
             if layer.trained:
-                output.backward(torch.ones_like(output))
+                torch.autograd.backward(output, torch.ones_like(output))
         given.grad = weight.grad = None
 
     return run
