@@ -23,6 +23,7 @@ from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
+from lightning_gpuprof.callbacks.watches.backend_watch import BackendWatch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
@@ -36,6 +37,7 @@ from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
 from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
 from lightning_gpuprof.callbacks.watches.input_watch import InputWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
+from lightning_gpuprof.callbacks.watches.mode_watch import ModeWatch
 from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
@@ -265,10 +267,12 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     )
     parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
+    parts.append(ModeWatch(every=LOOK_AT_GRAPH_EVERY))
     parts.append(InputWatch())
     parts.append(GradientWatch())
     parts.append(CallWatch())
     parts.append(DebugWatch())
+    parts.append(BackendWatch())
     parts.append(QuotaWatch())
     parts.append(CoreWatch())
     parts.append(FaultWatch())

@@ -153,7 +153,8 @@ class RunStart(_Record, tag="run"):
     """Threads that torch computes with on the CPU, in this process."""
     torch_settings: dict[str, Any] = {}
     """What torch's own switches were set to when training began: cudnn_benchmark,
-    cudnn_deterministic, cudnn_allow_tf32, float32_matmul_precision, deterministic_algorithms."""
+    cudnn_deterministic, cudnn_allow_tf32, cudnn_enabled, mkldnn_enabled, float32_matmul_precision,
+    deterministic_algorithms."""
     versions: dict[str, str] = {}
     """python, torch, lightning, lightning_gpuprof, cuda or hip."""
     trainer: dict[str, Any] = {}

@@ -12,6 +12,8 @@ _TORCH = (
     "cudnn_benchmark",
     "cudnn_deterministic",
     "cudnn_allow_tf32",
+    "cudnn_enabled",
+    "mkldnn_enabled",
     "float32_matmul_precision",
     "deterministic_algorithms",
 )

@@ -85,14 +85,14 @@ class HostLines(Struct, frozen=True):
         ]
         return sorted(found, key=lambda one: -one.count)
 
-    def interval(self, count: int, phase: Phase) -> tuple[float, float]:
-        """Return between which shares of a phase's time the true one lies.
+    def interval(self, count: int, phase: Phase | None = None) -> tuple[float, float]:
+        """Return between which shares of a phase's time, or a step's, the true one lies.
 
         >>> low, high = HostLines(400, (), {"forward": 100}).interval(50, Phase.FORWARD)
         >>> round(low, 2), round(high, 2)
         (0.4, 0.6)
         """
-        whole = self.by_phase[phase.value]
+        whole = self.whole if phase is None else self.by_phase[phase.value]
         share = count / whole
         error = Z * sqrt(share * (1 - share) / whole)
         return max(0.0, share - error), min(1.0, share + error)

@@ -112,11 +112,14 @@ def _torch_settings() -> dict[str, Any]:
     TF32's do where they were set by the newer `fp32_precision` (torch 2.9) in more detail than the
     older names can tell.
     """
-    cudnn = torch.backends.cudnn
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
     switches: dict[str, Callable[[], Any]] = {
         "cudnn_benchmark": lambda: cudnn.benchmark,
         "cudnn_deterministic": lambda: cudnn.deterministic,
         "cudnn_allow_tf32": lambda: cudnn.allow_tf32,
+        "cudnn_enabled": lambda: cudnn.enabled if cudnn.is_available() else None,
+        "mkldnn_enabled": lambda: mkldnn.enabled if mkldnn.is_available() else None,
         "float32_matmul_precision": torch.get_float32_matmul_precision,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
     }
