@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 200
-SOUNDS, BANDS, MOMENTS, CLASSES, BATCH, WIDTH = 6000, 40, 48, 48, 160, 64
+SOUNDS, BANDS, MOMENTS, CLASSES, BATCH, WIDTH = 6000, 40, 32, 64, 160, 64
 
 
 def by_class(vectors, classes):
