@@ -46,16 +46,16 @@ class Clubs(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(3, 24, 3, padding=1),
-            nn.BatchNorm2d(24),
+            nn.Conv2d(3, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(24, 48, 3, padding=1),
-            nn.BatchNorm2d(48),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
             nn.ReLU(),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
-            nn.Linear(48, CLUBS),
+            nn.Linear(32, CLUBS),
         )
 
     def training_step(self, batch, batch_idx):

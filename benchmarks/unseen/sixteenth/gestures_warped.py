@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 STEPS = 160
-STROKES, SEEN, AHEAD, BATCH, WIDTH, GAMMA, FAR = 5000, 48, 12, 64, 128, 0.1, 1e6
+STROKES, SEEN, AHEAD, BATCH, WIDTH, GAMMA, FAR = 5000, 32, 14, 64, 96, 0.1, 1e6
 
 
 def soft_min(*values):
