@@ -67,6 +67,7 @@ SETS = {  # each set's folder, and its results
     "thirteenth": (HERE / "thirteenth", "unseen-thirteenth-2026-11-23.json"),
     "fourteenth": (HERE / "fourteenth", "unseen-fourteenth-2026-11-23.json"),
     "fifteenth": (HERE / "fifteenth", "unseen-fifteenth-2026-11-23.json"),
+    "sixteenth": (HERE / "sixteenth", "unseen-sixteenth-2026-11-23.json"),
 }
 IN_FLIGHT, LOOK_S = 3, 90
 """Of forks: one trains, one reports, one waits. Seconds that a look may take, waiting included."""
