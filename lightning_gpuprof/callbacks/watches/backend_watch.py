@@ -38,11 +38,9 @@ class BackendWatch(RecordingCallback):
         backends: Has the switches, as `torch.backends` does; tests pass a fake.
     """
 
-    def __init__(
-        self, *, clock: Callable[[], int] = perf_counter_ns, backends: Any = torch.backends
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], int] = perf_counter_ns, backends: Any = None) -> None:
         super().__init__()
-        self._clock, self._backends = clock, backends
+        self._clock, self._given = clock, backends
         self._first = Hooks({"on_train_batch_end": self._look})
         self._looks = Hooks({"on_train_batch_start": self._begin, "on_train_batch_end": self._end})
         self._handle: RemovableHandle | None = None
@@ -60,7 +58,7 @@ class BackendWatch(RecordingCallback):
         self._first.drop()
         on_cpu = trainer.strategy.root_device.type == "cpu"
         name = "mkldnn" if on_cpu else "cudnn"
-        backend = getattr(self._backends, name)
+        backend = self._backend(name)
         if backend.enabled or not backend.is_available():
             return
         self._found = BackendOff(name, own_line_like(_OFF.format(name=name)))
@@ -92,11 +90,15 @@ class BackendWatch(RecordingCallback):
         layers, found = self._layers, self._found
         self._release()
         if found is not None and layers:
-            backend = getattr(self._backends, found.backend)
+            backend = self._backend(found.backend)
             calls, as_set_ns, enabled_ns = try_both(layers, backend, self._clock)
             self._note(
                 replace(found, calls=calls, as_set_ns=as_set_ns, enabled_ns=enabled_ns),
             )
+
+    def _backend(self, name: str) -> Any:
+        # No module is kept: a callback may be pickled.
+        return getattr(torch.backends if self._given is None else self._given, name)
 
     def _note(self, found: BackendOff) -> None:
         if self._output is not None:

@@ -38,7 +38,6 @@ EFFORT = Effort(Horizon.QUICK, "one line goes", "results differ in the last digi
 LOW, HIGH = 0.7, 1.4
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 EXPLAINS = ("costly-operators",)
-_SHOWN = {"mkldnn": "oneDNN", "cudnn": "cuDNN"}
 
 
 def evaluate(run: RunResults) -> Finding | Abstained | None:
@@ -58,7 +57,7 @@ def _tried(step_ns: int, found: BackendOff) -> Finding | None:
     saving = Range(low=min(step_ns, round(LOW * gain_ns)), high=min(step_ns, round(HIGH * gain_ns)))
     title = (
         f"{_switch(found)} is False: {found.calls} layers of a step take "
-        f"{duration(found.as_set_ns)} without {_SHOWN[found.backend]}, and "
+        f"{duration(found.as_set_ns)} without {_library(found)}, and "
         f"{duration(found.enabled_ns)} with it"
     )
     evidence: dict[str, int | float] = {
@@ -82,7 +81,7 @@ def _untried(run: RunResults, step_ns: int, found: BackendOff) -> Finding | Abst
         return None
     title = (
         f"{_switch(found)} is False: convolutions take {duration(round(whole))} of each step "
-        f"without {_SHOWN[found.backend]}"
+        f"without {_library(found)}"
     )
     saving = Range(low=0, high=min(step_ns, round(whole)))
     return _finding(step_ns, found, title, {"convolutions_ns": round(whole)}, saving, 0.6)
@@ -101,7 +100,7 @@ def _finding(
         id=ID,
         severity=grade(saving, step_ns),
         title=title,
-        advice=f"Leave {_SHOWN[found.backend]} on. If it is off because of an error, see whether "
+        advice=f"Leave {_library(found)} on. If it is off because of an error, see whether "
         "that is still there, and switch it off around the layers that need it alone.",
         evidence={**evidence, "step_ns": step_ns},
         saving_ns=saving,
@@ -114,3 +113,7 @@ def _finding(
 
 def _switch(found: BackendOff) -> str:
     return f"torch.backends.{found.backend}.enabled"
+
+
+def _library(found: BackendOff) -> str:
+    return "cuDNN" if found.backend == "cudnn" else "oneDNN"
