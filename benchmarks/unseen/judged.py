@@ -150,6 +150,15 @@ BY_WORDS: dict[str, tuple[str, ...]] = {
     "essays_graded": ("host-bound",),
     "harbours_scheduled": ("slow-callback",),
     "starlight_seeded": ("data-wait",),
+    # The sixteenth set. Not right at the first look: floes_outlined (non-contiguous-layout),
+    # plasmas_attended and verses_continued (nothing above info), and reviewers_found
+    # (repeated-forward, which does not say that it is the closure that runs twice).
+    "badges_padded": ("data-wait",),
+    "forklifts_steered": ("slow-callback",),
+    "gestures_warped": ("host-bound",),  # the function and the loop, though as info
+    "insects_prototyped": ("host-bound",),
+    "tapestries_woven": ("slow-python",),  # the hook, at the marked line
+    "tides_encoded": ("data-wait",),
 }
 
 RIGHT_AFTER_ALL: dict[str, dict[str, str]] = {

@@ -37,7 +37,10 @@ class GradientUse:
     A gradient is *used* where an optimizer that holds its parameter steps, or where the backward
     pass ran inside such a step (a closure, as Lightning and LBFGS have it). It is *dropped* where
     it was cleared before any step, or where no step ever reaches its parameter. Gradients that
-    later passes add to are neither, until one of both happens.
+    later passes add to are neither, until one of both happens. Nor are those of a parameter that
+    was changed before they were cleared (by hand, to look for flat places: sharpness-aware
+    minimization), or whose gradient somebody else than the backward pass has put there when a step
+    comes (several losses' gradients that were made one).
 
     Args:
         parameters: Those of the module; ones that need no gradient are passed over.
@@ -50,8 +53,10 @@ class GradientUse:
     stepped: set[int] = field(default_factory=set)
     """Parameters that an optimizer stepped on."""
     steps: int = 0
-    _open: dict[int, tuple[int, _State]] = field(default_factory=dict)
-    """By parameter: the last pass that gave it a gradient, until that is used or dropped."""
+    _open: dict[int, tuple[int, _State, int]] = field(default_factory=dict)
+    """By parameter: the last pass that gave it a gradient, until that is used or dropped, and the
+    parameter's version then."""
+    _by_hand: set[int] = field(default_factory=set)
     _before: dict[int, _State] = field(default_factory=dict)
     _stepping: list[set[int]] = field(default_factory=list)
     _handles: list[RemovableHandle] = field(default_factory=list)
@@ -73,9 +78,11 @@ class GradientUse:
 
     def before_backward(self) -> None:
         """Look which gradients were cleared since the last pass."""
-        for i, (at, state) in list(self._open.items()):
-            if not state.is_of(self.parameters[i].grad):
-                self.dropped.setdefault(i, set()).add(at)
+        for i, (at, state, version) in list(self._open.items()):
+            parameter = self.parameters[i]
+            if not state.is_of(parameter.grad):
+                if version == parameter._version and i not in self._by_hand:
+                    self.dropped.setdefault(i, set()).add(at)
                 del self._open[i]
         self._before = dict(self._states())
 
@@ -85,7 +92,7 @@ class GradientUse:
         for i, state in self._states():
             before = self._before.get(i)
             if i not in used and not (before and before.is_of(self.parameters[i].grad)):
-                self._open[i] = self.passes, state
+                self._open[i] = self.passes, state, self.parameters[i]._version
         self.passes += 1
 
     def _states(self) -> Iterator[tuple[int, _State]]:
@@ -103,7 +110,11 @@ class GradientUse:
         self._stepping.append(held)
         # Kept from an earlier pass, to be added to: this step is what they were kept for.
         for i in held:
-            self._open.pop(i, None)
+            kept = self._open.pop(i, None)
+            now = self.parameters[i].grad
+            if kept is not None and now is not None and kept[1].grad() is not now:
+                self._by_hand.add(i)
+                self.dropped.pop(i, None)
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
         held = self._stepping.pop() if self._stepping else self._held(optimizer)

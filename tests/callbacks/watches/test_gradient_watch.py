@@ -170,6 +170,38 @@ class ByHand(OwnOptimizer):
             parameter.grad = None
 
 
+class Sharpness(AddsUp):
+    """Moves up the gradient, takes the one that counts there, and moves back."""
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(self.step(batch))
+        weights = list(self.parameters())
+        with torch.no_grad():
+            moves = [0.05 * weight.grad for weight in weights]
+            torch._foreach_add_(weights, moves)
+        optimizer.zero_grad()
+        self.manual_backward(self.step(batch))
+        with torch.no_grad():
+            torch._foreach_sub_(weights, moves)
+        optimizer.step()
+
+
+class Joined(AddsUp):
+    """Steps on what two losses' gradients have in common."""
+
+    def training_step(self, batch, batch_idx):
+        optimizer, taken = self.optimizers(), []
+        for part in (batch, 2 * batch):
+            optimizer.zero_grad()
+            self.manual_backward(self.step(part))
+            taken.append([weight.grad.clone() for weight in self.parameters()])
+        for weight, *each in zip(self.parameters(), *taken, strict=True):
+            weight.grad = torch.stack(each).amin(0)
+        optimizer.step()
+
+
 def test_a_teacher_without_no_grad_is_noted_with_its_size(look):
     found = look(Distills(frozen=False))
     assert (found.tensors, found.modules, found.stepped) == (4, ("teacher",), False)
@@ -216,6 +248,8 @@ def test_a_judge_whose_weights_get_gradients_in_the_others_pass_is_noted(look):
         lambda: AddsUp(),
         lambda: OwnOptimizer(),
         lambda: ByHand(),
+        lambda: Sharpness(),
+        lambda: Joined(),
     ],
 )
 def test_gradients_that_somebody_steps_on_are_not_noted(look, model):
