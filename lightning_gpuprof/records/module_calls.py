@@ -36,6 +36,8 @@ class RepeatedModule(Struct, frozen=True):
         backward_frac: The share of `repeat_ns` whose gradients go back in one and the same
             backward pass: with one call, that goes once, too.
         places: Where it was called from.
+        passes: Backward passes per batch that these calls are in, each with a gradient of its own.
+        closure: With automatic optimization, the line that calls the closure beside the optimizer.
     """
 
     name: str
@@ -43,6 +45,8 @@ class RepeatedModule(Struct, frozen=True):
     repeat_ns: int
     backward_frac: float
     places: tuple[CallPlace, ...]
+    passes: int = 1
+    closure: CallPlace | None = None
 
 
 class EmbeddingUse(Struct, frozen=True):

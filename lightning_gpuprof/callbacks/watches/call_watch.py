@@ -20,6 +20,7 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.probes.looks.call_places import shown
+from lightning_gpuprof.probes.looks.closure_calls import closure_call
 from lightning_gpuprof.probes.looks.embedding_calls import EmbeddingCalls
 from lightning_gpuprof.probes.looks.repeated_calls import SAME, Repeat, RepeatedCalls
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
@@ -66,11 +67,13 @@ class CallWatch(RecordingCallback):
         self._handles: list[Any] = []
         self._batches: list[list[Repeat]] = []
         self._differences: Pending | None = None
+        self._model: LightningModule | None = None
 
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
+        self._model = pl_module
         self._names = {id(part): name for name, part in pl_module.named_modules()}
         self._hooks.add(called_by_trainer(trainer, self))
 
@@ -193,12 +196,18 @@ class CallWatch(RecordingCallback):
         every = [one for some in of_each for one in some]
         whole_ns = sum(one.repeat_ns for one in every)
         places = dict.fromkeys(place for one in every for place in one.places if place)
+        passes = round(median(max((one.passes for one in some), default=1) for some in of_each))
+        closure = None
+        if passes > 1 and self._model is not None and self._model.automatic_optimization:
+            closure = closure_call(self._model)
         return RepeatedModule(
             name=self._names[number],
             calls=round(median(sum(one.calls for one in some) for some in of_each)),
             repeat_ns=round(median(sum(one.repeat_ns for one in some) for some in of_each)),
             backward_frac=sum(one.backward_ns for one in every) / max(1, whole_ns),
             places=tuple(map(shown, places)),
+            passes=passes,
+            closure=closure,
         )
 
     def _stop_looking(self) -> None:
@@ -211,6 +220,7 @@ class CallWatch(RecordingCallback):
         self._stop_looking()
         self._hooks.drop()
         self._batches, self._differences, self._tables = [], None, None
+        self._model = None
 
 
 def _is_inside(name: str, names: set[str]) -> bool:

@@ -6,8 +6,9 @@ batch, unchanged since and with the same weights, whose outputs were equal: from
 three of the run's first batches. The longest of such calls is not counted.
 
 ## Why it matters
-An encoder that two heads each run, or a `self(x)` for the loss and another for a metric, costs its
-forward pass once more, and its backward pass as well where both gradients are used.
+An encoder that two heads each run, an `optimizer_step` that calls the closure besides, or a
+`self(x)` for the loss and another for a metric, costs its forward pass once more, and its backward
+pass as well where both gradients are used.
 
 ## What to do
 Call it once, and hand its output to all that need it (`output.detach()` to a metric, or to what
@@ -17,13 +18,16 @@ output (`parametrize.cached()`): where `rebuilt-weights` tells of its line, this
 ## Thresholds
 The backward pass of a repeated call is taken to have the share of the backward pass that the call
 has of the forward pass: of all of it in the low bound, of what is spent in operators, and at most
-of all calls but one, in the high bound. A fifth more or less may go with the cost (docs/adr/0031).
-Where outputs differ (a dropout, noise) the calls may be meant so, and nothing is said, nor of
-activations that are recomputed on purpose. Without a GPU's own times the low bound on it is 0: the
-host's clock shows what was launched. Severity: the common scale (`findings/grade.py`).
+of all calls but one, in the high bound. Where with automatic optimization each call has a backward
+pass of its own and the module's `optimizer_step` calls the closure, it is all of the step that the
+optimizer's call of it does again: the phases of `WHOLE`. A fifth more or less may go with the cost
+(docs/adr/0031). Where outputs differ (a dropout, noise) the calls may be meant so, and nothing is
+said, nor of activations that are recomputed on purpose. Without a GPU's own times the low bound on
+it is 0: the host's clock shows what was launched. Severity: the common scale (`findings/grade.py`).
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.savings.once import once
 from lightning_gpuprof.findings.grade import by_host, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
@@ -41,6 +45,9 @@ from lightning_gpuprof.units import duration, percent
 ID = "repeated-forward"
 EFFORT = Effort(Horizon.QUICK, "one call, and its output handed on", "none where outputs are equal")
 MOST_PLACES = 3
+WHOLE = (Phase.FORWARD, Phase.ZERO_GRAD, Phase.BACKWARD, Phase.LOGGING)
+EXPLAINS = ("unused-gradients",)
+"""What the first pass gives is cleared by the second."""
 PARAMETRIZATION = "parametrizations."
 """In the path of torch's modules that compute a weight (`layer.parametrizations.weight.0`)."""
 
@@ -51,6 +58,9 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
     if run.step_ns is None or forward is None or not forward.mean_ns:
         return Abstained(ID, "no step's forward pass was measured")
     step_ns, forward_ns = run.step_ns, forward.mean_ns
+    again = next((one for one in repeated_forward(run.notes) if one.closure is not None), None)
+    if again is not None and again.closure is not None:
+        return (_whole(run, step_ns, again, again.closure),)
     rebuilt = _rebuilt(run, step_ns)
     return tuple(
         _finding(run, step_ns, forward_ns, module)
@@ -100,6 +110,34 @@ def _finding(run: RunResults, step_ns: int, forward_ns: int, module: RepeatedMod
             Where(phase=Phase.FORWARD.value, name=module.name or "self"),
         ),
         change=rebuilt_weights.CACHED if PARAMETRIZATION in module.name else change,
+    )
+
+
+def _whole(run: RunResults, step_ns: int, module: RepeatedModule, closure: CallPlace) -> Finding:
+    """Return a finding where all of `training_step` and its backward pass runs again."""
+    per_step = (run.per_step(phase) for phase in WHOLE)
+    taken_ns = sum(one.mean_ns for one in per_step if one is not None)
+    gone_ns = taken_ns * (module.passes - 1) // module.passes
+    saving = by_host(*around(gone_ns), step_ns, unsure=run.on_gpu)
+    return Finding(
+        id=ID,
+        severity=grade(saving, step_ns),
+        title=f"training_step and its backward pass run {module.passes} times for each batch, for "
+        "optimizer_step calls the closure itself and the optimizer calls it again: "
+        f"{duration(gone_ns)} ({percent(gone_ns / step_ns)} of the step)",
+        advice="Hand the closure to the optimizer alone, which calls it: the gradients of the "
+        "other pass are cleared and computed again.",
+        evidence={
+            "repeat_ns": gone_ns,
+            "calls_count": module.passes,
+            "backward_frac": 1.0,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        confidence=0.5 if run.on_gpu else 0.9,
+        where=(Where.at(closure), *(Where(phase=phase.value) for phase in WHOLE)),
+        change="optimizer.step(closure=optimizer_closure)  # and no optimizer_closure() before it",
+        explains=EXPLAINS,
     )
 
 

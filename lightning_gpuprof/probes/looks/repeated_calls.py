@@ -41,6 +41,8 @@ class Repeat(NamedTuple):
     difference: Tensor | None
     """How far the outputs differ (0-dimensional, on their device); None where it was not seen."""
     places: tuple[tuple[str, int, str] | None, ...]
+    passes: int = 1
+    """Backward passes that the calls with a gradient are in."""
 
 
 @dataclass
@@ -147,6 +149,7 @@ def _repeat(module: int, same: list[_Call]) -> Repeat:
         sum(sum(taken) - max(taken) for taken in passes.values()),
         _difference([call.digest for call in same]),
         tuple(call.place for call in same),
+        len(passes),
     )
 
 

@@ -226,3 +226,36 @@ def test_a_table_that_the_last_layer_shares_is_not_noted(look):
     model = Songs()
     model.out.weight = model.song.weight
     assert look(model, tables=True) == ()
+
+
+class CalledTwice(BoringModel):
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        optimizer_closure()
+        optimizer.step(closure=optimizer_closure)
+
+
+class CalledOnce(BoringModel):
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        optimizer.step(closure=optimizer_closure)
+
+
+def test_a_closure_that_the_module_calls_besides_is_noted_with_its_line(look):
+    (found,) = look(CalledTwice())
+    assert (found.calls, found.passes) == (2, 2)
+    assert found.closure.source == "optimizer_closure()"
+    assert look(CalledOnce()) == ()
+
+
+def test_two_passes_by_hand_are_no_closure(look):
+    class Manual(BoringModel):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            for _ in range(2):
+                self.manual_backward(self.step(batch))
+            self.optimizers().zero_grad()
+
+    (found,) = look(Manual())
+    assert (found.passes, found.closure) == (2, None)

@@ -84,3 +84,13 @@ def test_a_parametrization_is_left_to_rebuilt_weights_where_that_tells_of_its_li
         assert len(told) == 1
     assert "parametrize.cached()" in said(places=())[0].change
     assert "parametrize.cached()" not in said(name="encoder")[0].change
+
+
+def test_a_closure_that_is_called_besides_is_all_of_the_step_again(judge):
+    closure = CallPlace("train.py", 49, "optimizer_step", "optimizer_closure()")
+    notes = repeated(backward_frac=0.0, passes=2, closure=closure)
+    (finding,) = judge("repeated-forward", PHASES, records=notes)
+    assert "run 2 times for each batch" in finding.title
+    assert finding.where[0].line == 49
+    # Half of both passes, a fifth more or less.
+    assert span(finding) == (12_000_000, 18_000_000)
