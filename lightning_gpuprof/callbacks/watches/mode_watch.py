@@ -18,13 +18,16 @@ from lightning_gpuprof.records.torch_modes import MODES_NOTE, TorchMode
 
 AGAIN = 50
 """Batches after which a mode that was open is looked for again."""
+APART = 2
+"""Each look is so many times as far from the one before as that was: a mode that is opened later
+is found later, and a long run is hardly ever looked at."""
 _Found = tuple[frozenset[OpenMode], frozenset[OpenMode]]
 """Modes that were open in forward, and in backward."""
 _NONE: _Found = (frozenset(), frozenset())
 
 
 class ModeWatch(Watch):
-    """Reads torch's stacks of modes in one batch in many, and notes what stays open.
+    """Reads torch's stacks of modes, ever more seldom, and notes what stays open.
 
     A `TorchDispatchMode` or `TorchFunctionMode` sends each operator through Python. It may be open
     around a step, around the model's call or around the backward pass alone, so the stacks are
@@ -34,7 +37,7 @@ class ModeWatch(Watch):
     have that done again; where something was compiled, there are none.
 
     Args:
-        every: Batches per look, after the second batch.
+        every: Batches from the first look, at the second batch, to the next one.
 
     Raises:
         ConfigError: `every` makes no sense.
@@ -46,7 +49,9 @@ class ModeWatch(Watch):
         super().__init__()
         self._host: Callback | None = None
         self._first = Hooks({"on_train_batch_end": self._begin})
-        self._looks = Hooks({"on_train_batch_end": self._look}, every=every)
+        self.every = every
+        self._apart = every
+        self._waiting = Hooks({})
         self._again = Hooks({"on_train_batch_end": self._look}, every=min(every, AGAIN))
         self._looking = Hooks(
             {"on_before_backward": self._before, "on_train_batch_end": self._looked}
@@ -62,15 +67,21 @@ class ModeWatch(Watch):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._release()
         self._last = self._noted = _NONE
+        self._apart = self.every
         self._host = called_by_trainer(trainer, self)
         self._first.add(self._host)
 
     @guarded
     def _begin(self, *_: Any) -> None:
+        """Look at the next batch, and wait for the one after it whose turn it is."""
         self._first.drop()
-        if self._host is not None:
-            self._looks.add(self._host)
-            self._look()
+        self._waiting.drop()
+        if self._host is None:
+            return
+        self._look()
+        self._waiting = Hooks({"on_train_batch_end": self._begin}, every=self._apart)
+        self._waiting.add(self._host)
+        self._apart *= APART
 
     @guarded
     def _look(self, *_: Any) -> None:
@@ -78,6 +89,7 @@ class ModeWatch(Watch):
             return
         self._looking.add(self._host)
         self._hook_modules()
+        self._flag_watched()
 
     def _hook_modules(self) -> None:
         if not self._handles and not CompileWatch.compiled_before():
@@ -106,6 +118,7 @@ class ModeWatch(Watch):
         before, self._last = self._last, found
         if found != self._noted and found != before:
             self._hook_modules()  # the next batch tells whether it stays so
+            self._flag_watched()
             return
         if found != self._noted:
             self._note(found)
@@ -141,7 +154,7 @@ class ModeWatch(Watch):
         self._drop_handles()
         self._looking.drop()
         self._first.drop()
-        self._looks.drop()
+        self._waiting.drop()
         self._again.drop()
         self._host = None
         self._forward, self._backward = set(), set()

@@ -24,7 +24,8 @@ TRIED = 64
 """So many slices are tried at most: each one's gradient costs as much as the others'. Of few the
 first, for which memory is new, tells too much."""
 MOST_NUMBERS = 1 << 26
-"""So many numbers are filled in a trial at most, which takes about a tenth of a second."""
+"""So many numbers are filled in a trial at most, which takes about a tenth of a second; larger
+tensors are not tried, for want of memory."""
 MOST_TENSORS = 3
 
 
@@ -88,7 +89,7 @@ def taken_apart(batches: Sequence[Slices], clock: Callable[[], int]) -> tuple[Ta
 def _line(sources: Sequence[Source], clock: Callable[[], int]) -> TakenApart:
     first = sources[0]
     times = None
-    if all(one.on_host for one in sources):
+    if all(one.on_host and prod(one.shape) <= MOST_NUMBERS for one in sources):
         tried = [_try(one, clock) for one in sources[:MOST_TENSORS]]
         scale = len(sources) / len(tried)
         times = tuple(round(scale * sum(one[i] for one in tried)) for i in (0, 1))

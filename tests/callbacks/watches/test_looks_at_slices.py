@@ -103,3 +103,13 @@ def test_of_many_slices_some_are_tried_for_all():
     (found,) = taken_apart([batch], clock=lambda: next(ticks))
     # One tick for 64 slices, and for all of them at once.
     assert (found.with_ns, found.without_ns) == (10, 1)
+
+
+def test_what_would_take_much_memory_is_not_tried():
+    place = ("train.py", 3, "forward")
+    batch = Slices()
+    whole = torch.empty(1, requires_grad=True).expand(4, 1 << 26)
+    for i in range(4):
+        batch.seen("select", (whole, 0, i), [whole[i]], place)
+    (found,) = taken_apart([batch], clock=lambda: 0)
+    assert (found.slices, found.with_ns) == (4, None)
