@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from lightning_gpuprof.records.activations import WrittenActivation
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
@@ -421,6 +422,8 @@ class FunctionNotes(Struct, frozen=True):
     apart: tuple[TakenApart, ...] = ()
     """The dearest first."""
     windows: tuple[SeparableWindow, ...] = ()
+    activations: tuple[WrittenActivation, ...] = ()
+    """The dearest first."""
 
 
 def function_notes(notes: Iterable[Note]) -> FunctionNotes | None:

@@ -18,6 +18,7 @@ from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.looks.function_uses import notes_of
 from lightning_gpuprof.probes.looks.separable_windows import separable_windows
 from lightning_gpuprof.probes.looks.taken_apart import taken_apart
+from lightning_gpuprof.probes.looks.written_activations import written_activations
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
 
 LOOKS = 2
@@ -110,7 +111,10 @@ class FunctionWatch(Watch):
             unread = unread_weights(self._batches[-1].attention, self._clock)
             apart = taken_apart([one.slices for one in self._batches], self._clock)
             windows = separable_windows([one.windows for one in self._batches], self._clock)
-            value = notes_of(self._batches, unread, apart, windows)
+            activations = written_activations(
+                [one.activations for one in self._batches], self._clock
+            )
+            value = notes_of(self._batches, unread, apart, windows, activations)
             self._output.note(FUNCTIONS_NOTE, value)
         self._release()
 

@@ -42,6 +42,7 @@ from lightning_gpuprof.probes.looks.torch_names import (
     is_in_place,
     is_random,
 )
+from lightning_gpuprof.probes.looks.written_activations import WrittenActivations
 from lightning_gpuprof.probes.stacks.stack_lines import (
     Place,
     outwards,
@@ -119,6 +120,7 @@ class FunctionCalls:
     cells: Cells = field(default_factory=Cells)
     indexed: IndexedRows = field(default_factory=IndexedRows)
     windows: SeparableWindows = field(default_factory=SeparableWindows)
+    activations: WrittenActivations = field(default_factory=WrittenActivations)
     slices: Slices = field(default_factory=Slices)
     mixed: set[tuple[str, str]] = field(default_factory=set)
     """File and name of functions of the program that may compute with data or weights."""
@@ -185,6 +187,7 @@ class FunctionCalls:
             through = self.layers.seen(call, known, through)
             self._attends(call, frame)
             self.windows.seen(call)
+            self.activations.seen(call)
             self._joins(given, known, results)
             for each in self._followers:
                 each.seen(call)

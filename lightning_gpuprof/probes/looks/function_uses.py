@@ -27,6 +27,7 @@ from lightning_gpuprof.probes.looks.separate import separate_layers
 from lightning_gpuprof.probes.looks.torch_names import PRODUCTS
 from lightning_gpuprof.probes.stacks.loops import goes_on, loop_line
 from lightning_gpuprof.probes.stacks.stack_lines import Place
+from lightning_gpuprof.records.activations import WrittenActivation
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
     BusyFunction,
@@ -60,6 +61,7 @@ def notes_of(
     unread: UnreadWeights | None,
     apart: tuple[TakenApart, ...] = (),
     windows: tuple[SeparableWindow, ...] = (),
+    activations: tuple[WrittenActivation, ...] = (),
 ) -> FunctionNotes:
     """Return what the calls of several batches show; times are of the faster batch."""
     last = batches[-1]
@@ -87,6 +89,7 @@ def notes_of(
         attention=written_attention([one.written for one in batches]),
         apart=apart,
         windows=windows,
+        activations=activations,
     )
 
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.activations import WrittenActivation
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
     BuiltWeight,
@@ -40,6 +41,7 @@ EVERY = (
     "one-hot-sum",
     "separable-filter",
     "slow-slice-backward",
+    "unfused-activation",
     "unused-scores",
 )
 
@@ -346,6 +348,25 @@ def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
     for rule in ("separate-layers", "one-hot-lookup", "one-hot-sum", "unused-scores"):
         (finding,) = look(rule, device=gpu, **seen)
         assert finding.saving_ns.low == 0
+
+
+GELU = WrittenActivation('gelu(x, approximate="tanh")', 4, 8, 10**6, MS, 5 * MS, MS, PLACES)
+
+
+def test_an_activation_that_is_written_out_is_told_by_a_trial(look):
+    (finding,) = look("unfused-activation", activations=(GELU,))
+    assert finding.title.startswith(
+        'gelu(x, approximate="tanh") is written out in 8 functions, 4 times a step: 4.00 ms more'
+    )
+    assert span(finding) == (2_400_000, 6_000_000)
+    assert finding.change == 'y = torch.nn.functional.gelu(x, approximate="tanh")'
+    assert finding.where[0].line == 27
+    (on_gpu,) = look("unfused-activation", activations=(GELU,), device=Device(type="cuda"))
+    assert on_gpu.saving_ns.low == 0
+
+
+def test_one_that_is_as_fast_written_out_is_not(look):
+    assert look("unfused-activation", activations=(replace(GELU, fused_ns=4_950_000),)) == ()
 
 
 @pytest.mark.parametrize("finding_id", EVERY)
