@@ -56,3 +56,12 @@ def test_an_activation_that_is_written_out_is_noted_by_its_values(look, act, cal
 )
 def test_what_no_function_of_torchs_gives_or_is_small_is_not(look, act):
     assert look(Writes(act)).activations == ()
+
+
+def test_of_small_values_that_several_give_nearly_the_nearest_is_meant(look):
+    class Small(Writes):
+        def inside(self, x):
+            return self.act(self.wide(0.01 * x))
+
+    (found,) = look(Small(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5)))).activations
+    assert found.call == "gelu(x)"
