@@ -59,12 +59,12 @@ class Slices:
 
     def seen(self, name: str, args: Any, results: Sequence[Tensor], place: Place | None) -> None:
         """Note a call that takes a part of a tensor."""
-        if place is None or not results[0].requires_grad or not isinstance(args[0], Tensor):
+        tensor = args[0] if args else None  # all may be given by name
+        if place is None or not results[0].requires_grad or not isinstance(tensor, Tensor):
             return
         part = _part(name, args)
         if part is None:
             return
-        tensor = args[0]
         lines: dict[Place, Source] = self._known.setdefault(tensor, {})
         if place not in lines:
             on_host = tensor.device.type == "cpu"
@@ -116,7 +116,8 @@ def _part(name: str, args: Any) -> Part | None:
         return Part(dim, args[2] % tensor.shape[dim], 1, keeps=False)
     if name == _NARROW and len(args) == 4 and numbers:
         dim = args[1] % tensor.ndim
-        return Part(dim, args[2] % tensor.shape[dim], args[3], keeps=True)
+        start = args[2] + tensor.shape[dim] if args[2] < 0 else args[2]
+        return Part(dim, start, args[3], keeps=True)
     return None
 
 
@@ -129,14 +130,13 @@ def _indexed(tensor: Tensor, index: tuple[Any, ...]) -> Part | None:
         index = index[:at] + every + index[at + 1 :]
     parts: list[Part] = []
     for dim, one in enumerate(index):
-        size = tensor.shape[dim]
         if isinstance(one, Integral) and not isinstance(one, bool):
-            parts.append(Part(dim, int(one) % size, 1, keeps=False))
+            parts.append(Part(dim, int(one) % tensor.shape[dim], 1, keeps=False))
         elif isinstance(one, slice) and not any(isinstance(end, Tensor) for end in _ends(one)):
-            taken = range(*one.indices(size))
+            taken = range(*one.indices(tensor.shape[dim]))
             if taken.step != 1 or not taken:
                 return None
-            if len(taken) < size:
+            if len(taken) < tensor.shape[dim]:
                 parts.append(Part(dim, taken.start, len(taken), keeps=True))
         else:
             return None
@@ -165,7 +165,7 @@ def _try(source: Source, clock: Callable[[], int]) -> tuple[int, int]:
     count = min(TRIED, max(LEAST_SLICES, MOST_NUMBERS // max(1, prod(source.shape))))
     some = parts[:: max(1, len(parts) // count)][:count]
     with torch.enable_grad():
-        whole = torch.zeros(source.shape, dtype=source.dtype, requires_grad=True)
+        whole = torch.zeros(source.shape, dtype=source.dtype, device="cpu", requires_grad=True)
         for number in range(2 * ROUNDS):
             apart = number % 2 == 0
             begin_ns = clock()

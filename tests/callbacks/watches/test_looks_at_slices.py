@@ -83,6 +83,27 @@ def test_what_one_unbind_would_not_give_is_not(look, parts):
     assert look(Other()).apart == ()
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda h: h[:, :, :, None],  # more in the index than dimensions
+        lambda h: h.sum((1, 2))[:, None],
+        lambda h: torch.stack(tensors=[h, h]),  # all by name
+        lambda h: torch.square(input=h),
+        lambda h: torch.cat([h, h[:0].narrow(0, 0, 0)]),  # of a dimension of 0
+        lambda h: h[:0].narrow(1, -2, 2),
+        lambda h: h.select(dim=1, index=0),
+        lambda h: h[True],
+    ],
+)
+def test_odd_ways_to_call_are_no_failure(look, odd):
+    class Other(Looped):
+        def parts(self, h):
+            return [odd(h).sum()]
+
+    assert look(Other()).apart == ()
+
+
 def test_of_a_device_nothing_is_tried():
     place = ("train.py", 3, "forward")
     batch = Slices()
