@@ -32,7 +32,8 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import FunctionNotes, TakenApart
+from lightning_gpuprof.records.function_calls import FunctionNotes
+from lightning_gpuprof.records.slices import TakenApart
 from lightning_gpuprof.units import duration, percent
 
 ID = "slow-slice-backward"

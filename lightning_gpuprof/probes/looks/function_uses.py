@@ -36,11 +36,11 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
     Penalty,
     RebuiltWeights,
-    TakenApart,
     UnreadWeights,
     WorkOnData,
 )
 from lightning_gpuprof.records.module_calls import MOST_PLACES
+from lightning_gpuprof.records.slices import TakenApart
 from lightning_gpuprof.records.windows import SeparableWindow
 
 _T = TypeVar("_T")

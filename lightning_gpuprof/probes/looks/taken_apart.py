@@ -14,7 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.stacks.stack_lines import Place
-from lightning_gpuprof.records.function_calls import TakenApart
+from lightning_gpuprof.records.slices import TakenApart
 
 _INDEX, _SELECT, _NARROW = "__getitem__", "select", "narrow"
 LEAST_SLICES = 4

@@ -2,9 +2,10 @@ import pytest
 from msgspec.structs import replace
 
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes, TakenApart
+from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Device, Note
+from lightning_gpuprof.records.slices import TakenApart
 
 MS = 1_000_000
 PHASES = {"forward": 4 * MS, "backward": 6 * MS}
