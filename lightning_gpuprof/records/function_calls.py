@@ -9,6 +9,7 @@ from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.records.slices import TakenApart
+from lightning_gpuprof.records.sparse_products import SparseProduct
 from lightning_gpuprof.records.windows import SeparableWindow
 
 FUNCTIONS_NOTE = "function_calls"
@@ -399,6 +400,8 @@ class FunctionNotes(Struct, frozen=True):
     """The dearest first."""
     windows: tuple[SeparableWindow, ...] = ()
     activations: tuple[WrittenActivation, ...] = ()
+    """The dearest first."""
+    products: tuple[SparseProduct, ...] = ()
     """The dearest first."""
 
 

@@ -17,6 +17,7 @@ from lightning_gpuprof.probes.looks.function_calls import FunctionCalls, version
 from lightning_gpuprof.probes.looks.function_mode import Watching, may_be_fast
 from lightning_gpuprof.probes.looks.function_uses import notes_of
 from lightning_gpuprof.probes.looks.separable_windows import separable_windows
+from lightning_gpuprof.probes.looks.sparse_products import sparse_products
 from lightning_gpuprof.probes.looks.taken_apart import taken_apart
 from lightning_gpuprof.probes.looks.written_activations import written_activations
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
@@ -114,7 +115,8 @@ class FunctionWatch(Watch):
             activations = written_activations(
                 [one.activations for one in self._batches], self._clock
             )
-            value = notes_of(self._batches, unread, apart, windows, activations)
+            products = sparse_products([one.products for one in self._batches], self._clock)
+            value = notes_of(self._batches, unread, apart, windows, activations, products)
             self._output.note(FUNCTIONS_NOTE, value)
         self._release()
 

@@ -32,6 +32,7 @@ from lightning_gpuprof.probes.looks.origins import Known, Origin, passed_through
 from lightning_gpuprof.probes.looks.repeated_values import Values, told
 from lightning_gpuprof.probes.looks.scores import Scores
 from lightning_gpuprof.probes.looks.separable_windows import SeparableWindows
+from lightning_gpuprof.probes.looks.sparse_products import SparseProducts
 from lightning_gpuprof.probes.looks.taken_apart import Slices
 from lightning_gpuprof.probes.looks.tensor_values import digest_of, is_plain, version
 from lightning_gpuprof.probes.looks.torch_names import (
@@ -121,6 +122,7 @@ class FunctionCalls:
     indexed: IndexedRows = field(default_factory=IndexedRows)
     windows: SeparableWindows = field(default_factory=SeparableWindows)
     activations: WrittenActivations = field(default_factory=WrittenActivations)
+    products: SparseProducts = field(default_factory=SparseProducts)
     slices: Slices = field(default_factory=Slices)
     mixed: set[tuple[str, str]] = field(default_factory=set)
     """File and name of functions of the program that may compute with data or weights."""
@@ -173,6 +175,7 @@ class FunctionCalls:
         self.slices.seen(name, args, results, place)
         every = [one for one in _parts((args, kwargs)) if isinstance(one, Tensor)]
         given = [one for one in every if is_plain(one)]
+        self.products.seen(OnData(name, args, kwargs, given, results[0], taken_ns, place))
         known = [self._known_of(one) for one in given]
         origin = max((one.origin for one in known), default=Origin.CONSTANT)
         if is_random(name) or len(given) < len(every):

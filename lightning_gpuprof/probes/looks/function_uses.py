@@ -41,6 +41,7 @@ from lightning_gpuprof.records.function_calls import (
 )
 from lightning_gpuprof.records.module_calls import MOST_PLACES
 from lightning_gpuprof.records.slices import TakenApart
+from lightning_gpuprof.records.sparse_products import SparseProduct
 from lightning_gpuprof.records.windows import SeparableWindow
 
 _T = TypeVar("_T")
@@ -62,6 +63,7 @@ def notes_of(
     apart: tuple[TakenApart, ...] = (),
     windows: tuple[SeparableWindow, ...] = (),
     activations: tuple[WrittenActivation, ...] = (),
+    products: tuple[SparseProduct, ...] = (),
 ) -> FunctionNotes:
     """Return what the calls of several batches show; times are of the faster batch."""
     last = batches[-1]
@@ -90,6 +92,7 @@ def notes_of(
         apart=apart,
         windows=windows,
         activations=activations,
+        products=products,
     )
 
 

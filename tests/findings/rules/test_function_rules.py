@@ -23,6 +23,7 @@ from lightning_gpuprof.records.function_calls import (
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
 from lightning_gpuprof.records.schema import Device, Note
+from lightning_gpuprof.records.sparse_products import SparseProduct
 
 MS = 1_000_000
 PHASES = {"forward": 4 * MS, "backward": 6 * MS}
@@ -42,6 +43,7 @@ EVERY = (
     "separable-filter",
     "slow-slice-backward",
     "unfused-activation",
+    "dense-sparse-matmul",
     "unused-scores",
 )
 
@@ -348,6 +350,17 @@ def test_on_a_gpu_the_hosts_clock_gives_no_least_saving(look):
     for rule in ("separate-layers", "one-hot-lookup", "one-hot-sum", "unused-scores"):
         (finding,) = look(rule, device=gpu, **seen)
         assert finding.saving_ns.low == 0
+
+
+LINKS = SparseProduct(2, (2_000, 2_000), 0.004, 2 * MS, 5 * MS, MS, "csr", PLACES)
+
+
+def test_a_dense_product_with_zeros_is_told_by_a_trial(look):
+    (finding,) = look("dense-sparse-matmul", products=(LINKS,))
+    assert finding.title.startswith("A matrix of 2,000 x 2,000, 99.6% of it zeros, is multiplied")
+    assert span(finding) == (2_400_000, 5_600_000)
+    assert finding.change.startswith("A = A.to_sparse_csr()  # once")
+    assert look("dense-sparse-matmul", products=(replace(LINKS, sparse_ns=5 * MS),)) == ()
 
 
 GELU = WrittenActivation('gelu(x, approximate="tanh")', 4, 8, 10**6, MS, 5 * MS, MS, PLACES)
