@@ -35,10 +35,7 @@ ID = "dense-sparse-matmul"
 EFFORT = Effort(Horizon.QUICK, "one line where the matrix is made", "sums in another order")
 MIN_FRAC = 0.01
 LOW_FRAC, HIGH_FRAC = 0.6, 1.4
-CHANGE = {
-    "csr": "A = A.to_sparse_csr()  # once, where it is made; A @ x stays as it is",
-    "coo": "A = A.to_sparse()  # once, where it is made; A @ x stays as it is",
-}
+CHANGE = "A = A.{made}()  # once, where it is made; A @ x stays as it is"
 
 
 @looked(ID)
@@ -77,5 +74,5 @@ def _finding(run: RunResults, step_ns: int, one: SparseProduct) -> Finding:
         saving_ns=saving,
         confidence=0.8,
         where=in_forward(one.places),
-        change=CHANGE[one.layout],
+        change=CHANGE.format(made="to_sparse_csr" if one.layout == "csr" else "to_sparse"),
     )
