@@ -38,7 +38,7 @@ def test_slices_are_told_by_what_the_trial_showed(told):
     (finding,) = told(APART)
     assert "72 slices are taken of a tensor one by one" in finding.title
     assert "3.00 ms (30.0% of the step)" in finding.title
-    assert span(finding) == (1_200_000, 4_200_000)
+    assert span(finding) == (1_050_000, 4_200_000)
     assert finding.severity is Severity.CRITICAL
     assert finding.where[0].line == 27
     assert finding.change == "for part in x.unbind(1):  # in place of x[:, i], for each i"
