@@ -1,6 +1,6 @@
 """Which change to propose for a wait for data, and what it saves."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import (
@@ -16,15 +16,13 @@ from lightning_gpuprof.analysis.savings.beside_workers import (
     turns_ns,
 )
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
-    SAMPLE_NS,
     cheaper_batches,
     draws,
     own_code,
 )
-from lightning_gpuprof.analysis.savings.hidden import Exposed, around
+from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
-    HANDED_BYTES,
     HANDOVER_LOW_NS,
     CorePlan,
     WorkerPlan,
@@ -32,17 +30,19 @@ from lightning_gpuprof.analysis.savings.input_pipeline import (
     most_workers,
     plan_workers,
 )
-from lightning_gpuprof.findings.grade import WARNING_FRAC
+from lightning_gpuprof.findings.handover_cures import (
+    answered_late,
+    hand_over_less,
+    large_bytes,
+    send_less,
+)
 from lightning_gpuprof.findings.loader_operations import operations, told
-from lightning_gpuprof.findings.model import Range
+from lightning_gpuprof.findings.model import Cure, Range
 from lightning_gpuprof.findings.worker_places import in_workers, many_tensors, processes
-from lightning_gpuprof.records.notes import last_noted
-from lightning_gpuprof.records.schema import BATCH_NOTE, Loader
+from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.units import duration, percent, size, spread
 
 MOST = 0.5
-CROWDED = 4
-"""More workers than cores cost training up to a quarter more than the wait."""
 SAMPLER_LEFT = 0.1
 """At most that much of a sampler's time is left once it orders an epoch instead of each batch."""
 _ONCE = (
@@ -65,17 +65,6 @@ if info is not None:
     files = files[info.id :: info.num_workers]"""
 
 
-@dataclass(frozen=True)
-class Cure:
-    """A change, and what it saves per step."""
-
-    advice: str
-    change: str | None
-    saving: Range
-    sure: bool = True
-    """The change cannot make the step longer."""
-
-
 def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> Cure:
     """Choose the change for the largest part of the wait, and what it saves."""
     loader, parts, cores = run.start.loader, run.loader_wait, run.cores
@@ -88,9 +77,9 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
         if longer_here(run, wait_ns):
             cheaper = _cheaper(run, step_ns, lost, 1.0)
             if keep_up(run):
-                return _send_less(run, step_ns, receiving, lost, cheaper)
-            return replace(cheaper, advice=f"{cheaper.advice} {_answered_late(run, receiving)}")
-        return _hand_over_less(run, step_ns, receiving, lost, most_ns)
+                return send_less(run, step_ns, receiving, lost, cheaper)
+            return replace(cheaper, advice=f"{cheaper.advice} {answered_late(run, receiving)}")
+        return hand_over_less(run, step_ns, receiving, lost, most_ns)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     cheaper = _cheaper(run, step_ns, lost, waited)
     if loader is not None and loader.shares and not workers:
@@ -111,27 +100,6 @@ def choose_cure(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> C
         why = "More workers would hardly hide this wait here."
         return replace(cheaper, advice=f"{why} {cheaper.advice}")
     return _surer(run, more, cheaper)
-
-
-def without_workers(run: RunResults, lost: Exposed) -> Cure | None:
-    """Return what it saves to make batches without workers where they are rows in memory.
-
-    None where it is not known to be little work, or workers hide it. Their start is no part of it:
-    `worker-startup` tells that, with the same change.
-    """
-    loader, size = run.start.loader, run.batch_size
-    if loader is None or not loader.in_memory or not loader.num_workers or size is None:
-        return None
-    made_ns = round(SAMPLE_NS * size)
-    if lost.low_ns <= made_ns:
-        return None
-    return Cure(
-        f"The samples are rows of tensors in memory: to make a batch of {size:,.0f} takes about "
-        f"{duration(made_ns)}, to take it over from a worker process more. Make batches in the "
-        "training process, or take rows by a list of indices (__getitems__).",
-        "DataLoader(..., num_workers=0)",
-        Range(low=lost.low_ns - made_ns, high=lost.high_ns),
-    )
 
 
 def core_plan(run: RunResults, step_ns: int, wait_ns: int) -> CorePlan | None:
@@ -187,7 +155,7 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Cur
     advice = f"{many} {advice}" if many and most else f"{advice} {many}".strip()
     low_ns, high_ns = round(waited * low_ns), round(waited * high_ns)
     high_ns += turns_ns(run, step_ns - lost.high_ns)
-    if large := _large_bytes(run):
+    if large := large_bytes(run):
         # Nothing of it is sure: cheaper samples need not be smaller.
         high_ns = both((low_ns, high_ns), (0, fewer_bytes(run, large).high_ns))[1]
         advice += (
@@ -291,67 +259,6 @@ def _quicker_sampler(loader: Loader | None, frac: float, lost: Exposed) -> Cure:
         low=round((1 - SAMPLER_LEFT) * frac * lost.low_ns), high=round(frac * lost.high_ns)
     )
     return Cure(advice, None, saving)
-
-
-def _hand_over_less(
-    run: RunResults, step_ns: int, frac: float, lost: Exposed, most_ns: int
-) -> Cure:
-    loader = run.start.loader
-    advice = (
-        f"{percent(frac)} of the wait is this process taking batches from its workers, not "
-        "waiting for them: make batches without workers, or fewer and larger tensors per batch."
-    )
-    change, made_ns = "DataLoader(..., num_workers=0)", made_in_ns(run)
-    if loader and run.cores is not None and (loader.num_workers or 0) > run.cores:
-        # They also take turns with the training itself. One per core may be what costly batches
-        # need: these would then be made in the training process.
-        high_ns = min(step_ns, most_ns + most_ns // CROWDED)
-        return Cure(advice, change, Range(low=most_ns // 2, high=high_ns))
-    if made_ns is None or not keep_up(run):
-        return Cure(advice, change, Range(low=0, high=most_ns), sure=False)
-    advice += f" To make one takes about {duration(made_ns)} in a worker."
-    low_ns = max(0, lost.low_ns - around(made_ns)[1])
-    sure = low_ns >= WARNING_FRAC * step_ns
-    return Cure(advice, change, Range(low=low_ns, high=most_ns), sure=sure)
-
-
-def _send_less(run: RunResults, step_ns: int, frac: float, lost: Exposed, cheaper: Cure) -> Cure:
-    """Return the change to smaller batches, where workers have them ready.
-
-    What is handed over costs little by its size up to `HANDED_BYTES`: of that nothing goes for
-    sure. A larger one is also freed, and first read, by the training process.
-    """
-    large = _large_bytes(run)
-    of = f" of {size(large)}" if large else ""
-    advice = (
-        f"{percent(frac)} of the wait is this process taking batches{of} that its workers have "
-        f"ready. To make one takes longer than the wait ({duration(made_in_ns(run) or 0)} in a "
-        "worker), so to do without workers is no cure: "
-    )
-    if not large:
-        advice += "this is about what handing over costs. "
-        advice += many_tensors(run) or "Fewer tensors per batch may cost less."
-        return Cure(advice, None, Range(low=0, high=cheaper.saving.high), sure=False)
-    freed = fewer_bytes(run, large)
-    waited_low_ns = max(0, lost.low_ns - handover_high_ns(run))
-    waited = waited_low_ns, max(waited_low_ns, lost.high_ns - HANDOVER_LOW_NS)
-    low_ns, high_ns = both(waited, (freed.low_ns, freed.high_ns))
-    saving = Range(low=min(low_ns, step_ns), high=min(high_ns, step_ns))
-    return Cure(advice + cheaper.advice, None, saving)
-
-
-def _large_bytes(run: RunResults) -> int:
-    """Return the bytes of batches that workers hand over, where these matter; else 0."""
-    loader, num_bytes = run.start.loader, last_noted(run.notes, BATCH_NOTE, int) or 0
-    return num_bytes if loader and loader.num_workers and num_bytes > HANDED_BYTES else 0
-
-
-def _answered_late(run: RunResults, frac: float) -> str:
-    return (
-        f"{percent(frac)} of the wait is this process taking batches from its workers, which are "
-        "busy making others meanwhile. To make one takes longer than the wait "
-        f"({duration(made_in_ns(run) or 0)} in a worker), so to do without workers is no cure."
-    )
 
 
 def _every_core_fetches(workers: int, cores: int) -> str:

@@ -86,6 +86,17 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True)
+class Cure:
+    """A change, and what it saves per step."""
+
+    advice: str
+    change: str | None
+    saving: Range
+    sure: bool = True
+    """The change cannot make the step longer."""
+
+
+@dataclass(frozen=True)
 class Where:
     """A place that a finding applies to; only the fields that are known are set."""
 

@@ -99,15 +99,21 @@ def batch_lines(run: RunResults) -> HostLines | None:
 
 
 def made_in_ns(run: RunResults) -> int | None:
-    """Return what a worker takes to make one batch; None where that is not known.
+    """Return what a worker takes to make one batch; None where that is not known, or too little.
 
     Each step takes one batch, so all workers together are at work for that long in each: the mean
     step, times the workers, times the share of the samples in which they were.
     """
+    seen = worker_lines(run.notes)
+    return per_batch_ns(run, seen.work) if seen is not None and seen.work else None
+
+
+def per_batch_ns(run: RunResults, samples: int) -> int | None:
+    """Return what so many of the samples are of each batch; None where that is not known."""
     seen, loader = worker_lines(run.notes), run.start.loader
     if seen is None or loader is None or not loader.num_workers or not run.step_ns:
         return None
-    return round(loader.num_workers * run.step_ns * seen.work / seen.whole)
+    return round(loader.num_workers * run.step_ns * samples / seen.whole)
 
 
 def keep_up(run: RunResults) -> bool:
@@ -117,15 +123,20 @@ def keep_up(run: RunResults) -> bool:
 
 
 def longer_here(run: RunResults, wait_ns: int) -> bool:
-    """Tell whether the training process would make a batch for longer than it waits for one now.
+    """Tell whether the training process would make a batch for longer than it waits for one now."""
+    least_ns = made_here_ns(run)
+    return least_ns is not None and least_ns >= wait_ns
+
+
+def made_here_ns(run: RunResults) -> int | None:
+    """Return what the training process would take for a batch at least; None where not known.
 
     A worker's time for it is at most as much longer as there are more processes than cores.
     """
     made_ns, loader, cores = made_in_ns(run), run.start.loader, run.cores
     if made_ns is None or loader is None or not loader.num_workers or not cores:
-        return False
-    crowded = max(1.0, (loader.num_workers + 1) / cores)
-    return made_ns / crowded >= wait_ns
+        return None
+    return round(made_ns / max(1.0, (loader.num_workers + 1) / cores))
 
 
 def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:

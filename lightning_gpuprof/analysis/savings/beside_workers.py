@@ -4,8 +4,8 @@ from math import comb, hypot
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.analysis.run.worker_lines import worker_lines
-from lightning_gpuprof.analysis.savings.hidden import Exposed, exposed
+from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, per_batch_ns, worker_lines
+from lightning_gpuprof.analysis.savings.hidden import Exposed, around, exposed
 from lightning_gpuprof.analysis.savings.input_pipeline import (
     HANDED_TENSORS,
     HANDOVER_HIGH_NS,
@@ -18,6 +18,8 @@ OWN_LOW_NS, OWN_HIGH_NS = 300_000, 1_000_000
 READ_NS_PER_MIB = 110_000
 """First reading of a batch that came through shared memory: measured 0.10 to 0.12 ms per MiB, as
 its pages are new to this process. An upper bound, as bare metal maps them sooner."""
+MOST_UNSEEN = 3
+"""What is in no sample would be in at most so many, 19 times in 20."""
 LESS_FRAC = 0.75
 """Of the bytes goes that much with uint8 instead of float32; crops take more away."""
 
@@ -53,6 +55,14 @@ def turns_ns(run: RunResults, computing_ns: int) -> int:
         return 0
     work_frac = seen.work / seen.whole
     return round(taken_turns_frac(work_frac, loader.num_workers, cores) * computing_ns)
+
+
+def made_at_most_ns(run: RunResults) -> int | None:
+    """Return what a batch takes at most: a fifth more than was seen, or what goes unseen."""
+    made_ns, seen = made_in_ns(run), worker_lines(run.notes)
+    if made_ns is not None:
+        return around(made_ns)[1]
+    return None if seen is None else per_batch_ns(run, min(MOST_UNSEEN, seen.whole))
 
 
 def handed_tensors(run: RunResults) -> float | None:

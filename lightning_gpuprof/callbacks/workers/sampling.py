@@ -17,6 +17,9 @@ WRITE_EVERY = 10
 """Samples between two writes: a worker may be ended at any moment, and these are what it loses."""
 IDLE = 4
 """Looks in which there is nothing to see that count as a sample: they end as well."""
+LEAST_WAITING = 50
+"""Looks at a worker that only ever waits, from which on they count: its batches take too little to
+be seen."""
 END_S = 0.2
 """A worker that ends waits at most so long for the thread's last write."""
 _FIRST = 100
@@ -49,7 +52,7 @@ class WorkerSampling:
         self._start_ns, self._init_ns = start_ns, init_ns
         self._seen: Counter[At] = Counter()
         self._doing: Counter[Doing] = Counter()
-        self._idle = 0
+        self._idle = self._waiting = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -90,6 +93,9 @@ class WorkerSampling:
                 frames.clear()  # see `LineSampler.sample`
         if seen is None or (seen.doing is not Doing.WORK and not self._seen):
             self._idle += 1  # before the first batch the other workers are started
+            self._waiting += seen is not None and seen.doing is Doing.WAIT
+            if self._waiting >= LEAST_WAITING and self._waiting % WRITE_EVERY == 0:
+                self.write()
             return
         if seen.at is not None:
             self._seen[seen.at] += 1
@@ -103,9 +109,12 @@ class WorkerSampling:
             PlaceCount(at.file, at.line, at.function, at.callee, at.kind, count)
             for at, count in self._seen.most_common()
         )
+        waiting = self._doing[Doing.WAIT]
+        if not self._seen and self._waiting >= LEAST_WAITING:
+            waiting = self._waiting
         counts = WorkerCounts(
             worker=self._worker,
-            waiting=self._doing[Doing.WAIT],
+            waiting=waiting,
             handing=self._doing[Doing.HANDOVER],
             seen=places,
             start_ns=self._start_ns,

@@ -45,25 +45,27 @@ come first where they save more at least and the code was seen, for a setting is
 The wait is measured in three parts, and the change is for the largest: `MOST` of it in the sampler,
 which runs in the training process with any number of workers; in taking batches over from workers,
 where more of them would not help; or in making batches. What a batch takes to make is not known
-with workers that keep up, so to do without them is told as `info`, unless there are more of them
-than cores (`CROWDED`), or the samples are rows of a `TensorDataset`: a row takes `SAMPLE_NS`
-(`savings/cheaper_batches.py`), so the rest of the wait is saved (with the start of the workers,
-which `worker-startup` tells). An `IterableDataset` read in the training process goes to one worker,
-which needs no sharing out and keeps the order; one that has workers, or a sampler of your own where
-its part was not measured, may leave more of them nothing to do: the low bound is 0. Where torch
-computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside it make the step longer:
-the cores are divided between workers and torch's threads where that is a sure gain
-(`divide_cores`), else none are proposed. Workers on every core that are waited for are not told to
-be fewer: every core makes batches already. Nor are workers told to go whose batch takes longer to
-make than it is waited for, even if they had as much less of the cores as there are more processes
-than cores (`longer_here`): a busy worker hands a batch over between the making of others, and what
-makes batches cheaper is told. Where workers wait for work most of the time (`keep_up`) the wait is
-the handing over alone: of a batch of up to `HANDED_BYTES` that takes what it takes and is `info`;
-of larger ones all but that goes with fewer bytes, and what the training process takes to free them
-(in `other`) and to read them first (`savings/beside_workers.py`). Where there are more processes
-than cores, cheaper samples also save at most what workers took of training's core, by the share of
-samples in which they were at work; what taking over a ready batch takes stays. To do without such
-workers saves the wait less what they were seen to take for a batch. Severity: the common scale
+with workers that keep up and were not looked at, so to do without them is told as `info`, unless
+there are more of them than cores (`CROWDED`), or the samples are rows of a `TensorDataset`: a row
+takes `SAMPLE_NS` (`savings/cheaper_batches.py`), so the rest of the wait is saved (with the start
+of the workers, which `worker-startup` tells). An `IterableDataset` read in the training process
+goes to one worker, which needs no sharing out and keeps the order; one that has workers, or a
+sampler of your own where its part was not measured, may leave more of them nothing to do: the low
+bound is 0. Where torch computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside
+it make the step longer: the cores are divided between workers and torch's threads where that is a
+sure gain (`divide_cores`), else none are proposed. Workers on every core that are waited for are
+not told to be fewer: every core makes batches already. Nor are workers told to go whose batch takes
+longer to make than it is waited for, even if they had as much less of the cores as there are more
+processes than cores (`longer_here`): a busy worker hands a batch over between the making of others,
+and what makes batches cheaper is told. Where workers wait for work most of the time (`keep_up`) the
+wait is the handing over alone: of a batch of up to `HANDED_BYTES` that takes what it takes and is
+`info`; of larger ones all but that goes with fewer bytes, and what the training process takes to
+free them (in `other`) and to read them first (`savings/beside_workers.py`). Where there are more
+processes than cores, cheaper samples also save at most what workers took of training's core, by the
+share of samples in which they were at work; what taking over a ready batch takes stays. To do
+without workers saves the wait less what they were seen to take for a batch, `MOST_UNSEEN` samples
+at most where they were never seen at it, and up to `BESIDE_NS` beside the wait, or as much of it as
+goes where they are more than cores (`findings/handover_cures.py`). Severity: the common scale
 (`findings/grade.py`), and `info` where nothing is sure to be saved and what can be counted on is
 below `WARNING_FRAC`.
 """
@@ -71,9 +73,11 @@ below `WARNING_FRAC`.
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.loader_cures import Cure, choose_cure, without_workers
+from lightning_gpuprof.findings.handover_cures import without_workers
+from lightning_gpuprof.findings.loader_cures import choose_cure
 from lightning_gpuprof.findings.model import (
     Abstained,
+    Cure,
     Effort,
     Finding,
     Horizon,

@@ -50,7 +50,7 @@ def test_without_a_number_of_workers_there_are_shares_alone(analyze, loader):
 
 def test_no_samples_and_no_work_say_nothing(analyze):
     idle = analyze(PHASES, loader=TWO, records=[seen(work=0)])
-    assert (worker_line_times(idle), made_in_ns(idle), batch_lines(idle)) == ((), 0, None)
+    assert (worker_line_times(idle), made_in_ns(idle), batch_lines(idle)) == ((), None, None)
     none = analyze(PHASES, loader=TWO, records=[seen(work=0, waiting=0)])
     assert (worker_line_times(none), made_in_ns(none)) == ((), None)
     assert worker_line_times(analyze(PHASES, loader=TWO)) == ()

@@ -4,7 +4,12 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_gpuprof.callbacks.workers import sampling, worker_start
-from lightning_gpuprof.callbacks.workers.sampling import IDLE, WRITE_EVERY, WorkerSampling
+from lightning_gpuprof.callbacks.workers.sampling import (
+    IDLE,
+    LEAST_WAITING,
+    WRITE_EVERY,
+    WorkerSampling,
+)
 from lightning_gpuprof.callbacks.workers.worker_start import WorkerStart
 from lightning_gpuprof.probes.stacks.stack_lines import At
 from lightning_gpuprof.probes.stacks.worker_stack import Doing, Seen
@@ -42,6 +47,15 @@ def test_work_and_waiting_are_counted_apart(seen):
 def test_what_comes_before_the_first_batch_is_no_waiting(seen):
     counts, _ = seen([None, WAIT, HANDOVER, WORK, WAIT, None])
     assert (counts.work, counts.waiting, counts.handing) == (1, 1, 0)
+
+
+def test_a_worker_that_only_ever_waits_has_nothing_to_do(seen):
+    counts, _ = seen([None, HANDOVER] + [WAIT] * (LEAST_WAITING - 1))
+    assert counts.whole == 0
+    counts, _ = seen([None, HANDOVER] + [WAIT] * LEAST_WAITING)
+    assert (counts.work, counts.waiting, counts.handing) == (0, LEAST_WAITING, 0)
+    counts, _ = seen([WAIT] * LEAST_WAITING + [WORK])
+    assert (counts.work, counts.waiting) == (1, 0)
 
 
 def test_it_ends_with_its_samples_and_where_there_is_nothing_to_see(seen):
