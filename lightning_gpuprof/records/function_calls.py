@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from lightning_gpuprof.records.activations import WrittenActivation
+from lightning_gpuprof.records.attention import UnreadWeights, WrittenAttention
+from lightning_gpuprof.records.lookups import Compared, IndexedLookup, OneHotLookup, OneHotSum
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
@@ -110,25 +112,6 @@ class SeparateLayers(Struct, frozen=True):
     tensors: int = 1
 
 
-class UnreadWeights(Struct, frozen=True):
-    """Attention that was asked for its weights, which the calling line drops.
-
-    Args:
-        calls: Such calls per batch.
-        weight_bytes: Memory of all their weights.
-        with_ns: Forward and backward pass of these calls as they are, tried with random values;
-            None where that was not tried.
-        without_ns: The same without weights.
-        places: The lines.
-    """
-
-    calls: int
-    weight_bytes: int
-    with_ns: int | None
-    without_ns: int | None
-    places: tuple[CallPlace, ...]
-
-
 class Checkpointed(Struct, frozen=True):
     """Functions inside `torch.utils.checkpoint`: each runs once more for the backward pass.
 
@@ -208,88 +191,6 @@ class Broadcast(Struct, frozen=True):
     places: tuple[CallPlace, ...]
 
 
-class OneHotLookup(Struct, frozen=True):
-    """Rows of zeros with a one that a layer multiplies by its weights.
-
-    Args:
-        classes: Numbers in each row.
-        width: Numbers that the layer makes of it.
-        indices: Rows per batch.
-        made_ns: Host time per batch of making the rows; 0 where something else needs them, too.
-        layer_ns: The same of the layer, forward.
-        places: The lines.
-    """
-
-    classes: int
-    width: int
-    indices: int
-    made_ns: int
-    layer_ns: int
-    places: tuple[CallPlace, ...]
-
-
-class OneHotSum(Struct, frozen=True):
-    """Rows of zeros with a one by which a product sums what belongs together.
-
-    Args:
-        classes: Numbers in each row: how many sums.
-        summed: Rows per batch.
-        made_ns: Host time per batch of making the rows; 0 where something else needs them, too.
-        sum_ns: The same of the products, forward.
-        trained: What is summed has a gradient.
-        places: The lines.
-    """
-
-    classes: int
-    summed: int
-    made_ns: int
-    sum_ns: int
-    trained: bool
-    places: tuple[CallPlace, ...]
-
-
-class IndexedLookup(Struct, frozen=True):
-    """Rows of a tensor that are picked by indexing it, and get a gradient.
-
-    Args:
-        rows: Rows that it has.
-        indices: Rows that are picked per batch, the same one as often as it is named.
-        width: Numbers in each.
-        places: The line.
-    """
-
-    rows: int
-    indices: int
-    width: int
-    places: tuple[CallPlace, ...]
-
-
-class WrittenAttention(Struct, frozen=True):
-    """Attention of a product, a softmax and a product, whose weights nothing else needs.
-
-    Args:
-        calls: How often per batch.
-        scores: Pairs of positions in one call, of all heads and samples.
-        score_bytes: Their memory.
-        between_ns: Host time per batch of what is done to the scores between the products, forward.
-        product_ns: The same of the two products.
-        masked: Something is added to the scores, or some are filled.
-        drops: Dropout on the weights.
-        trained: Gradients go back through it.
-        places: The lines, the first product's first.
-    """
-
-    calls: int
-    scores: int
-    score_bytes: int
-    between_ns: int
-    product_ns: int
-    masked: bool
-    drops: bool
-    trained: bool
-    places: tuple[CallPlace, ...]
-
-
 class UnusedScores(Struct, frozen=True):
     """A linear layer of whose results a part is used.
 
@@ -326,29 +227,6 @@ class RepeatedWork(Struct, frozen=True):
     times: int
     places: tuple[CallPlace, ...]
     through: tuple[CallPlace, ...] = ()
-
-
-class Compared(Struct, frozen=True):
-    """Each value of one tensor is compared with all of another, and little is made of it.
-
-    Args:
-        kind: What is made of it: "any" (it is among them), "which" (its place) or "count" (how many
-            are, or are smaller).
-        orders: They are compared by size.
-        taken_ns: Host time per batch of the functions on what is written out.
-        calls: How often this is done.
-        compared: Pairs that are compared, per batch.
-        among: Values of the other tensor that each is compared with.
-        places: The lines.
-    """
-
-    kind: str
-    orders: bool
-    taken_ns: int
-    calls: int
-    compared: int
-    among: int
-    places: tuple[CallPlace, ...]
 
 
 class WorkOnData(Struct, frozen=True):

@@ -32,7 +32,8 @@ from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.findings.rules.broadcast_pairs import ALONE, saved_of
-from lightning_gpuprof.records.function_calls import Compared, FunctionNotes
+from lightning_gpuprof.records.function_calls import FunctionNotes
+from lightning_gpuprof.records.lookups import Compared
 
 ID = "brute-force-lookup"
 EFFORT = Effort(

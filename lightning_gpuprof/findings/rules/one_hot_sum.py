@@ -27,7 +27,8 @@ from lightning_gpuprof.findings.grade import by_host, grade
 from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import FunctionNotes, OneHotSum
+from lightning_gpuprof.records.function_calls import FunctionNotes
+from lightning_gpuprof.records.lookups import OneHotSum
 from lightning_gpuprof.units import duration, percent
 
 ID = "one-hot-sum"

@@ -30,12 +30,8 @@ from lightning_gpuprof.findings.grade import by_host, grade
 from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import (
-    Broadcast,
-    Compared,
-    FunctionNotes,
-    RepeatedWork,
-)
+from lightning_gpuprof.records.function_calls import Broadcast, FunctionNotes, RepeatedWork
+from lightning_gpuprof.records.lookups import Compared
 from lightning_gpuprof.records.module_calls import repeated_forward
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent

@@ -34,7 +34,8 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.records.function_calls import WrittenAttention, function_notes
+from lightning_gpuprof.records.attention import WrittenAttention
+from lightning_gpuprof.records.function_calls import function_notes
 from lightning_gpuprof.units import duration, percent, size
 
 ID = "unfused-attention"

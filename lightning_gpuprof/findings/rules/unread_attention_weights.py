@@ -26,7 +26,8 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.looked import looked
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.places import in_forward
-from lightning_gpuprof.records.function_calls import FunctionNotes, UnreadWeights
+from lightning_gpuprof.records.attention import UnreadWeights
+from lightning_gpuprof.records.function_calls import FunctionNotes
 from lightning_gpuprof.units import duration, size
 
 ID = "unread-attention-weights"

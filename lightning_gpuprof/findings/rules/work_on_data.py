@@ -35,13 +35,11 @@ from lightning_gpuprof.findings.places import in_forward
 from lightning_gpuprof.findings.rules.separable_filter import saved_of
 from lightning_gpuprof.records.function_calls import (
     Broadcast,
-    Compared,
     FunctionNotes,
-    OneHotLookup,
-    OneHotSum,
     RepeatedWork,
     WorkOnData,
 )
+from lightning_gpuprof.records.lookups import Compared, OneHotLookup, OneHotSum
 from lightning_gpuprof.records.windows import SeparableWindow
 from lightning_gpuprof.units import duration, percent
 

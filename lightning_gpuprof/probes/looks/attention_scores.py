@@ -11,7 +11,7 @@ from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.lookups import SAME
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.stacks.stack_lines import Place
-from lightning_gpuprof.records.function_calls import WrittenAttention
+from lightning_gpuprof.records.attention import WrittenAttention
 
 LEAST_NUMBERS = 1 << 14
 """Fewer scores are over in microseconds."""

@@ -13,7 +13,7 @@ from torch.nn.functional import multi_head_attention_forward
 from lightning_gpuprof.probes.looks.call_places import shown
 from lightning_gpuprof.probes.stacks.program_text import tree_of
 from lightning_gpuprof.probes.stacks.stack_lines import Place
-from lightning_gpuprof.records.function_calls import UnreadWeights
+from lightning_gpuprof.records.attention import UnreadWeights
 
 ROUNDS = 3
 _ARGUMENTS = inspect.signature(multi_head_attention_forward)

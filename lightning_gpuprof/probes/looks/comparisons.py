@@ -14,7 +14,7 @@ from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.wide_results import WidePair, WideResults
-from lightning_gpuprof.records.function_calls import Compared
+from lightning_gpuprof.records.lookups import Compared
 
 _EQUAL = frozenset({"eq", "__eq__", "ne", "__ne__", "not_equal"})
 _ORDER = frozenset(

@@ -28,6 +28,7 @@ from lightning_gpuprof.probes.looks.torch_names import PRODUCTS
 from lightning_gpuprof.probes.stacks.loops import goes_on, loop_line
 from lightning_gpuprof.probes.stacks.stack_lines import Place
 from lightning_gpuprof.records.activations import WrittenActivation
+from lightning_gpuprof.records.attention import UnreadWeights
 from lightning_gpuprof.records.function_calls import (
     BuiltWeight,
     BusyFunction,
@@ -36,7 +37,6 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
     Penalty,
     RebuiltWeights,
-    UnreadWeights,
     WorkOnData,
 )
 from lightning_gpuprof.records.module_calls import MOST_PLACES

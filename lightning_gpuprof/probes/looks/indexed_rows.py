@@ -9,7 +9,7 @@ from torch import Tensor
 from lightning_gpuprof.probes.looks.call_places import first_shown
 from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.stacks.stack_lines import Place
-from lightning_gpuprof.records.function_calls import IndexedLookup
+from lightning_gpuprof.records.lookups import IndexedLookup
 
 INDEX = "__getitem__"
 MOST_LOOKUPS = 3

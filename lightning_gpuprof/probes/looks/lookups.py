@@ -12,7 +12,7 @@ from lightning_gpuprof.probes.looks.each_batch import in_each
 from lightning_gpuprof.probes.looks.on_data import OnData, followed
 from lightning_gpuprof.probes.looks.tensor_values import version
 from lightning_gpuprof.probes.stacks.stack_lines import Place
-from lightning_gpuprof.records.function_calls import OneHotLookup
+from lightning_gpuprof.records.lookups import OneHotLookup
 
 _PRODUCTS = frozenset({"linear", "matmul", "mm", "__matmul__"})
 SAME = frozenset(

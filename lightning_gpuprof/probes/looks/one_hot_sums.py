@@ -14,7 +14,7 @@ from lightning_gpuprof.probes.looks.lookups import SAME
 from lightning_gpuprof.probes.looks.on_data import OnData
 from lightning_gpuprof.probes.looks.tensor_values import readable, version
 from lightning_gpuprof.probes.stacks.stack_lines import Place
-from lightning_gpuprof.records.function_calls import OneHotSum
+from lightning_gpuprof.records.lookups import OneHotSum
 
 _EQUAL = frozenset({"eq", "__eq__"})
 _SAME = SAME | {"t", "int", "long", "__getitem__"}

@@ -6,20 +6,19 @@ from msgspec.structs import replace
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.activations import WrittenActivation
+from lightning_gpuprof.records.attention import UnreadWeights
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
     BuiltWeight,
     Checkpointed,
     ConstantWork,
     FunctionNotes,
-    OneHotLookup,
-    OneHotSum,
     Penalty,
     RebuiltWeights,
     SeparateLayers,
-    UnreadWeights,
     UnusedScores,
 )
+from lightning_gpuprof.records.lookups import OneHotLookup, OneHotSum
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
 from lightning_gpuprof.records.schema import Device, Note

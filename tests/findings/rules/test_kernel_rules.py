@@ -7,13 +7,9 @@ from rule_cases import MS, WORK, span
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.told_once import told_once
-from lightning_gpuprof.records.function_calls import (
-    FUNCTIONS_NOTE,
-    FunctionNotes,
-    IndexedLookup,
-    UnreadWeights,
-    WrittenAttention,
-)
+from lightning_gpuprof.records.attention import UnreadWeights, WrittenAttention
+from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes
+from lightning_gpuprof.records.lookups import IndexedLookup
 from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Device, Note
 

@@ -10,11 +10,11 @@ from lightning_gpuprof.findings.rules.brute_force_lookup import _BINS, _CHANGES
 from lightning_gpuprof.records.function_calls import (
     FUNCTIONS_NOTE,
     Broadcast,
-    Compared,
     FunctionNotes,
     RepeatedWork,
     WorkOnData,
 )
+from lightning_gpuprof.records.lookups import Compared
 from lightning_gpuprof.records.module_calls import REPEATED_NOTE, CallPlace, RepeatedModule
 from lightning_gpuprof.records.schema import Device, Note
 
