@@ -72,7 +72,7 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return None  # a library's own, or told of by the weights that nobody reads
     if facts is not None and facts.on_device:
         return _on_device(run, run.step_ns, facts, written or ())
-    return None if run.on_gpu else _on_cpu(run, run.step_ns, written or ())
+    return None if run.on_gpu else _on_cpu(run.step_ns, written or ())
 
 
 def _on_device(
@@ -93,7 +93,7 @@ def _on_device(
     return _finding(step_ns, round(between_ns), saving, evidence, written, on_device=True)
 
 
-def _on_cpu(run: RunResults, step_ns: int, written: Sequence[WrittenAttention]) -> Finding | None:
+def _on_cpu(step_ns: int, written: Sequence[WrittenAttention]) -> Finding | None:
     gain = [one for one in written if one.masked and not one.drops and one.trained]
     between_ns = sum(one.between_ns for one in gain)
     saving = Range(low=round(CPU_LOW * between_ns), high=min(step_ns, round(CPU_HIGH * between_ns)))
