@@ -1,14 +1,20 @@
 """What tests of rules share: phases of a run, rows of a trace, and what a finding promises."""
 
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, OutsideSpan, StepFlag
 
 US, MS = 1_000, 1_000_000
 WORK = {"forward": 6 * MS, "backward": 4 * MS}
+H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
+GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
 
 
 def op(name, count, total_ns, self_ns=None):
     self_ns = total_ns if self_ns is None else self_ns
     return {"name": name, "count": count, "total_ns": total_ns, "self_ns": self_ns}
+
+
+def category(name, total_ns):
+    return {"category": name, "count": 10, "total_ns": total_ns, "frac": 0.5}
 
 
 def span(finding):

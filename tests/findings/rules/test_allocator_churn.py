@@ -1,12 +1,11 @@
 import pytest
-from rule_cases import MS, US, WORK, span
+from rule_cases import H100, MS, US, WORK, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity, Where
 from lightning_gpuprof.findings.told_once import told_once
-from lightning_gpuprof.records.schema import Device, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import Note, ProfilerCycle
 
-H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
 GPU = {"span_ns": 20 * MS}
 SOURCE, CALLEE = "torch.cuda.empty_cache()", "torch.empty_cache"
 LINE = LineCount("other", "train.py", 63, "on_train_batch_end", SOURCE, CALLEE, "torch", 9)

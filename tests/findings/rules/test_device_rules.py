@@ -1,7 +1,7 @@
 """Rules about a GPU and the traces themselves."""
 
 import pytest
-from rule_cases import MS, US, WORK, span
+from rule_cases import GPU, H100, MS, US, WORK, category, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.function_calls import (
@@ -10,15 +10,9 @@ from lightning_gpuprof.records.function_calls import (
     FunctionNotes,
 )
 from lightning_gpuprof.records.module_calls import CallPlace
-from lightning_gpuprof.records.schema import Advice, Device, Loader, Memory, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import Advice, Loader, Memory, Note, ProfilerCycle
 
 GB = 10**9
-H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
-GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
-
-
-def category(name, total_ns):
-    return {"category": name, "count": 10, "total_ns": total_ns, "frac": 0.5}
 
 
 @pytest.mark.parametrize(

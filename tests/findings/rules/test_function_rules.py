@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
+from rule_cases import MS, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
@@ -24,7 +25,6 @@ from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
 from lightning_gpuprof.records.schema import Device, Note
 from lightning_gpuprof.records.sparse_products import SparseProduct
 
-MS = 1_000_000
 PHASES = {"forward": 4 * MS, "backward": 6 * MS}
 PLACE = CallPlace("train.py", 27, "forward", "x = self.f(x)")
 PLACES = (PLACE,)
@@ -58,10 +58,6 @@ def look(judge):
         return judge(finding_id, phases, records=notes, **options)
 
     return looked
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_values_that_never_change_are_named_with_their_lines(look):

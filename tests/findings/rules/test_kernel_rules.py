@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from rule_cases import MS, WORK, span
+from rule_cases import H100, MS, WORK, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
@@ -11,9 +11,8 @@ from lightning_gpuprof.records.attention import UnreadWeights, WrittenAttention
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes
 from lightning_gpuprof.records.lookups import IndexedLookup
 from lightning_gpuprof.records.module_calls import CallPlace
-from lightning_gpuprof.records.schema import Device, Note
+from lightning_gpuprof.records.schema import Note
 
-H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
 PLACE = CallPlace("train.py", 43, "forward", "vectors = self.vectors[cover]")
 ADDS = "void (anonymous namespace)::indexing_backward_kernel<float, 4>(long const*, float*)"
 HELD = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": 6 * MS}

@@ -1,16 +1,7 @@
 """Rules about kernels that move memory, and the layouts that they move it in."""
 
 import pytest
-from rule_cases import MS, US, WORK, span
-
-from lightning_gpuprof.records.schema import Device
-
-H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
-GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
-
-
-def category(name, total_ns):
-    return {"category": name, "count": 10, "total_ns": total_ns, "frac": 0.5}
+from rule_cases import GPU, H100, MS, US, WORK, category, span
 
 
 def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):

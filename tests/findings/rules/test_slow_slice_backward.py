@@ -1,5 +1,6 @@
 import pytest
 from msgspec.structs import replace
+from rule_cases import MS, span
 
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes
@@ -7,7 +8,6 @@ from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import Device, Note
 from lightning_gpuprof.records.slices import TakenApart
 
-MS = 1_000_000
 PHASES = {"forward": 4 * MS, "backward": 6 * MS}
 PLACE = CallPlace("train.py", 27, "forward", "h = self.cell(x[:, t], h)")
 APART = TakenApart(72, 1, 700_000, 1, single=True, with_ns=4 * MS, without_ns=MS, places=(PLACE,))
@@ -28,10 +28,6 @@ def told(judge):
         return judge("slow-slice-backward", PHASES, records=[note], **options)
 
     return told
-
-
-def span(finding):
-    return finding.saving_ns.low, finding.saving_ns.high
 
 
 def test_slices_are_told_by_what_the_trial_showed(told):
