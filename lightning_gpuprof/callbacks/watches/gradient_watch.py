@@ -18,6 +18,7 @@ from lightning_gpuprof.probes.looks.gradient_use import (
     resting,
     shares,
 )
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.probes.looks.unused_parts import FirstInput, owners, parts_without
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 
@@ -112,11 +113,13 @@ class GradientWatch(RecordingCallback):
                 self._times.stop()
             if self._first is not None:
                 self._first.stop()
-            self._values.compare()
+            with unseen():
+                self._values.compare()
             self._end(trainer.lightning_module, wait=False)
         elif used or unheld:
             # Once more, with times, and with values that show whether somebody steps by hand.
-            self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
+            with unseen():
+                self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
             if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
                 self._times = GradientTimes(self._parameters, self._clock)
                 self._times.start()
