@@ -113,6 +113,10 @@ class BackendWatch(RecordingCallback):
             self._handle.remove()
             self._handle = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | {"_handle": None}
+
     @override
     def _release(self) -> None:
         self._first.drop()

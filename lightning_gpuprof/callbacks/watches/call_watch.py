@@ -35,6 +35,7 @@ from lightning_gpuprof.records.module_calls import (
 LOOKS, CLOSE_LOOKS = 1, 3
 """Batches of a look at all modules, and of one at those that were repeated; after the first batch,
 in which lazy modules are made and kernels are chosen."""
+_OF_A_LOOK = ("_calls", "_tables", "_differences", "_model")
 
 
 class CallWatch(RecordingCallback):
@@ -218,6 +219,10 @@ class CallWatch(RecordingCallback):
         while self._handles:
             self._handles.pop().remove()
         self._calls = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | dict.fromkeys(_OF_A_LOOK) | {"_handles": [], "_batches": []}
 
     @override
     def _release(self) -> None:

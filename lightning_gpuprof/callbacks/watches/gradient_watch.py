@@ -28,6 +28,7 @@ MOST_ACCUMULATED = 16
 """With more batches per step than this, a look would reach into the run: there is none."""
 LEAST_DROPPED = 2
 """Times that a gradient was cleared unused before it is a habit: one step may be skipped."""
+_OF_A_LOOK = ("_use", "_times", "_first", "_values", "_found")
 
 
 class GradientWatch(RecordingCallback):
@@ -191,6 +192,10 @@ class GradientWatch(RecordingCallback):
         )
         if self._output is not None:
             self._output.note(UNUSED_NOTE, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | dict.fromkeys(_OF_A_LOOK) | {"_parameters": []}
 
     @override
     def _release(self) -> None:
