@@ -58,7 +58,9 @@ def train(tmp_path):
 
     def trained(act):
         each = AtEachHook(act), AtEachHook(act)
-        profiling = GpuProfCallback(report=False, console=False, trace=False)
+        profiling = GpuProfCallback(
+            report=False, console=False, sync_steps=2, wait=8, warmup=1, active=2, repeat=0
+        )
         trainer = Trainer(
             callbacks=[each[0], profiling, each[1]],
             max_epochs=1,
