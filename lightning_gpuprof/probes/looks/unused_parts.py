@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 from torch.utils.hooks import RemovableHandle
+from typing_extensions import override
 
 from lightning_gpuprof.probes.latency.latency import tensors_in
 
@@ -70,6 +71,7 @@ class FirstInput:
             one.register_forward_pre_hook(self, with_kwargs=True) for one in modules
         ]
 
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
         """In a module's copy, on a disk too, do nothing that needs this package."""
         return getattr, (nullcontext(), "__exit__")
