@@ -52,6 +52,7 @@ One that validation cut short is judged by its pace."""
 COMPILED_ALWAYS = (
     "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
 )
+_OF_A_RUN = ("_host", "_notes", "_probe", "_now")
 
 
 class BatchSizeAdvisor(RecordingCallback):
@@ -238,6 +239,10 @@ class BatchSizeAdvisor(RecordingCallback):
         self._window_begun_ns = self._output.now()
         if self._host is not None and not self._rests:
             self._looking.add(self._host)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:

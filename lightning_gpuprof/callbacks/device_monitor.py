@@ -121,6 +121,10 @@ class DeviceMonitor(RecordingCallback):
         if self._sampler is not None:
             self._write(trainer, self._sampler)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | {"_sampler": None}
+
     @override
     def _release(self) -> None:
         self._hooks.drop()

@@ -98,6 +98,13 @@ def disable(owner: Any, error: BaseException) -> None:
     setattr(owner, _DISABLED, True)
     name = str(getattr(owner, "guard_name", type(owner).__name__))
     text = "".join(traceback.format_exception(error))
+    output: Sink | None = getattr(owner, "_output", None)
+    if output is not None:
+        attempt(lambda: _write(output, name, error, text), None)
+    release = getattr(owner, "_release", None)
+    if release is not None:
+        attempt(release, None)
+    # At last: where the program has warnings raised, nothing of ours is left behind.
     if not _is_told(error):
         warnings.warn(
             f"{name} failed and is off for the rest of this run; training goes on without it.\n"
@@ -105,12 +112,6 @@ def disable(owner: Any, error: BaseException) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-    output: Sink | None = getattr(owner, "_output", None)
-    if output is not None:
-        attempt(lambda: _write(output, name, error, text), None)
-    release = getattr(owner, "_release", None)
-    if release is not None:
-        attempt(release, None)
 
 
 def _is_told(error: BaseException) -> bool:

@@ -239,6 +239,10 @@ class MemorySnapshot(RecordingCallback):
             self._recording = False
             self._history.stop()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | {"_history": None, "_trained": None}
+
     @override
     def _release(self) -> None:
         self._forgive()

@@ -28,6 +28,7 @@ from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
 
 _INTERRUPTED_WAIT_S = 1.0
+_OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer", "_giving_way")
 
 
 class ProfilerSchedule(RecordingCallback):
@@ -269,6 +270,10 @@ class ProfilerSchedule(RecordingCallback):
     def _shrinkers(self) -> str:
         names = ("with_stack", "profile_memory", "record_shapes")
         return ways_to_shrink(self.schedule, {name: getattr(self, name) for name in names})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:

@@ -17,6 +17,8 @@ from lightning_gpuprof.probes.syncs.sync_lint import CpuSyncWatch
 from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, SyncWatch
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, SyncSite
 
+_OF_A_RUN = ("_borders", "_trainer", "_watch", "_window")
+
 
 class Measuring(Protocol):
     """Something that must not be disturbed at times."""
@@ -196,6 +198,10 @@ class SyncDetector(RecordingCallback):
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         self._close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made in training is in no run."""
+        return self.__dict__ | dict.fromkeys(_OF_A_RUN) | {"_patches": Patches()}
 
     @override
     def _release(self) -> None:

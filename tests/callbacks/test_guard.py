@@ -53,6 +53,17 @@ def test_a_failure_switches_the_probe_off_once_and_says_so():
     assert "in hook" in record.traceback
 
 
+@pytest.mark.filterwarnings("error")
+def test_where_warnings_are_raised_everything_is_put_back_first():
+    probe = Probe(ValueError("boom"))
+
+    with pytest.raises(RuntimeWarning, match="Probe failed"):
+        probe.hook()
+
+    assert probe.released == 1
+    assert len(probe._output.records) == 1
+
+
 def test_sessions_still_end_and_the_next_run_begins_afresh():
     probe = Probe(ValueError("boom"))
     with pytest.warns(RuntimeWarning, match="Probe failed"):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
 from lightning_gpuprof.schedule import Action, Schedule
 
 
@@ -52,7 +53,8 @@ class Cycles:
     """Steps through a schedule, told of every unit's and every step's border.
 
     A torch.profiler object that idles in its schedule costs tens of microseconds a step, so
-    one is made when a cycle begins and dropped when it ends.
+    one is made when a cycle begins and dropped when it ends. Ctrl-C waits while it begins or
+    ends: torch would be left with one that goes on for as long as the process.
 
     Args:
         schedule: When to record.
@@ -115,13 +117,15 @@ class Cycles:
             self._end(whole=True)
             self._cycle = cycle
             if action is not Action.IDLE:
-                self._trace = self._new_trace()
-                if self._trace is not None:
-                    self._trace.prepare()
+                with interrupts_wait():
+                    self._trace = self._new_trace()
+                    if self._trace is not None:
+                        self._trace.prepare()
         if action is Action.RECORD and self._trace is not None:
-            self._recording = True
-            self._steps = None
-            self._trace.start()
+            with interrupts_wait():
+                self._recording = True
+                self._steps = None
+                self._trace.start()
 
     def begin_step(self, number: int) -> None:
         """Open a step's span where events are being recorded."""
@@ -148,16 +152,18 @@ class Cycles:
         """Stop an open recording and forget it; only for when something has gone wrong."""
         trace, self._trace, self._recording = self._trace, None, False
         if trace is not None:
-            trace.stop(detach=False)
+            with interrupts_wait():
+                trace.stop(detach=False)
 
     def _end(self, *, whole: bool) -> None:
         trace, recording, steps = self._trace, self._recording, self._steps
-        self._trace, self._recording, self._steps = None, False, None
         if trace is None:
             return
-        trace.end_step()
-        begun = self._now()
-        trace.stop(detach=whole and self._cycle + 1 >= self._schedule.cycles)
-        if recording and steps is not None:
+        with interrupts_wait():
+            self._trace, self._recording, self._steps = None, False, None
+            trace.end_step()
+            begun = self._now()
+            trace.stop(detach=whole and self._cycle + 1 >= self._schedule.cycles)
             stop_ns = self._now() - begun
+        if recording and steps is not None:
             self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns, whole))

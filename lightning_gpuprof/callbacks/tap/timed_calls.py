@@ -1,6 +1,5 @@
 """Puts a region around single methods of single objects for the length of a run."""
 
-import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -16,7 +15,7 @@ class TimedCall:
     """Stands in for a bound method: calls it inside a region, in the thread that trains.
 
     What others call from threads of their own is not the step's time: trackers do so themselves.
-    A copy of its owner (pickle, deepcopy) gets the plain method back.
+    A copy of its owner (pickle, deepcopy) gets the plain method back, and names nothing of ours.
     """
 
     def __init__(self, owner: object, name: str, region: AbstractContextManager[Any]) -> None:
@@ -34,8 +33,8 @@ class TimedCall:
             return self.original(*args, **kwargs)
 
     @override
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
-        return _plain_method, (self.owner, self.name)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return getattr, (self.owner, self.name)
 
 
 class LoggingCall(TimedCall):
@@ -102,7 +101,3 @@ class TimedCalls:
 def untimed(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method itself where a region was put around it."""
     return method.original if isinstance(method, TimedCall) else method
-
-
-def _plain_method(owner: object, name: str) -> Callable[..., Any]:
-    return types.MethodType(getattr(type(owner), name), owner)

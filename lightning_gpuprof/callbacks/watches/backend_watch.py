@@ -19,6 +19,7 @@ from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
 from lightning_gpuprof.probes.looks.backend_trial import Layer, called, try_both
 from lightning_gpuprof.probes.looks.debugging import own_line_like
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.records.backend import BACKEND_NOTE, BackendOff
 
 _OFF = r"(^|: )(\w+\.)*{name}\.enabled *= *False\b|\b{name}\.(set_)?flags\((enabled *= *)?False"
@@ -91,7 +92,8 @@ class BackendWatch(RecordingCallback):
         self._release()
         if found is not None and layers:
             backend = self._backend(found.backend)
-            calls, as_set_ns, enabled_ns = try_both(layers, backend, self._clock)
+            with unseen():
+                calls, as_set_ns, enabled_ns = try_both(layers, backend, self._clock)
             self._note(
                 replace(found, calls=calls, as_set_ns=as_set_ns, enabled_ns=enabled_ns),
             )
@@ -110,6 +112,10 @@ class BackendWatch(RecordingCallback):
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | {"_handle": None}
 
     @override
     def _release(self) -> None:

@@ -13,6 +13,7 @@ from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.probes.batch_size.batch_samples import tensor_bytes
 from lightning_gpuprof.probes.looks.padding import Padded, padded_in
 from lightning_gpuprof.probes.looks.padding_line import padding_line
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.records.padding import PADDING_NOTE, Padding
 from lightning_gpuprof.records.schema import BATCH_NOTE
@@ -55,14 +56,16 @@ class BatchWatch(RecordingCallback):
         self._looks += 1
         if self._looks == 1 and self._output is not None:
             self._output.note(BATCH_NOTE, tensor_bytes(batch))
-        for one in padded_in(batch):
-            # Of one device: from one to another would be to wait.
-            if not self._found or one.needed.device == self._found[0].needed.device:
-                self._found.append(one)
+        with unseen():
+            for one in padded_in(batch):
+                # Of one device: from one to another would be to wait.
+                if not self._found or one.needed.device == self._found[0].needed.device:
+                    self._found.append(one)
+            if self._found and self._looks == LOOKS:
+                self._needed = self._transfer(torch.stack([one.needed for one in self._found]))
         if not self._found:
             self._release()
-        elif self._looks == LOOKS:
-            self._needed = self._transfer(torch.stack([one.needed for one in self._found]))
+        elif self._needed is not None:
             self._note(trainer, wait=False)
 
     @override

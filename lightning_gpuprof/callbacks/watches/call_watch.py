@@ -23,6 +23,7 @@ from lightning_gpuprof.probes.looks.call_places import shown
 from lightning_gpuprof.probes.looks.closure_calls import closure_call
 from lightning_gpuprof.probes.looks.embedding_calls import EmbeddingCalls
 from lightning_gpuprof.probes.looks.repeated_calls import SAME, Repeat, RepeatedCalls
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.probes.scalars.transfer import Pending, Transfer, to_host
 from lightning_gpuprof.records.module_calls import (
     REPEATED_NOTE,
@@ -34,6 +35,7 @@ from lightning_gpuprof.records.module_calls import (
 LOOKS, CLOSE_LOOKS = 1, 3
 """Batches of a look at all modules, and of one at those that were repeated; after the first batch,
 in which lazy modules are made and kernels are chosen."""
+_OF_A_LOOK = ("_calls", "_tables", "_differences", "_model")
 
 
 class CallWatch(RecordingCallback):
@@ -84,7 +86,8 @@ class CallWatch(RecordingCallback):
         elif self._calls is None:
             self._look(pl_module)
         else:
-            self._batches.append(self._calls.end_batch())
+            with unseen():
+                self._batches.append(self._calls.end_batch())
             if self._calls.closely and len(self._batches) == CLOSE_LOOKS:
                 self._compare()
             elif not self._calls.closely and len(self._batches) == LOOKS:
@@ -134,7 +137,8 @@ class CallWatch(RecordingCallback):
     @guarded
     def _leave(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
         if self._calls is not None:
-            self._calls.leave(module, (args, kwargs), output, sys._getframe(1))
+            with unseen():
+                self._calls.leave(module, (args, kwargs), output, sys._getframe(1))
         if self._tables is not None:
             self._tables.called(module, args, sys._getframe(1))
 
@@ -167,7 +171,8 @@ class CallWatch(RecordingCallback):
         if not here:
             self._release()
             return
-        self._differences = self._transfer(torch.stack([one.to(here[0]) for one in here]))
+        with unseen():
+            self._differences = self._transfer(torch.stack([one.to(here[0]) for one in here]))
 
     def _end(self, *, wait: bool) -> None:
         """Write the note once the differences are on the host."""
@@ -214,6 +219,10 @@ class CallWatch(RecordingCallback):
         while self._handles:
             self._handles.pop().remove()
         self._calls = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | dict.fromkeys(_OF_A_LOOK) | {"_handles": [], "_batches": []}
 
     @override
     def _release(self) -> None:

@@ -13,6 +13,7 @@ from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import Watch
 from lightning_gpuprof.probes.looks.debugging import debugging_on, own_line_like
 from lightning_gpuprof.probes.looks.thread_trial import cores_of_process, thread_trial
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.records.debugging import DEBUGGING_NOTE, THREADS_NOTE
 
 
@@ -54,7 +55,8 @@ class DebugWatch(Watch):
             self._output.note(DEBUGGING_NOTE, found)
 
     def _try_threads(self) -> None:
-        trial = thread_trial(self._clock, self._cores())
+        with unseen():
+            trial = thread_trial(self._clock, self._cores())
         if trial is not None and self._output is not None:
             value = replace(trial, place=own_line_like(r"set_num_threads\("))
             self._output.note(THREADS_NOTE, value)

@@ -19,8 +19,9 @@ from lightning_gpuprof.probes.looks.function_uses import notes_of
 from lightning_gpuprof.probes.looks.separable_windows import separable_windows
 from lightning_gpuprof.probes.looks.sparse_products import sparse_products
 from lightning_gpuprof.probes.looks.taken_apart import taken_apart
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.probes.looks.written_activations import written_activations
-from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE
+from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes
 
 LOOKS = 2
 """Batches of the look, after the first, in which lazy modules are made and kernels are chosen."""
@@ -109,16 +110,19 @@ class FunctionWatch(Watch):
                 self._flag_watched()  # before the next step's border, where it is chosen for marks
             return
         if self._output is not None:
-            unread = unread_weights(self._batches[-1].attention, self._clock)
-            apart = taken_apart([one.slices for one in self._batches], self._clock)
-            windows = separable_windows([one.windows for one in self._batches], self._clock)
-            activations = written_activations(
-                [one.activations for one in self._batches], self._clock
-            )
-            products = sparse_products([one.products for one in self._batches], self._clock)
-            value = notes_of(self._batches, unread, apart, windows, activations, products)
+            with unseen():
+                value = self._found()
             self._output.note(FUNCTIONS_NOTE, value)
         self._release()
+
+    def _found(self) -> FunctionNotes:
+        batches, clock = self._batches, self._clock
+        unread = unread_weights(batches[-1].attention, clock)
+        apart = taken_apart([one.slices for one in batches], clock)
+        windows = separable_windows([one.windows for one in batches], clock)
+        activations = written_activations([one.activations for one in batches], clock)
+        products = sparse_products([one.products for one in batches], clock)
+        return notes_of(batches, unread, apart, windows, activations, products)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of; one that is made amid a look has none of it."""

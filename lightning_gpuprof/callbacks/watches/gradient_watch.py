@@ -18,6 +18,7 @@ from lightning_gpuprof.probes.looks.gradient_use import (
     resting,
     shares,
 )
+from lightning_gpuprof.probes.looks.unseen import unseen
 from lightning_gpuprof.probes.looks.unused_parts import FirstInput, owners, parts_without
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 
@@ -27,6 +28,7 @@ MOST_ACCUMULATED = 16
 """With more batches per step than this, a look would reach into the run: there is none."""
 LEAST_DROPPED = 2
 """Times that a gradient was cleared unused before it is a habit: one step may be skipped."""
+_OF_A_LOOK = ("_use", "_times", "_first", "_values", "_found")
 
 
 class GradientWatch(RecordingCallback):
@@ -112,11 +114,13 @@ class GradientWatch(RecordingCallback):
                 self._times.stop()
             if self._first is not None:
                 self._first.stop()
-            self._values.compare()
+            with unseen():
+                self._values.compare()
             self._end(trainer.lightning_module, wait=False)
         elif used or unheld:
             # Once more, with times, and with values that show whether somebody steps by hand.
-            self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
+            with unseen():
+                self._values = ValueChanges({i: self._parameters[i] for i in used | unheld})
             if not any(hasattr(part, "_orig_mod") for part in trainer.lightning_module.modules()):
                 self._times = GradientTimes(self._parameters, self._clock)
                 self._times.start()
@@ -188,6 +192,10 @@ class GradientWatch(RecordingCallback):
         )
         if self._output is not None:
             self._output.note(UNUSED_NOTE, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | dict.fromkeys(_OF_A_LOOK) | {"_parameters": []}
 
     @override
     def _release(self) -> None:

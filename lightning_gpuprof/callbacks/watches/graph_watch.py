@@ -175,6 +175,10 @@ class GraphWatch(Watch):
         self._mark, self._looked_later = None, True
         self._waiting.drop()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | {"_node": None, "_mark": None, "_handle": None}
+
     @override
     def _release(self) -> None:
         self._node = None

@@ -149,6 +149,10 @@ class ModeWatch(Watch):
         while self._handles:
             self._handles.pop().remove()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of; one that is made amid a look has none of it."""
+        return self.__dict__ | {"_handles": []}
+
     @override
     def _release(self) -> None:
         self._drop_handles()

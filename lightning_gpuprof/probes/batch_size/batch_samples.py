@@ -46,7 +46,14 @@ def tensor_bytes(batch: Any) -> int:
     >>> tensor_bytes({"tokens": torch.zeros(8, 100), "length": torch.zeros(8)})
     3232
     """
-    return sum(leaf.nbytes for leaf in tree_leaves(batch) if isinstance(leaf, Tensor))
+    return sum(_bytes(leaf) for leaf in tree_leaves(batch) if isinstance(leaf, Tensor))
+
+
+def _bytes(tensor: Tensor) -> int:
+    try:
+        return tensor.nbytes
+    except (RuntimeError, NotImplementedError):  # a sparse one: the values that it holds
+        return int(tensor._nnz()) * tensor.element_size() if tensor.is_sparse else 0
 
 
 def _sizes(part: Any) -> Iterator[tuple[bool, int]]:

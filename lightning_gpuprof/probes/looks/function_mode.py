@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -37,12 +38,19 @@ class Watching(TorchFunctionMode):
         taken_ns = self._clock() - begin_ns
         # Modes and tensors of the program are not told of what is read here.
         with torch._C.DisableTorchFunction():
-            self._seen(func, args, kwargs, output, taken_ns, sys._getframe(1))
+            self._seen(func, args, kwargs, output, taken_ns, _caller(sys._getframe(1)))
         return output
 
     def start(self) -> None:
-        """Be told of every function from now on."""
-        self.__enter__()  # type: ignore[no-untyped-call]
+        """Be told of every function from now on, below modes that are there already.
+
+        Who leaves one of those takes off the topmost, which is then not this one.
+        """
+        stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        for _ in stack:
+            torch.overrides._pop_mode()  # type: ignore[no-untyped-call]
+        for mode in (self, *stack):
+            torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]
 
     def stop(self) -> bool:
         """Tell of nothing more, and leave the stack of modes, also from below others.
@@ -61,6 +69,13 @@ class Watching(TorchFunctionMode):
         for mode in above:
             torch.overrides._push_mode(mode)  # type: ignore[no-untyped-call]
         return True
+
+
+def _caller(frame: FrameType) -> FrameType:
+    """Return who called a function: a mode or a tensor of the program's only hands it on."""
+    while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def may_be_fast(model: Module) -> bool:

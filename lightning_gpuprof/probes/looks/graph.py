@@ -13,6 +13,7 @@ MAX_OF_WEIGHT, MAX_DEPTH_OF_WEIGHT = 8, 4
 """Nodes that make a weight of parameters, as weight_norm does or a cast to another type."""
 _KEY = "lightning_gpuprof"
 _RAW = "_raw_saved_"
+_HOOK = "unpack_hook"
 _STACK = "traceback_"
 _JOINS = "Cat"
 _SCALES = ("AddB", "SubB", "MulB", "DivB")
@@ -24,19 +25,21 @@ def graph_is_kept(node: Any) -> bool | None:
     """Tell, after backward, whether the graph still holds what it saved.
 
     Backward frees each node's saved tensors, unless it ran with `retain_graph=True`; a freed node
-    refuses to show them. One tensor is looked at; nothing is copied, unless hooks of the user's
-    own (`saved_tensors_hooks`) do so where they unpack it.
+    refuses to show them. One tensor is looked at; nothing is copied. Hooks that unpack what was
+    saved are not called: a checkpoint's would compute its forward pass again. That they are there
+    yet says enough.
 
     Args:
         node: The loss's `grad_fn`, fetched before backward.
 
     Returns:
-        None where none of the first `MAX_NODES` nodes saves a tensor.
+        None where none of the first `MAX_NODES` nodes saves a tensor, or where torch is too old to
+        tell of hooks.
     """
     for one in _first_nodes(node):
         for name in dir(one):
             if name.startswith(_RAW):
-                shown = _shows(one, name.replace(_RAW, "_saved_", 1))
+                shown = _shows(one, name.removeprefix(_RAW))
                 if shown is not None:
                     return shown
     return None
@@ -153,8 +156,17 @@ def _first_nodes(node: Any) -> Iterator[Any]:
 def _shows(node: Any, name: str) -> bool | None:
     """Tell whether a node shows a tensor; None for one that was never there (`pos_weight=None`)."""
     try:
-        saved = getattr(node, name)
+        raw = _listed(getattr(node, _RAW + name))
+        if not all(hasattr(one, _HOOK) for one in raw):
+            return None
+        if any(getattr(one, _HOOK) is not None for one in raw):
+            return True
+        own = not hasattr(type(node), f"_saved_{name}")  # a function of the program's own
+        saved = _listed(getattr(node, f"saved_{name}" if own else f"_saved_{name}"))
     except RuntimeError:
         return False
-    several = saved if isinstance(saved, (list, tuple)) else (saved,)
-    return True if any(one is not None for one in several) else None
+    return True if any(one is not None for one in saved) else None
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else (value,)

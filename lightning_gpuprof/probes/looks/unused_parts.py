@@ -1,12 +1,14 @@
 """Tells which parts of a model hold what is not trained, and what those are given."""
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 from torch.utils.hooks import RemovableHandle
+from typing_extensions import override
 
 from lightning_gpuprof.probes.latency.latency import tensors_in
 
@@ -66,10 +68,16 @@ class FirstInput:
         """In any of its calls; None before the first one."""
         self._module: Module | None = None
         self._handles: list[RemovableHandle] = [
-            one.register_forward_pre_hook(self._called, with_kwargs=True) for one in modules
+            one.register_forward_pre_hook(self, with_kwargs=True) for one in modules
         ]
 
-    def _called(self, module: Module, args: Any, kwargs: Any) -> None:
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a module's copy, on a disk too, do nothing that needs this package."""
+        return getattr, (nullcontext(), "__exit__")
+
+    def __call__(self, module: Module, args: Any, kwargs: Any) -> None:
+        """Note what a module is given."""
         if self._module is None and torch.is_grad_enabled():
             self._module = module
         if module is self._module and torch.is_grad_enabled():

@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 
 from lightning_gpuprof.callbacks.capture.cycles import Cycles
@@ -121,3 +123,45 @@ def test_epochs_hold_any_number_of_steps(unit):
             rig.cycles.end_step()
         rig.cycles.end_unit()
     assert rig.spans == [(0, 3, 5, True)]
+
+
+class Interrupted(FakeTrace):
+    """Ctrl-C comes amid one of its calls, each of which says when it is over."""
+
+    def __init__(self, log, amid):
+        super().__init__(log)
+        self.amid = amid
+
+    def _call(self, name):
+        if name == self.amid:
+            signal.raise_signal(signal.SIGINT)
+        self.log.append(f"{name} is over")
+
+    def prepare(self):
+        self._call("prepare")
+
+    def start(self):
+        self._call("start")
+
+    def stop(self, *, detach):
+        self._call("stop")
+
+
+@pytest.fixture
+def interrupts():
+    """SIGINT raises KeyboardInterrupt, however the shell began this process."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("amid", ["prepare", "start", "stop"])
+def test_ctrl_c_leaves_no_profiler_half_begun_or_half_ended(interrupts, amid):
+    rig = Rig(warmup=1)
+    rig.cycles._new_trace = lambda: Interrupted(rig.log, amid)
+    with pytest.raises(KeyboardInterrupt):
+        rig.steps(0, 1, 2)
+    assert rig.log[-1] == f"{amid} is over"
+    rig.cycles.close()
+    assert rig.log.count("stop is over") == 1
+    assert not rig.cycles.at_work

@@ -26,9 +26,10 @@ def nothing_compiled():
 def look(tmp_path):
     """Trains a model under a function watch and returns what it noted."""
 
-    def fitted(model, batches=6, watch=True, max_epochs=1, failures=0, **options):
+    def fitted(model, batches=6, watch=True, max_epochs=1, failures=0, callbacks=(), **options):
+        watches = [FunctionWatch(clock=Clock())] if watch else []
         trainer = Trainer(
-            callbacks=[FunctionWatch(clock=Clock())] if watch else [],
+            callbacks=[*callbacks, *watches],
             logger=CSVLogger(tmp_path),
             max_epochs=max_epochs,
             **options,

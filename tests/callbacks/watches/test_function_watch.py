@@ -3,6 +3,7 @@ import sys
 
 import pytest
 import torch
+from lightning.pytorch import Callback
 from look_models import Attending, Clock, Grid, Model
 from torch.overrides import (
     BaseTorchFunctionMode,
@@ -165,6 +166,33 @@ class Beneath(Model):
 
 def test_a_mode_of_the_program_on_top_keeps_none_of_the_look(look):
     assert look(Beneath()) is not None
+
+
+class Crossing(Model):
+    """Leaves a mode that was entered before the look's, amid that."""
+
+    def __init__(self):
+        super().__init__()
+        self.mode = Told()
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.mode.__exit__(None, None, None)
+        assert self.mode not in _get_current_function_mode_stack()
+        return loss
+
+    def inside(self, x):
+        return super().inside(x.cos().sin().cos().sin())
+
+
+class Opening(Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        pl_module.mode.__enter__()
+
+
+def test_a_mode_that_was_there_first_may_be_left_first(look):
+    first, *_ = look(Crossing(), callbacks=[Opening()]).busy
+    assert first.place.function == "inside"
 
 
 class Skipping(Model):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from lightning_gpuprof.probes.batch_size.batch_samples import count_samples
+from lightning_gpuprof.probes.batch_size.batch_samples import count_samples, tensor_bytes
 
 Pair = namedtuple("Pair", "x y")
 
@@ -44,3 +44,9 @@ X = torch.zeros(6, 3)
 )
 def test_samples_are_counted_from_the_batch_itself(batch, samples):
     assert count_samples(batch) == samples
+
+
+def test_a_sparse_tensor_has_the_bytes_of_what_it_holds():
+    graph = torch.eye(3).to_sparse()
+    assert tensor_bytes({"graph": graph, "labels": torch.zeros(3)}) == 24
+    assert tensor_bytes(graph.to_sparse_csr()) >= 0

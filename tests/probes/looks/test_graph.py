@@ -32,6 +32,56 @@ def test_an_optional_tensor_that_was_not_given_tells_nothing_of_a_freed_graph():
     assert graph_is_kept(node) is False
 
 
+class Squares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, None)
+        return x.square().sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, _ = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+def test_a_function_of_the_programs_own_tells_as_well():
+    loss = Squares.apply(torch.ones(4, requires_grad=True))
+    assert graph_is_kept(loss.grad_fn)
+    loss.backward(retain_graph=True)
+    assert graph_is_kept(loss.grad_fn)
+    loss.backward()
+    assert graph_is_kept(loss.grad_fn) is False
+
+
+def test_what_a_checkpoint_would_compute_again_is_not_for_a_look():
+    calls = []
+    loss = torch.utils.checkpoint.checkpoint(
+        lambda x: calls.append(x) or x.exp(), torch.ones(4, requires_grad=True), use_reentrant=False
+    ).sum()
+    node = loss.grad_fn
+    loss.backward(retain_graph=True)
+    assert graph_is_kept(node)
+    assert len(calls) == 2
+    loss.backward()
+    assert graph_is_kept(node) is False
+    assert len(calls) == 3
+
+
+class Older:
+    """A node of a torch that does not tell of hooks."""
+
+    _raw_saved_x = object()
+    next_functions = ()
+
+    @property
+    def _saved_x(self):
+        raise AssertionError("a hook may be called")
+
+
+def test_where_torch_tells_of_no_hooks_nothing_is_asked():
+    assert graph_is_kept(Older()) is None
+
+
 def test_looking_leaves_the_gradients_alone():
     weight = torch.ones(4, requires_grad=True)
     loss = weight.exp().sum()
