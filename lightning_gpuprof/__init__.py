@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.probes.latency.ab_test import ab_test
     from lightning_gpuprof.probes.latency.latency import benchmark_latency
     from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.views.console.report_text import report
     from lightning_gpuprof.views.documents.compare import compare_runs
     from lightning_gpuprof.views.documents.compare_several import compare_several
     from lightning_gpuprof.views.tab.what_if import what_if
@@ -58,6 +59,7 @@ __all__ = [
     "compare_several",
     "plan",
     "region",
+    "report",
     "tune",
     "what_if",
 ]
@@ -84,6 +86,7 @@ _PUBLIC = {
     "compare_several": "lightning_gpuprof.views.documents.compare_several",
     "plan": "lightning_gpuprof.callbacks.plan",
     "region": "lightning_gpuprof.callbacks.region",
+    "report": "lightning_gpuprof.views.console.report_text",
     "tune": "lightning_gpuprof.callbacks.tune",
     "what_if": "lightning_gpuprof.views.tab.what_if",
 }

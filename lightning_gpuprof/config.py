@@ -16,6 +16,34 @@ SECTION = "profiling"
 """The top-level key of a user's own YAML file that is read."""
 _LISTS = ("metrics", "tensors", "modules")
 """Settings that hold several names."""
+_OTHERS_NAMES = {
+    "Every step is timed. window=50 sets how many steps each `[PROFILE]` line sums up; wait=, "
+    "warmup=, active= and repeat= set which steps torch.profiler records.": (
+        "every_n_steps",
+        "every_n_train_steps",
+        "log_every_n_steps",
+        "steps",
+        "interval",
+        "refresh_rate",
+        "schedule",
+        "skip_first",
+    ),
+    "log_dir= sets where files go; by default into the run's own log dir.": (
+        "dirpath",
+        "dirname",
+        "save_dir",
+        "output_dir",
+        "path",
+    ),
+    "console=False leaves out the `[PROFILE]` lines, report=False the report at the end.": (
+        "verbose",
+        "quiet",
+        "print",
+    ),
+    "Every rank times its steps. For traces of chosen ranks pass trace=False and add "
+    "`ProfilerSchedule(ranks=(0, 8))` to the callbacks.": ("rank", "ranks"),
+}
+"""What callbacks and profilers of others call a setting, by what to write here."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +257,10 @@ def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
 
 
 def _nearest(key: str, known: list[str]) -> str:
-    near = get_close_matches(key, known, n=1)
+    others = {name: said for said, names in _OTHERS_NAMES.items() for name in names}
+    near = get_close_matches(key, [*known, *others], n=1)
     if near:
-        return f"Did you mean {near[0]!r}?"
+        return others.get(near[0], f"Did you mean {near[0]!r}?")
     return f"It has: {', '.join(known)}."
 
 

@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import pytest
 
 from lightning_gpuprof.config import GpuProfConfig
@@ -79,6 +81,29 @@ def test_without_the_section_the_defaults_hold(write, text):
 def test_what_cannot_work_is_said(write, text, said):
     with pytest.raises(ConfigError, match="(?s).*" + said.replace("(", r"\(")):
         GpuProfConfig.from_yaml(write(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("every_n_steps", "window=50 sets how many steps"),
+        ("log_every_n_step", "window=50 sets how many steps"),
+        ("schedule", "active= and repeat= set which steps torch.profiler records"),
+        ("dirpath", "log_dir= sets where files go"),
+        ("verbose", "console=False leaves out"),
+        ("ranks", "`ProfilerSchedule\\(ranks="),
+    ],
+)
+def test_of_a_name_from_another_callback_it_is_said_what_does_that_here(name, said):
+    with pytest.raises(ConfigError, match=said):
+        GpuProfConfig.from_mapping({name: 10})
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(GpuProfConfig)])
+def test_of_a_misspelt_setting_its_own_name_comes_first(field):
+    for misspelt in (field[:-1], field + "s", field[0] + field[2:]):
+        with pytest.raises(ConfigError, match=f"Did you mean '{field}'"):
+            GpuProfConfig.from_mapping({misspelt: 1})
 
 
 def test_a_missing_file_is_said(tmp_path):

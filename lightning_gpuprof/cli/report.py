@@ -2,17 +2,20 @@
 
 import argparse
 import json
+import shlex
 import sys
 from importlib import import_module
 from pathlib import Path
 
 from lightning_gpuprof.cli.renewal import renew
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.views.documents.find_run import resolve_run
+from lightning_gpuprof.views.documents.find_run import newest_below, resolve_run
 from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.tab.tab import NEEDS_MORE, VIEWS, find_view
+from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 
-_ONE_RUN_VIEWS = sorted(set(VIEWS) - set(NEEDS_MORE))
+_ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
+_TWO_RUNS = "compare"
+"""The page of the tab that no single run has."""
 DEFAULT_LOGS = "lightning_logs"
 """Where Lightning's own loggers write, below the folder that training was started in."""
 
@@ -38,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--view",
         metavar="NAME",
-        choices=_ONE_RUN_VIEWS,
+        choices=[*_ONE_RUN_VIEWS, _TWO_RUNS],
         help=f"print the data of one view of the PROFILE tab as JSON: {', '.join(_ONE_RUN_VIEWS)}",
     )
     parser.add_argument(
@@ -53,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
+    if args.run == DEFAULT_LOGS and not Path(DEFAULT_LOGS).exists():
+        _say_where_else()
     renew(resolve_run(args.run).run)
     if args.html:
         # By name: --json needs none of it.
@@ -66,6 +71,11 @@ def run(args: argparse.Namespace) -> int:
             ) from error
         print(f"wrote {args.html}")
         return 0
+    if args.view == _TWO_RUNS:
+        raise RecordError(
+            "What the page Compare shows takes two runs: "
+            f"`lightning-gpuprof compare BASE {shlex.quote(args.run)} --json` prints it."
+        )
     if args.view:
         print(_view(args.run, args.view, args.session))
         return 0
@@ -85,6 +95,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _say_where_else() -> None:
+    """Refuse to look into a folder that nobody named and that is not there."""
+    newest = newest_below(".")
+    if newest is not None:
+        raise RecordError(
+            f"There is no {DEFAULT_LOGS} here. For the newest run below this folder: "
+            f"`lightning-gpuprof report {shlex.quote(newest)}`."
+        )
+
+
 def _view(path: str, name: str, session: int | None) -> str:
     """Return what the tab's route of that name answers for a run's default rank."""
     loaded_run = import_module("lightning_gpuprof.views.tab.loaded_run")
@@ -94,4 +114,4 @@ def _view(path: str, name: str, session: int | None) -> str:
     run = loaded_run.LoadedRun(found.run, root=path)
     wanted = query.Query(params)
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
-    return json.dumps(find_view(name)(run, wanted), indent=2)
+    return json.dumps(find_view(PAGES.get(name, name))(run, wanted), indent=2)

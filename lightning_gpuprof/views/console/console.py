@@ -202,6 +202,7 @@ def _next(report: Report) -> Iterator[RenderableType]:
     if (said := no_change(report)) is not None:
         yield _heading(said[0].upper())
         yield _indented(Text(said[1]))
+        yield _look(report)
         return
     first = the_one(report)
     assert first is not None
@@ -215,9 +216,12 @@ def _next(report: Report) -> Iterator[RenderableType]:
         table.add_row("expect", _expected(first, step_ns))
     yield _heading("THE ONE CHANGE TO MAKE NOW")
     yield _indented(table)
-    run = shlex.quote(report.run)
-    yield Text(f"  check   lightning-gpuprof compare {run} NEW_RUN")
-    yield Text(f"  look    tensorboard --logdir {run}   (PROFILE tab)")
+    yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+    yield _look(report)
+
+
+def _look(report: Report) -> Text:
+    return Text(f"  look    tensorboard --logdir {shlex.quote(report.run)}   (PROFILE tab)")
 
 
 def _expected(finding: Finding, step_ns: int) -> str:

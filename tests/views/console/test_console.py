@@ -321,6 +321,7 @@ def test_what_may_save_nothing_is_not_the_one_change_to_make(report):
     assert "THE ONE CHANGE" not in text
     assert "NOTHING HERE HOLDS TRAINING BACK MUCH" in text
     assert "Where to look next: the model's forward" in " ".join(text.split())
+    assert "look    tensorboard --logdir " in text.split("NOTHING HERE")[1]
 
 
 def test_what_reading_a_value_costs_on_a_cpu_is_said(report):
