@@ -95,11 +95,21 @@ _PUBLIC = {
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_near(name)}")
     value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC])
+    return sorted({*globals(), *_PUBLIC})
+
+
+def _near(name: str) -> str:
+    """Return what a misspelt public name may mean."""
+    if name.startswith("_"):  # asked for by Python and tools, not by people
+        return ""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, _PUBLIC, n=1)
+    return f". Did you mean {near[0]!r}?" if near else ""

@@ -137,6 +137,13 @@ class GpuProfConfig:
         hints = get_type_hints(type(self))
         for field in fields(self):
             _check_type(field.name, getattr(self, field.name), hints[field.name])
+        if self.window < 1:
+            raise ConfigError(
+                f"window={self.window} would never write a record. Pass the number of steps per "
+                "record, 1 or more; 50 is the default."
+            )
+        if self.warmup_steps < 0:
+            raise ConfigError(f"warmup_steps={self.warmup_steps} is negative. Pass 0 to mark none.")
         if not 0 < self.overhead_budget <= 1:
             raise ConfigError(
                 f"overhead_budget={self.overhead_budget} is not a share of a step's time. Pass a "

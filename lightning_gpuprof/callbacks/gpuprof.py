@@ -1,7 +1,6 @@
 """The callback that is all the others together."""
 
 import os
-import shlex
 import time
 import warnings
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
-from lightning_gpuprof.callbacks.output.console import say
+from lightning_gpuprof.callbacks.output.console import report_command, say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -185,7 +184,7 @@ class GpuProfCallback(Callback):
         if not os.path.isdir(output.run_dir):
             return
         # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
-        say(f"[PROFILE] the run ended early; what was measured: {_report_command(output)}")
+        say(f"[PROFILE] the run ended early; what was measured: {report_command(output.run_dir)}")
 
     def _set_up(
         self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str
@@ -208,10 +207,6 @@ class GpuProfCallback(Callback):
         for part in self.parts:
             if part.state_key in state_dict:
                 part.load_state_dict(state_dict[part.state_key])
-
-
-def _report_command(output: RunOutput) -> str:
-    return f"lightning-gpuprof report {shlex.quote(str(output.run_dir))}"
 
 
 def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:

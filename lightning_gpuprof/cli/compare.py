@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import shlex
 import sys
 
 from lightning_gpuprof.analysis.compare.compare import Verdict
@@ -10,7 +12,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.views.console.compare_text import render_comparison
 from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison
 from lightning_gpuprof.views.documents.compare_several import SeveralComparison, compare_several
-from lightning_gpuprof.views.documents.find_run import resolve_run
+from lightning_gpuprof.views.documents.find_run import resolve_run, runs_in
 from lightning_gpuprof.views.documents.trace_diff import are_traces, diff_files, diff_lines
 from lightning_gpuprof.views.markdown.compare_markdown import comparison_markdown, several_markdown
 
@@ -23,15 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "base",
         metavar="BASE",
-        help="log dir to compare with (or a folder of them: the newest), or trace file",
+        help="log dir to compare with (or a folder of them: the newest), or trace file; a folder "
+        "of several runs alone: each with the one that was begun first",
     )
-    parser.add_argument(
+    new = parser.add_argument(
         "new",
         metavar="NEW",
-        nargs="+",
+        nargs="*",
         help="log dir in question (or a folder of them: the newest), or trace file; of several log "
         "dirs each is compared with BASE, and all are shown in one table",
     )
+    new.required = True  # in what is said of a call without any argument
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
     form.add_argument(
@@ -62,6 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison; the status says whether every new run passes."""
+    if not args.new:
+        args.base, *args.new = _all_of(args.base)
     traces = [are_traces(args.base, new) for new in args.new]  # refuses a mixture
     if all(traces):
         return _compare_traces(args)
@@ -71,6 +77,16 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(_shown(found, args))
     statuses = [_status(one, args) for one in found.comparisons]
     return SLOWER if SLOWER in statuses else max(statuses)
+
+
+def _all_of(folder: str) -> list[str]:
+    runs = runs_in(folder) if os.path.isdir(folder) else []
+    if len(runs) < 2:
+        raise ConfigError(
+            f"NEW is missing. Call it as: lightning-gpuprof compare {shlex.quote(folder)} NEW, or "
+            "with one folder that holds several runs."
+        )
+    return runs
 
 
 def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,3 +174,36 @@ def test_a_trace_among_runs_is_refused(tries, write_trace, op, capsys):
 def test_nothing_to_compare_with_is_refused():
     with pytest.raises(ConfigError, match="Pass one more run"):
         lightning_gpuprof.compare_several("base")
+
+
+def test_of_a_folder_of_runs_each_is_compared_with_the_one_begun_first(
+    make_session, write_run, tmp_path, capsys
+):
+    for begun, name in [(3, "version_10"), (1, "version_2"), (2, "version_9")]:
+        phases = {"forward": FORWARD * begun}
+        session = make_session(phases, samples=8, started_unix_ns=begun)
+        write_run(session, name=f"sweep/{name}")
+    assert main(["compare", str(tmp_path / "sweep")]) == 0
+    out = capsys.readouterr().out
+    assert [Path(line.split()[1]).name for line in out.splitlines()[:3]] == [
+        "version_2",
+        "version_9",
+        "version_10",
+    ]
+    assert "Most samples per second: the base. Fewest: run 2." in out
+
+
+def test_of_a_run_alone_it_is_said_what_is_missing(tries, tmp_path, capsys):
+    assert main(["compare", tries[0]]) == 2
+    assert f"NEW is missing. Call it as: lightning-gpuprof compare {tries[0]} NEW" in (
+        capsys.readouterr().err
+    )
+    assert main(["compare", str(tmp_path / "nowhere")]) == 2
+
+
+def test_without_batch_sizes_none_is_called_the_one_with_most_samples(
+    make_session, write_run, capsys
+):
+    runs = [write_run(make_session({"forward": FORWARD}), name=name) for name in "abc"]
+    main(["compare", *runs])
+    assert "samples per second" not in capsys.readouterr().out

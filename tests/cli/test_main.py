@@ -77,7 +77,6 @@ def test_without_a_command_all_of_them_are_listed(capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["compare", "runs/a"], "compare: NEW is missing. Call it as: {} compare BASE NEW"),
         (["compare"], "compare: BASE, NEW are missing. Call it as: {} compare BASE NEW"),
         (["analyze", "--top", "3"], "analyze: FILE is missing. Call it as: {} analyze FILE"),
         (["lint"], "lint: SCRIPT is missing. Call it as: {} lint SCRIPT"),

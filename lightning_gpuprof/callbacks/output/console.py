@@ -1,6 +1,7 @@
 """Lines on the user's terminal: visible by default, and beside a progress bar."""
 
 import logging
+import shlex
 import sys
 from collections.abc import Mapping
 
@@ -38,6 +39,15 @@ def say(text: str) -> None:
     if not log.hasHandlers():
         log.addHandler(_Terminal())
     log.info(text)
+
+
+def report_command(run_dir: str) -> str:
+    """Return the command that shows a run's report.
+
+    >>> report_command("logs/my run")
+    "lightning-gpuprof report 'logs/my run'"
+    """
+    return f"lightning-gpuprof report {shlex.quote(run_dir)}"
 
 
 def profile_line(phase_total_ns: Mapping[str, int], total_ns: int, steps: int) -> str:

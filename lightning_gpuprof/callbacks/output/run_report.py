@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from lightning_gpuprof.callbacks._lightning import Trainer
-from lightning_gpuprof.callbacks.output.console import say
+from lightning_gpuprof.callbacks.output.console import report_command, say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.units import duration
@@ -21,6 +21,13 @@ def show_report(trainer: Trainer, output: RunOutput) -> None:
         report = load_report(output.run_dir)
     except RecordError as error:
         say(f"[PROFILE] no report: {error}")
+        return
+    if report.results.start.session != output.session:
+        # Such as a second `fit` of a Trainer that has reached its max_epochs.
+        say(
+            "[PROFILE] no report: this fit trained no batch. That of the one before it: "
+            f"{report_command(output.run_dir)}"
+        )
         return
     say(render_for(report, sys.stderr).rstrip())
     _log_findings(trainer, report)

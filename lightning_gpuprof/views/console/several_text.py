@@ -29,6 +29,9 @@ def _lines(found: SeveralComparison) -> Iterator[str]:
         yield f"{number:<4}  {one.new.run} ({counted(one.new, one.result.new_steps)})"
     yield ""
     yield found.sentence
+    if found.ends is not None:
+        most, fewest = (f"run {number}" if number else "the base" for number in found.ends)
+        yield f"Most samples per second: {most}. Fewest: {fewest}."
     yield ""
     yield from _table(found)
     for number, one in enumerate(found.comparisons, start=1):

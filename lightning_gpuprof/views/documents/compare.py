@@ -28,13 +28,13 @@ class RunComparison:
 
     @property
     def gone(self) -> tuple[Finding, ...]:
-        """Findings of the base run that the new one does not have."""
-        return _only(self.base, self.new)
+        """Findings of the base run that the new one, with steps to judge, does not have."""
+        return _only(self.base, self.new) if self.new.results.step_ns else ()
 
     @property
     def appeared(self) -> tuple[Finding, ...]:
-        """Findings of the new run that the base one did not have."""
-        return _only(self.new, self.base)
+        """Findings of the new run that the base one, with steps to judge, did not have."""
+        return _only(self.new, self.base) if self.base.results.step_ns else ()
 
     @property
     def sentence(self) -> str:

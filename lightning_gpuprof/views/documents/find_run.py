@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from glob import glob
 
 from lightning_gpuprof.records.files import LOCAL, PLUGIN_DIR, FileSystem, find_runs, record_files
+from lightning_gpuprof.records.glance import glance
 
 _LEVELS = 3
 """Loggers write to `save_dir/name/version_0`; deeper a folder of data may take long to search."""
@@ -39,6 +40,11 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
     return FoundRun(newest, (notice,) if others else ())
 
 
+def runs_in(folder: str) -> list[str]:
+    """Return the runs at or under a folder on local disks, the one that was begun first first."""
+    return sorted(find_runs(folder), key=lambda run: (_begun_unix_ns(run), run))
+
+
 def newest_below(folder: str) -> str | None:
     """Return the newest run a few levels below a folder, where there is one.
 
@@ -50,6 +56,12 @@ def newest_below(folder: str) -> str | None:
         for plugin in glob(os.path.join(*["*"] * levels, PLUGIN_DIR), root_dir=folder)
     ]
     return max(filter(record_files, found), key=_written_ns, default=None)
+
+
+def _begun_unix_ns(run: str) -> int:
+    files = record_files(run)
+    start = glance(files[min(files)]).start
+    return start.started_unix_ns if start is not None else 0
 
 
 def _written_ns(run: str) -> int:
