@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
+from lightning_gpuprof.findings.late_lines import lines_there
 from lightning_gpuprof.findings.model import Finding, Line, Where
 from lightning_gpuprof.records.function_calls import BusyFunction, FunctionNotes, function_notes
 from lightning_gpuprof.records.phases import Phase
@@ -74,6 +76,9 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     busy = _busy(run, finding) if finding.id in LOOPS else ()
     if busy:
         return replace(finding, where=(*finding.where, *busy))
+    waits = run.rank_waits
+    if waits is not None and any(_late_in_forward(where, waits) for where in finding.where):
+        return replace(finding, where=(*finding.where, *lines_there(waits)))
     phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
@@ -94,6 +99,10 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     at = [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
     found = dict.fromkeys(Where.at(one, phase=phase.value) for one in at)
     return replace(finding, where=(*finding.where, *found))
+
+
+def _late_in_forward(where: Where, waits: RankWaits) -> bool:
+    return where.rank in waits.late and where.phase == Phase.FORWARD.value
 
 
 def as_late_rank(run: RunResults) -> RunResults:

@@ -98,6 +98,19 @@ def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypat
     assert "no report: what was measured could not be written" in caplog.records[-1].getMessage()
 
 
+def test_a_fit_without_a_batch_does_not_show_the_earlier_report_as_its_own(fit, caplog):
+    callback = GpuProfCallback(trace=False)
+    trainer = fit(callback)
+    caplog.clear()
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        trainer.fit(BoringModel())
+    (said,) = [one.getMessage() for one in caplog.records if "report" in one.getMessage()]
+    assert said == (
+        "[PROFILE] no report: this fit trained no batch. That of the one before it: "
+        f"lightning-gpuprof report {callback._output.run_dir}"
+    )
+
+
 def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, caplog):
     class Interrupted(BoringModel):
         def training_step(self, batch, batch_idx):

@@ -213,3 +213,13 @@ def test_steps_of_a_short_run_are_not_called_steady(make_session, write_run, cap
     run = write_run(make_session({"forward": MS}, steps=1, flags=StepFlag.WARMUP))
     main(["compare", run, run])
     assert "(1 warm-up step)" in capsys.readouterr().out
+
+
+def test_of_a_run_without_steps_no_finding_is_gone(make_session, write_run, capsys):
+    waits = {"data_wait": 6 * MS, "forward": 4 * MS}
+    runs = [write_run(make_session(waits, steps=steps), name=f"r{steps}") for steps in (100, 0)]
+    for base, new in (runs, runs[::-1]):
+        main(["compare", base, new])
+        out = capsys.readouterr().out
+        assert "too few steps to compare" in out
+        assert "FINDINGS" not in out

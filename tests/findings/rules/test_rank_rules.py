@@ -147,6 +147,32 @@ class TestStragglerRank:
         named = [(at.file, at.line) for at in finding.where if at.file]
         assert named == [("t.py", 12 if told else 41)]
 
+    @pytest.mark.parametrize("late", [0, 1])
+    @pytest.mark.parametrize(("elsewhere", "told"), [(0, [54]), (25, []), (None, [])])
+    def test_a_rank_late_in_forward_has_the_lines_that_are_longer_there(
+        self, make_session, write_run, late, elsewhere, told
+    ):
+        def seen(augment):
+            model = LineCount("forward", "t.py", 46, "step", "self.net(x)", None, "model", 40)
+            own = LineCount("forward", "t.py", 54, "augment", "x = roll(x)", None, None, augment)
+            lines = HostLines(200, (model, own)[: 1 + (augment > 0)], {"forward": 40 + augment})
+            return (Note(step=9, name=NOTE, value=lines),)
+
+        other = () if elsewhere is None else seen(elsewhere)
+        for rank in (0, 1):
+            forward = 5 * MS if rank == late else MS
+            session = make_session(
+                {"data_wait": MS, "forward": forward, "backward": 9 * MS - forward},
+                parts={"backward/gradient exchange": 7 * MS - forward},
+                records=seen(30) if rank == late else other,
+                rank=rank,
+                world_size=2,
+            )
+            run = write_run(session, rank=rank)
+        (finding,) = evaluate_rules(analyze_run(read_run(run), {}), ["straggler-rank"]).found
+        assert (finding.where[0].rank, finding.where[0].phase) == (late, "forward")
+        assert [at.line for at in finding.where if at.file] == told
+
     def test_what_would_only_be_waited_for_elsewhere_saves_nothing(self, make_session, write_run):
         for rank, waits in enumerate([5 * MS, 5 * MS, 0]):
             phases = {"data_wait": 6 * MS - waits, "backward": 4 * MS + waits}

@@ -72,6 +72,7 @@ class RankWaits:
             rank, the longest first; without the meetings.
         part: The callback, logger or other named part that makes up most of the first cause.
         notes: Those of the first late rank.
+        other_notes: Those of the first rank that is not late.
         loader_wait: What its wait for data consists of.
         log_waited_ns: By rank, how long of its wait it waits in `self.log`; empty where a host does
             not (a GPU).
@@ -91,6 +92,7 @@ class RankWaits:
     part: str | None
     notes: tuple[Note, ...]
     loader_wait: LoaderWait
+    other_notes: tuple[Note, ...] = ()
     log_waited_ns: dict[int, int] = field(default_factory=dict)
 
 
@@ -163,15 +165,16 @@ class _Compared:
         late = _late(waits)
         but: tuple[Phase, ...] = ()
         with_forward = self._waits(forward=True)
-        other = _late(with_forward)
-        if other.costs_ns > FORWARD_MORE * late.costs_ns:
-            waits, late, but = with_forward, other, (Phase.FORWARD,)
+        instead = _late(with_forward)
+        if instead.costs_ns > FORWARD_MORE * late.costs_ns:
+            waits, late, but = with_forward, instead, (Phase.FORWARD,)
         whole = waits.sum(axis=0)
         last = whole.argmin(axis=0)
         share = np.bincount(last, minlength=len(whole)) / whole.shape[1]
         causes = self._causes(last, but=but)
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         first = self.steps.sessions[late.rows[0]]
+        other = next(one for at, one in enumerate(self.steps.sessions) if at not in late.rows)
         return RankWaits(
             exchange_ns=round(float(exchange)) if self._timed else None,
             waited_ns=self._by_rank(whole),
@@ -187,6 +190,7 @@ class _Compared:
             causes=causes,
             part=self._part(late.rows[0], causes),
             notes=tuple(first.all(Note)),
+            other_notes=tuple(other.all(Note)),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
         )
 
