@@ -40,3 +40,14 @@ def test_errors_that_a_public_name_raises_itself_are_described(name):
 @pytest.mark.parametrize("name", [n for n, found in PUBLIC.items() if inspect.isfunction(found)])
 def test_a_public_function_says_what_it_returns(name):
     assert "\nReturns:\n" in inspect.cleandoc(PUBLIC[name].__doc__)
+
+
+def test_of_a_misspelt_public_name_the_nearest_is_said():
+    with pytest.raises(AttributeError, match=r"no attribute 'GpuprofCallback'. Did you mean 'GpuP"):
+        lightning_gpuprof.GpuprofCallback  # noqa: B018 - that is what fails
+    with pytest.raises(AttributeError, match="no attribute 'zzz'$"):
+        lightning_gpuprof.zzz  # noqa: B018
+
+
+def test_each_public_name_is_offered_once():
+    assert len(dir(lightning_gpuprof)) == len(set(dir(lightning_gpuprof)))

@@ -13,8 +13,9 @@ A synchronous step is as fast as its slowest rank.
 ## What to do
 Look at what that rank does longer: uneven data (longer samples, a slower disk), a callback on rank
 0 alone, another process on its device or cores, a device that lowers its clock. Where it waits for
-workers, their lines are told, as in `data-wait`. Where ranks take turns, batches differ: give each
-rank equal work, such as samples of like length.
+workers, their lines are told, as in `data-wait`; where it is late in its forward pass, the lines
+that surely take more of a step there than on another rank. Where ranks take turns, batches differ:
+give each rank equal work, such as samples of like length.
 
 ## Thresholds
 `WARNING_FRAC`: 5% of the step, the common warning level, above the spread that identical ranks

@@ -23,6 +23,7 @@ from lightning_gpuprof.views.documents.report_words import (
     no_change,
     no_steps,
     of_which_steps,
+    other_fits,
     place,
     saving,
     the_one,
@@ -78,8 +79,9 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     lines = console_tables.line_table(results)
     yield Text(f"{report.run}: {headline(report)}", style="bold")
     kept = kept_analyses(report.run, results) if verbose else ()
-    for notice in (*report.notices, *kept):
-        yield Text(f"note: {notice}", style="dim")
+    for notice in (other_fits(report), *report.notices, *kept):
+        if notice is not None:
+            yield Text(f"note: {notice}", style="dim")
     if results.steps is None:
         yield Text(f"\n{no_steps(report)}")
     else:

@@ -12,13 +12,16 @@ def report(
     session: int | None = None,
     verbose: bool = False,
 ) -> str:
-    """Return what `lightning-gpuprof report` prints: `print(report(trainer.log_dir))`.
+    """Give the report of a run as text: `print(report(trainer.log_dir))`.
 
     Args:
         run: A run's log dir, or a folder of them: then the newest.
         session: Which of the run's sessions; by default the last fit that recorded steps.
         verbose: Also all changes, evidence, phases, operators, slowest steps and rules that
             abstained.
+
+    Returns:
+        The lines that `lightning-gpuprof report` prints, without colours.
 
     Raises:
         RecordError: There is no run of ours, or none that can be read.

@@ -79,7 +79,6 @@ def load_report(
         silent=judged.silent,
         notices=(
             *found.notices,
-            *(_of_other_fits(results) if session is None else ()),
             *_of_its_end(results),
             *_of_warm_up(results),
             *rank_notices(results),
@@ -88,15 +87,6 @@ def load_report(
             *first_few(unreadable),
         ),
     )
-
-
-def _of_other_fits(results: RunResults) -> Iterator[str]:
-    fits = [one.session for one in results.sessions if one.stage == "fit" and one.steps]
-    if len(fits) > 1 and results.start.session in fits:
-        yield (
-            f"This folder holds {len(fits)} fits; this is session {results.start.session}, and "
-            f"`--session {fits[0]}` shows the first. Fits with folders of their own can be compared."
-        )
 
 
 def _of_its_end(results: RunResults) -> Iterator[str]:

@@ -41,7 +41,7 @@ NEEDS_MORE = ("timeline_cut", "timeline_event", "timeline_search")
 """Views of a part of the timeline: what part is a request's to say."""
 
 PAGES = {"overview": "report", "ranks": "report"}
-"""Pages of the tab that have no view of their name, and the view that most of them is drawn from."""
+"""Pages of the tab without a view of their name, and the view that most of them is drawn from."""
 
 
 def find_view(name: str) -> View:
