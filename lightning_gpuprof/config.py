@@ -40,6 +40,12 @@ _OTHERS_NAMES = {
         "quiet",
         "print",
     ),
+    "To go without it leave the callback out; in a YAML file `profiling: null` does that.": (
+        "enabled",
+        "enable",
+        "disabled",
+        "disable",
+    ),
     "Every rank times its steps. For traces of chosen ranks pass trace=False and add "
     "`ProfilerSchedule(ranks=(0, 8))` to the callbacks.": ("rank", "ranks"),
 }
@@ -282,6 +288,8 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
         elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
             return
     wanted = " or ".join(_describe(kind) for kind in allowed)
+    if name in _LISTS and isinstance(value, str):
+        wanted += f", such as [{value!r}]"
     raise ConfigError(f"{name}={value!r} is of the wrong type. Pass {wanted}.")
 
 

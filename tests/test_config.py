@@ -69,7 +69,7 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("profiling: [1]", "not a list of settings"),
         ("profiling: {wait: soon}", "wait='soon' is of the wrong type. Pass a whole number"),
         ("profiling: {wait: true}", "wait=True is of the wrong type"),
-        ("profiling: {metrics: loss}", "a list of names"),
+        ("profiling: {metrics: loss}", r"a list of names, such as \['loss'\]"),
         ("profiling: {active: 0}", "active=0 would never record"),
         ("profiling: {repeat: -1}", "repeat=-1 is negative"),
         ("profiling: {unit: day}", "unit='day' is unknown"),
@@ -91,6 +91,7 @@ def test_what_cannot_work_is_said(write, text, said):
         ("schedule", "active= and repeat= set which steps torch.profiler records"),
         ("dirpath", "log_dir= sets where files go"),
         ("verbose", "console=False leaves out"),
+        ("enabled", "leave the callback out"),
         ("ranks", "`ProfilerSchedule\\(ranks="),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_public_function_says_what_it_returns(name):
 def test_of_a_misspelt_public_name_the_nearest_is_said():
     with pytest.raises(AttributeError, match=r"no attribute 'GpuprofCallback'. Did you mean 'GpuP"):
         lightning_gpuprof.GpuprofCallback  # noqa: B018 - that is what fails
-    with pytest.raises(AttributeError, match="no attribute 'zzz'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'zzz'$"):
         lightning_gpuprof.zzz  # noqa: B018
 
 
