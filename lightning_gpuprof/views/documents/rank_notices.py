@@ -24,6 +24,8 @@ def rank_notices(results: RunResults) -> Iterator[str]:
             "Each rank writes to its own machine's disk: where machines share none, copy the "
             "others' plugins/gpuprof/rank*.jsonl beside these, and all are compared."
         )
+    if results.status != "finished":
+        yield from _uneven(results.ranks)
     ends = {(rank.status, rank.error) for rank in results.ranks}
     if len(ends) > 1 or (len(results.ranks) > 1 and results.status == "exception"):
         text = "; ".join(_endings(results.ranks))
@@ -57,6 +59,18 @@ def first_few(texts: Sequence[str], most: int = _MOST) -> list[str]:
     """
     more = len(texts) - most
     return [*texts[:most], *([f"And {more} more like these."] if more > 0 else [])]
+
+
+def _uneven(ranks: Sequence[RankView]) -> Iterator[str]:
+    """Tell why ranks may wait for one another for good at the end of an epoch."""
+    known = [(rank.batches, rank.rank) for rank in ranks if rank.batches]
+    (fewest, one), (most, other) = min(known, default=(0, 0)), max(known, default=(0, 0))
+    if fewest < most:
+        yield (
+            f"An epoch has {most} batches on rank {other} and {fewest} on rank {one}: whoever has "
+            "more waits at its end for gradients that never come. Give each rank as many: "
+            f"Trainer(limit_train_batches={fewest}), or Lightning's own sampler."
+        )
 
 
 def _endings(ranks: Sequence[RankView]) -> Iterator[str]:

@@ -1,8 +1,12 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.views.documents.rank_notices import rank_notices
 
 
@@ -10,11 +14,13 @@ from lightning_gpuprof.views.documents.rank_notices import rank_notices
 def notices():
     """Return the notices of a run, given each rank's status and error."""
 
-    def noticed(*ends, world=None):
+    def noticed(*ends, world=None, batches=()):
         ranks = [
             RankView(rank, "host", 9, 1, 1, {}, status, error)
             for rank, (status, error) in enumerate(ends)
         ]
+        if batches:
+            ranks = [replace(rank, batches=batches[rank.rank]) for rank in ranks]
         start = SimpleNamespace(world_size=world or len(ranks))
         return list(rank_notices(SimpleNamespace(ranks=ranks, start=start, status=ranks[0].status)))
 
@@ -49,3 +55,40 @@ def test_ranks_without_records_here_are_said_with_what_to_do(notices):
     [notice] = notices(("finished", None), world=8)
     assert notice.startswith("Records of 1 of 8 ranks are here (missing: 1 to 7). ")
     assert "copy the others' plugins/gpuprof/rank*.jsonl beside these" in notice
+
+
+@pytest.mark.parametrize(
+    ("status", "batches", "told"),
+    [
+        ("open", (200, 188), True),
+        ("interrupted", (200, 188), True),
+        ("finished", (200, 188), False),  # who uses Join knows why
+        ("open", (188, 188), False),
+        ("open", (200, None), False),
+    ],
+)
+def test_ranks_that_have_unequal_numbers_of_batches_are_told_of_a_run_that_did_not_finish(
+    notices, status, batches, told
+):
+    said = " ".join(notices((status, None), (status, None), batches=batches))
+    assert ("An epoch has 200 batches on rank 0 and 188 on rank 1" in said) is told
+    assert ("limit_train_batches=188" in said) is told
+
+
+@pytest.mark.parametrize(
+    ("limit", "batches"),
+    [(1.0, [200, 188]), (0.5, [100, 94]), (150, [150, 150]), (190, [190, 188])],
+)
+def test_the_batches_of_an_epoch_are_those_that_the_trainer_takes(
+    make_session, write_run, limit, batches
+):
+    for rank, length in enumerate((200, 188)):
+        session = make_session(
+            {"forward": 5},
+            rank=rank,
+            world_size=2,
+            loader=Loader(length=length),
+            trainer={"limit_train_batches": limit},
+        )
+        run = write_run(session, rank=rank)
+    assert [one.batches for one in analyze_run(read_run(run), {}).ranks] == batches

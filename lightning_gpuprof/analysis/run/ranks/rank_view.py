@@ -8,6 +8,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_waits import EXCHANGED, RankWaits
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import RunStart
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class RankView:
 
     `exchange_ns` is the part of `backward` after its own gradients were there, `waited_ns` how long
     it waits in each step for other ranks, there and elsewhere, and `last_frac` the share of steps
-    in which it waited least; None where not measured.
+    in which it waited least; None where not measured. `batches` is how many an epoch has here; None
+    where its loader does not know.
     """
 
     rank: int
@@ -30,6 +32,7 @@ class RankView:
     exchange_ns: int | None = None
     waited_ns: int | None = None
     last_frac: float | None = None
+    batches: int | None = None
 
 
 def rank_views(
@@ -60,4 +63,13 @@ def _view(rank: int, session: Session, steady: Mask | None, waits: RankWaits | N
         exchange_ns=exchange_ns,
         waited_ns=None if waits is None else waits.waited_ns.get(rank),
         last_frac=None if waits is None else waits.last_frac.get(rank),
+        batches=_batches(session.start),
     )
+
+
+def _batches(start: RunStart) -> int | None:
+    length = None if start.loader is None else start.loader.length
+    limit = start.trainer.get("limit_train_batches", 1.0)
+    if length is None or start.stage != "fit" or not isinstance(limit, int | float):
+        return None
+    return min(length, limit) if isinstance(limit, int) else int(length * limit)
