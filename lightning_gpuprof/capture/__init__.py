@@ -1,0 +1,1 @@
+"""Windows of torch.profiler: when they open and close, and the trace files they leave."""

@@ -1,0 +1,1 @@
+"""What runs only under `lightning-gpuprof inspect`, in a process of its own."""

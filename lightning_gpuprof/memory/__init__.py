@@ -1,0 +1,1 @@
+"""Allocator snapshots, the batch-size plan and the batch-size advice."""
