@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer, is_kind
-from lightning_gpuprof.callbacks.dispatch import silence_unused
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer, is_kind
 from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.callbacks.timing.backward_calls import BackwardCall
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.hooks import silence_unused
+from lightning_gpuprof.session.output import RunOutput
 
 
 class ModuleTimer(Callback):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import (
+from lightning_gpuprof.adapters.lightning import (
     LightningModule,
     RichProgressBar,
     TQDMProgressBar,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import hook_of, is_kind
+from lightning_gpuprof.adapters.lightning import hook_of, is_kind
 from lightning_gpuprof.callbacks.tap.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,

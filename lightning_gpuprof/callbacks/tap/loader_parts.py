@@ -9,8 +9,8 @@ from weakref import WeakSet
 
 from torch.utils.data import dataloader
 
-from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.tap.tap_regions import Context
+from lightning_gpuprof.session.guard import attempt
 
 _KNOWN = (dataloader._SingleProcessDataLoaderIter, dataloader._MultiProcessingDataLoaderIter)
 """Subclasses and other loaders are left alone: they may keep state where these do not."""

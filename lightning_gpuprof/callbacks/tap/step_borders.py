@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import Callback
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.callbacks.tap.tapping import fetches_inside
+from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
 
 _NEVER = 1 << 62
 _FAR = 16

@@ -5,7 +5,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Profiler
+from lightning_gpuprof.adapters.lightning import Profiler
 from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.tap_regions import (
     Context,

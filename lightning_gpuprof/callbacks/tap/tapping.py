@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import Trainer, hook_of, is_kind
-from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.adapters.lightning import Trainer, hook_of, is_kind
 from lightning_gpuprof.callbacks.tap.action_regions import ActionRegions
 from lightning_gpuprof.callbacks.tap.actions import PHASES, Action, class_of_state_key
 from lightning_gpuprof.callbacks.tap.loader_parts import LoaderParts
@@ -24,6 +23,7 @@ from lightning_gpuprof.records.phases import (
     WORKERS,
     Phase,
 )
+from lightning_gpuprof.session.guard import attempt
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """What the tap itself tells apart; collections are another callback's to tell."""

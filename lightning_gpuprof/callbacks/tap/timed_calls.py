@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks.guard import attempt
+from lightning_gpuprof.session.guard import attempt
 
 
 class TimedCall:

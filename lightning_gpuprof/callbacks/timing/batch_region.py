@@ -7,13 +7,13 @@ from typing import Any, Protocol
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks.dispatch import BatchCalls
-from lightning_gpuprof.callbacks.guard import attempt
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.probes.clock.phase_clock import Region
 from lightning_gpuprof.probes.clock.region_paths import close_code, open_code, swap_code
 from lightning_gpuprof.probes.clock.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.hooks import BatchCalls
+from lightning_gpuprof.session.output import RunOutput
 
 _ROWS = (tuple, list)
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks.guard import attempt
 from lightning_gpuprof.callbacks.region import Part
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
 from lightning_gpuprof.probes.clock.phase_clock import Inside
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
+from lightning_gpuprof.session.guard import attempt
 
 
 class _Entered(NamedTuple):

@@ -10,8 +10,6 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.callbacks.guard import guarded, is_disabled
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.tap.tap_regions import AtBorder, Context, EpochLoop, Saving
 from lightning_gpuprof.probes.clock.device_marks import DeviceMarks
 from lightning_gpuprof.probes.clock.device_rows import OUTSIDE, WHOLE
@@ -19,6 +17,8 @@ from lightning_gpuprof.probes.clock.phase_clock import Region, Slot
 from lightning_gpuprof.probes.clock.step_timeline import Fetch, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.session.guard import guarded, is_disabled
+from lightning_gpuprof.session.output import RunOutput
 
 MARKED = frozenset(Phase) - {
     Phase.CALLBACKS,

@@ -5,7 +5,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.probes.clock.step_timeline import EPOCH_START, TEARDOWN, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 

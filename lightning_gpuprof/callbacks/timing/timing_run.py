@@ -6,9 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import Trainer
-from lightning_gpuprof.callbacks.dispatch import BatchCalls
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.callbacks.region import ActiveComponents
 from lightning_gpuprof.callbacks.tap.tapping import (
     EVALUATION_PHASES,
@@ -31,6 +29,8 @@ from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.compiling import LIMIT_NOTE
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
+from lightning_gpuprof.session.hooks import BatchCalls
+from lightning_gpuprof.session.output import RunOutput
 
 _MODULES = sys.modules
 

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.callbacks._lightning import Trainer
-from lightning_gpuprof.callbacks.output.console import profile_line, say
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.scalars.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.timing.device_marking import DeviceMarking
 from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
@@ -20,6 +18,8 @@ from lightning_gpuprof.callbacks.timing.windows import (
 )
 from lightning_gpuprof.probes.clock.step_timeline import StepTimeline
 from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.session.console import profile_line, say
+from lightning_gpuprof.session.output import RunOutput
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""

@@ -1,0 +1,80 @@
+"""Lightning's names from the package in use: `lightning`, or else `pytorch_lightning`.
+
+Where both are installed it is the one that was imported before; see `_OTHER_IN_USE`.
+
+Both packages hold the same classes under different module paths. A Trainer of one accepts a
+callback of the other because it calls hooks by name; so nothing here may rely on `isinstance`
+with a class of a fixed package: use `is_kind`.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+_OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+    from lightning.pytorch.profilers import Profiler
+    from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
+elif _OTHER_IN_USE:
+    from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning.callbacks import RichProgressBar, TQDMProgressBar
+    from pytorch_lightning.profilers import Profiler
+    from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
+else:
+    try:
+        from lightning.pytorch import Callback, LightningModule, Trainer
+        from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+        from lightning.pytorch.profilers import Profiler
+        from lightning.pytorch.utilities.rank_zero import rank_zero_info, rank_zero_warn
+    except ImportError:
+        from pytorch_lightning import Callback, LightningModule, Trainer
+        from pytorch_lightning.callbacks import RichProgressBar, TQDMProgressBar
+        from pytorch_lightning.profilers import Profiler
+        from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
+
+__all__ = [
+    "Callback",
+    "LightningModule",
+    "Profiler",
+    "RichProgressBar",
+    "TQDMProgressBar",
+    "Trainer",
+    "batches_done",
+    "hook_of",
+    "is_kind",
+    "rank_zero_info",
+    "rank_zero_warn",
+]
+
+
+def is_kind(thing: object, class_name: str) -> bool:
+    """Tell whether an object's class, or one it derives from, has this name.
+
+    >>> is_kind(True, "int"), is_kind("", "int")
+    (True, False)
+    """
+    return any(base.__name__ == class_name for base in type(thing).__mro__)
+
+
+def hook_of(owner: Any, name: str) -> str:
+    """Return the qualified name of an owner's hook where it is Lightning's, else nothing.
+
+    >>> hook_of(Callback(), "on_fit_start"), hook_of("", "join")
+    ('Callback.on_fit_start', '')
+    """
+    hook = getattr(owner, name, None)
+    module = str(getattr(hook, "__module__", ""))
+    if not module.startswith(("lightning.pytorch.", "pytorch_lightning.")):
+        return ""
+    return str(getattr(hook, "__qualname__", ""))
+
+
+def batches_done(trainer: Trainer) -> int:
+    """Return how many training batches were trained, those of a run that this one resumes too.
+
+    One whose `on_train_batch_end` is running is among them, one that an exception ended is not.
+    """
+    progress: Any = trainer.fit_loop.epoch_loop.batch_progress.total
+    return int(progress.processed)

@@ -1,0 +1,83 @@
+"""Lines on the user's terminal: visible by default, and beside a progress bar."""
+
+import logging
+import shlex
+import sys
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from lightning_gpuprof.records.phases import CONSOLE_GROUPS
+from lightning_gpuprof.units import percent, seconds
+
+log = logging.getLogger("lightning_gpuprof")
+
+
+class _Terminal(logging.Handler):
+    """Writes to the stderr of the moment, above a tqdm bar where there is one.
+
+    Rich's progress display redirects stderr itself.
+    """
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        tqdm = sys.modules.get("tqdm")
+        if tqdm is not None:
+            tqdm.tqdm.write(text, file=sys.stderr)
+        else:
+            sys.stderr.write(text + "\n")
+
+
+def say(text: str) -> None:
+    """Show a line to the user through the logger `lightning_gpuprof`.
+
+    Where the user has configured logging, the line goes where that says; else to the terminal.
+    """
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
+    if not log.hasHandlers():
+        log.addHandler(_Terminal())
+    log.info(text)
+
+
+def report_command(run_dir: str) -> str:
+    """Return the command that shows a run's report.
+
+    >>> report_command("logs/my run")
+    "lightning-gpuprof report 'logs/my run'"
+    """
+    return f"lightning-gpuprof report {shlex.quote(run_dir)}"
+
+
+def profile_line(phase_total_ns: Mapping[str, int], total_ns: int, steps: int) -> str:
+    """Return the line of one window: the share of time by phase, then the total.
+
+    The shares are rounded so that they add up to 100.0.
+
+    >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50)
+    ... # doctest: +NORMALIZE_WHITESPACE
+    '[PROFILE] data: 33.4% | h2d: 0.0% | fwd: 33.3% | bwd: 33.3% | opt: 0.0% | other: 0.0% |
+    total: 3.00s/50 steps'
+    """
+    sums = {
+        label: sum(phase_total_ns.get(phase.value, 0) for phase in phases)
+        for label, phases in CONSOLE_GROUPS.items()
+    }
+    shares = _thousandths(sums)
+    parts = [f"{label}: {percent(share / 1000)}" for label, share in shares.items()]
+    many = "step" if steps == 1 else "steps"
+    return f"[PROFILE] {' | '.join(parts)} | total: {seconds(total_ns)}/{steps} {many}"
+
+
+def _thousandths(sums: Mapping[str, int]) -> dict[str, int]:
+    """Split 1000 in proportion, by largest remainder."""
+    whole = sum(sums.values())
+    if not whole:
+        return dict.fromkeys(sums, 0)
+    shares = {label: 1000 * value // whole for label, value in sums.items()}
+    missing = 1000 - sum(shares.values())
+    by_remainder = sorted(sums, key=lambda label: -(1000 * sums[label] % whole))
+    for label in by_remainder[:missing]:
+        shares[label] += 1
+    return shares

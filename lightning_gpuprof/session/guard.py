@@ -1,0 +1,149 @@
+"""The one place that catches every exception: a failing probe is switched off, training goes on."""
+
+import functools
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.schema import ProbeDisabled, Record
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_D = TypeVar("_D")
+_Owner = TypeVar("_Owner")
+_DISABLED = "_guard_disabled"
+
+
+class Sink(Protocol):
+    """Where a disabled probe is written down."""
+
+    @property
+    def step(self) -> int:
+        """The step now running."""
+        ...
+
+    def write(self, record: Record) -> None:
+        """Keep a record for the next flush."""
+        ...
+
+
+def guarded(
+    hook: Callable[Concatenate[_Owner, _P], _R],
+) -> Callable[Concatenate[_Owner, _P], _R | None]:
+    """Wrap a hook so that its failure disables its owner for the run instead of ending training.
+
+    The first failure warns once with the traceback, writes `ProbeDisabled` to the owner's
+    `_output` (where it has one) and calls the owner's `_release()` (where it has one), which
+    must put back whatever the owner changed. From then on every guarded hook of that owner
+    returns None at once, but for `teardown` and `on_exception`, in which sessions end. The hook
+    `setup` begins a new run: it enables its owner again. `ConfigError` passes, as do
+    `KeyboardInterrupt` and `SystemExit`.
+    """
+    begins_run = hook.__name__ == "setup"
+    ends_run = hook.__name__ in ("teardown", "on_exception")
+
+    @functools.wraps(hook)
+    def guarded_hook(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
+        if begins_run:
+            self.__dict__.pop(_DISABLED, None)
+        elif _DISABLED in self.__dict__ and not ends_run:
+            return None
+        try:
+            return hook(self, *args, **kwargs)
+        except ConfigError:
+            raise
+        except Exception as error:  # the one place: see this module's docstring
+            of_class = not hasattr(type(self), hook.__name__)  # `self` is the Trainer
+            if of_class and not begins_run:
+                return None
+            if of_class:
+                raise ConfigError(
+                    "The Trainer was given a callback's class. Pass an instance, with parentheses: "
+                    "callbacks=[GpuProfCallback()]."
+                ) from error
+            disable(self, error)
+            return None
+
+    return guarded_hook
+
+
+def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None]:
+    """Return a call, made in every step, whose failure disables an owner as `guarded` does.
+
+    The owner's `_release` must see to it that it is not called again.
+    """
+
+    def guarded_call() -> None:
+        try:
+            call()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place: see this module's docstring
+            disable(owner, error)
+
+    return guarded_call
+
+
+def is_disabled(owner: object) -> bool:
+    """Tell whether a failure switched this owner off for the run."""
+    return _DISABLED in owner.__dict__
+
+
+def disable(owner: Any, error: BaseException) -> None:
+    """Switch a probe off for the run, say why once, and write it to the run's records."""
+    if is_disabled(owner):
+        return
+    setattr(owner, _DISABLED, True)
+    name = str(getattr(owner, "guard_name", type(owner).__name__))
+    text = "".join(traceback.format_exception(error))
+    output: Sink | None = getattr(owner, "_output", None)
+    if output is not None:
+        attempt(lambda: _write(output, name, error, text), None)
+    release = getattr(owner, "_release", None)
+    if release is not None:
+        attempt(release, None)
+    # At last: where the program has warnings raised, nothing of ours is left behind.
+    if not _is_told(error):
+        warnings.warn(
+            f"{name} failed and is off for the rest of this run; training goes on without it.\n"
+            f"{text}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _is_told(error: BaseException) -> bool:
+    """Tell whether this is the error that ends training, from the device that it broke.
+
+    CUDA and HIP answer each call after such an error with that same error. Where the first one
+    came from this package nobody else tells of it.
+    """
+    first = error
+    while first.__context__ is not None:
+        first = first.__context__
+    of_device = "CUDA error" in str(error) or "HIP error" in str(error)
+    again = first is not error and of_device and str(first) == str(error)
+    return again and not _is_ours(first)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Tell whether an error came from a call of this package's, through torch's code or not."""
+    frames = [frame.f_globals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [str(space.get("__name__", "")).partition(".")[0] for space in frames]
+    caller = next((name for name in reversed(names) if name != "torch"), None)
+    return caller == __name__.partition(".")[0]
+
+
+def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
+    """Return what a call gives, or `otherwise` where it fails: for facts that may not be there."""
+    try:
+        return read()
+    except Exception:  # noqa: BLE001 - an absent fact is recorded as absent
+        return otherwise
+
+
+def _write(output: Sink, name: str, error: BaseException, text: str) -> None:
+    said = f"{type(error).__name__}: {error}"
+    output.write(ProbeDisabled(probe=name, step=output.step, error=said, traceback=text))

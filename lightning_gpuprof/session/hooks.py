@@ -1,0 +1,286 @@
+"""Hands hooks on to the parts of a callback, at no cost for hooks that no part has."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lightning_gpuprof.adapters.lightning import Callback, Trainer
+
+HOOKS = tuple(
+    name for name in dir(Callback) if name.startswith("on_") or name in ("setup", "teardown")
+)
+PER_BATCH_HOOKS = (
+    "on_train_batch_start",
+    "on_train_batch_end",
+    "on_before_zero_grad",
+    "on_before_backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "on_validation_batch_start",
+    "on_validation_batch_end",
+    "on_test_batch_start",
+    "on_test_batch_end",
+    "on_predict_batch_start",
+    "on_predict_batch_end",
+)
+
+
+BATCH_END = "on_train_batch_end"
+_CALLS = "_batch_calls"
+_NEVER = 1 << 62
+
+_Method = Callable[..., Any]
+
+
+class Each:
+    """Calls several methods with the same arguments, in order."""
+
+    def __init__(self, methods: Sequence[_Method]) -> None:
+        self.methods = methods
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Call them all."""
+        for method in self.methods:
+            method(*args, **kwargs)
+
+
+class Spaced:
+    """A method that is to be called one time in many.
+
+    Args:
+        method: What is called.
+        every: Batches per call.
+        due: The batch, counted from 1, at whose end it is next.
+        bare: It takes no arguments, and is called by whoever counts.
+    """
+
+    def __init__(self, method: _Method, every: int, due: int, *, bare: bool) -> None:
+        self.method = method
+        self.every = every
+        self.due = due
+        self.bare = bare
+
+
+class BatchCalls:
+    """Calls methods at the end of one training batch in many.
+
+    The Trainer takes about 3 us for each hook of each batch, if only to count. Where somebody sees
+    every batch anyway they count (`left`), and the hook is there for the batches in which
+    something is due; else a hook counts. To put the hook there and to take it away costs 0.1 ms
+    amid a training loop: what needs none of its arguments is called without.
+
+    Args:
+        host: The callback whose hook it is.
+        counted: Somebody other than a hook counts.
+
+    Attributes:
+        left: Batches until something is due; whoever counts takes one off for each, and calls
+            `ring` at 0.
+    """
+
+    def __init__(self, host: Callback, *, counted: bool) -> None:
+        self.left = self._set = _NEVER
+        self._host = host
+        self._counted = counted
+        self._batch = 0
+        self._spaced: list[Spaced] = []
+
+    @classmethod
+    def of(cls, host: Callback) -> "BatchCalls":
+        """Return a callback's; where it has none, one that a hook counts for."""
+        found: BatchCalls | None = host.__dict__.get(_CALLS)
+        if found is None:
+            found = host.__dict__[_CALLS] = cls(host, counted=False)
+        return found
+
+    @classmethod
+    def counted_by(cls, host: Callback) -> "BatchCalls":
+        """Return new ones of a callback, for which its caller counts from now on."""
+        calls = host.__dict__[_CALLS] = cls(host, counted=True)
+        return calls
+
+    @property
+    def batches(self) -> int:
+        """How many batches were counted: none in a time in which nobody counts."""
+        return self._now()
+
+    def add(self, method: _Method, every: int, *, bare: bool = False) -> None:
+        """Call a method with the last of each so many batches from now on.
+
+        Args:
+            method: The method.
+            every: So many batches.
+            bare: Without a hook's arguments.
+        """
+        if not self._spaced and not self._counted:
+            add_hook(self._host, BATCH_END, self._count)
+        self._spaced.append(Spaced(method, every, self._now() + every, bare=bare))
+        self._set_left()
+
+    def drop(self, method: _Method) -> None:
+        """Call it no more, if it was to be called."""
+        kept = [one for one in self._spaced if one.method != method]
+        if len(kept) < len(self._spaced):
+            self._spaced = kept
+            self._set_left()
+            if not kept:
+                drop_hook(self._host, BATCH_END, self._count)
+
+    def ring(self) -> None:
+        """Call what is due at the end of this batch, or let the Trainer's hook do it."""
+        if all(one.bare for one in self._due()):
+            self._call_due()
+        else:
+            add_hook(self._host, BATCH_END, self._call)
+
+    def hand_over(self) -> None:
+        """Nobody else counts any more."""
+        self._counted = False
+        if self._spaced:
+            add_hook(self._host, BATCH_END, self._count)
+
+    def _count(self, *args: Any, **kwargs: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self._call(*args, **kwargs)
+
+    def _call(self, *args: Any, **kwargs: Any) -> None:
+        drop_hook(self._host, BATCH_END, self._call)
+        self._call_due(*args, **kwargs)
+
+    def _call_due(self, *args: Any, **kwargs: Any) -> None:
+        now, due = self._now(), self._due()
+        for one in due:
+            one.due = now + one.every
+        self._set_left()
+        for one in due:
+            if one.bare:
+                one.method()
+            else:
+                one.method(*args, **kwargs)
+
+    def _due(self) -> list[Spaced]:
+        now = self._now()
+        return [one for one in self._spaced if one.due <= now]
+
+    def _now(self) -> int:
+        return self._batch + self._set - self.left
+
+    def _set_left(self) -> None:
+        self._batch = self._now()
+        self.left = self._set = min((one.due for one in self._spaced), default=_NEVER) - self._batch
+
+
+def has_hook(callback: Callback, hook: str) -> bool:
+    """Tell whether a callback's class has a hook of its own."""
+    return getattr(type(callback), hook, None) is not getattr(Callback, hook, None)
+
+
+def silence_unused(callback: Callback) -> None:
+    """Make the Trainer pass over the per-batch hooks that a callback does not have.
+
+    The Trainer opens a profiler action, about 2 us, around each hook of each callback, also
+    where the hook is the base class's empty one; it passes over one that is not callable.
+    """
+    for hook in PER_BATCH_HOOKS:
+        if not has_hook(callback, hook):
+            callback.__dict__[hook] = None
+
+
+def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str] = ()) -> None:
+    """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
+
+    So the first part is set up before all others and is the last to see the run's end. A part
+    takes a hook of its own back by setting the attribute to None. A hook that the callback's own
+    class has, as a subclass may, comes before those of the parts.
+
+    Args:
+        callback: Gets the hooks, as attributes of this object.
+        parts: Whose hooks they are.
+        but: Hooks that the callback has itself.
+    """
+    for hook in HOOKS:
+        if hook in but:
+            continue
+        callback.__dict__.pop(hook, None)
+        order = (callback, *(parts if hook == "setup" else parts[::-1]))
+        methods = [getattr(one, hook) for one in order if has_hook(one, hook)]
+        methods = [method for method in methods if callable(method)]
+        if methods:
+            callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
+        elif hook in PER_BATCH_HOOKS:
+            callback.__dict__[hook] = None
+
+
+def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
+    """Return the callback whose hooks the Trainer calls: the part itself, or what it is part of."""
+    callbacks: Sequence[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((one for one in callbacks if part in getattr(one, "parts", ())), part)
+
+
+def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) -> None:
+    """Let a callback's hook call a method, before others, until `drop_hook`.
+
+    Args:
+        callback: Whose hook.
+        hook: Its name.
+        method: What it calls.
+        every: Of `on_train_batch_end`: batches per call, which comes with the last of them.
+    """
+    if every > 1:
+        BatchCalls.of(callback).add(method, every)
+    else:
+        callback.__dict__[hook] = _simplest([method, *_called(callback, hook)])
+
+
+def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
+    """Undo `add_hook`; a hook that nothing is left of is passed over again."""
+    calls: BatchCalls | None = callback.__dict__.get(_CALLS)
+    if calls is not None:
+        calls.drop(method)
+    left = [one for one in _called(callback, hook) if one != method]
+    callback.__dict__[hook] = _simplest(left)
+
+
+class Hooks:
+    """Methods that hooks of a callback call for a while, added and dropped together.
+
+    Args:
+        methods: By the name of the hook.
+        every: As of `add_hook`.
+    """
+
+    def __init__(self, methods: Mapping[str, _Method], *, every: int = 1) -> None:
+        self._methods = methods
+        self._every = every
+        self._callback: Callback | None = None
+
+    def add(self, callback: Callback) -> None:
+        """Let a callback's hooks call the methods, unless some already do."""
+        if self._callback is None:
+            self._callback = callback
+            for hook, method in self._methods.items():
+                add_hook(callback, hook, method, every=self._every)
+
+    def drop(self) -> bool:
+        """Undo `add`; tells whether there was anything to undo."""
+        callback, self._callback = self._callback, None
+        if callback is None:
+            return False
+        for hook, method in self._methods.items():
+            drop_hook(callback, hook, method)
+        return True
+
+
+def _called(callback: Callback, hook: str) -> Sequence[_Method]:
+    """Return the methods that a hook calls now."""
+    method = getattr(callback, hook, None)
+    if isinstance(method, Each):
+        return method.methods
+    own = hook in callback.__dict__ or has_hook(callback, hook)
+    return (method,) if own and callable(method) else ()
+
+
+def _simplest(methods: Sequence[_Method]) -> _Method | None:
+    if len(methods) > 1:
+        return Each(methods)
+    return methods[0] if methods else None

@@ -1,0 +1,251 @@
+"""The one output that all callbacks of a Trainer share: this rank's record file."""
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
+
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.records.schema import Note, Record, RunEnd
+from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.session.log_dir import resolve_session
+from lightning_gpuprof.session.marker import write_marker
+from lightning_gpuprof.session.run_facts import run_start, stage_of
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.callbacks.region import Part
+    from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
+
+_WRITE_EVERY_NS = 15_000_000_000
+_WAIT_FRAC = 0.5
+"""So long, and for so much of the run so far, full windows of records may wait for those that come
+after them, to be written together. A process that is killed (SIGKILL, a lost node) loses at most
+this and one window, as long as steps stay as long as they were in the first that waits; what Python
+hears of (an exception, Ctrl-C, Lightning's SIGTERM) loses nothing."""
+_MAX_FAILURES = 100
+"""Flushes that may fail in a row before records are dropped: at one a window this bounds what is
+kept in memory to about a megabyte."""
+
+
+class RunOutput:
+    """Keeps one session's records and appends them to this rank's file.
+
+    Get it with `RunOutput.of(trainer)` in `setup`, on every rank, since the log dir is agreed on
+    there. A session lasts until `end` was called; the next `of` begins a new one. A copy (pickle,
+    deepcopy) of an output is None: a copied callback is set up again by its own Trainer.
+
+    Attributes:
+        run_dir: The run's log dir.
+        rank: Global rank of this process.
+        session: Number of this session, from 0, the same on every rank.
+        step_flags: Flags (`StepFlag`) of the step now running, for other callbacks to add to;
+            `PhaseTimer` takes them when its batch begins.
+        timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
+        phases: The phases measured, for `RunStart`.
+        config: The configuration, for `RunStart`.
+        phase_clock: What a `PhaseTimer` charges time to; None without one.
+        components: Makes the region of a named component; None without a `PhaseTimer`.
+    """
+
+    def __init__(
+        self, trainer: Trainer, run_dir: str, *, session: int, now: Callable[[], int]
+    ) -> None:
+        self.run_dir = run_dir
+        self.rank = int(trainer.global_rank)
+        self.session = session
+        self.stage = stage_of(trainer)
+        self.step_flags = 0
+        self.timer = ""
+        self.phases: list[str] = []
+        self.config: dict[str, Any] = {}
+        self.phase_clock: PhaseClock | None = None
+        self.components: Callable[[str], Part] | None = None
+        self.ended = False
+        self.now = now
+        self.started_ns = now()
+        self.started_unix_ns = time.time_ns()
+        self._trainer = ref(trainer)
+        self._writer = RecordWriter(run_dir, rank=self.rank)
+        self._step: Callable[[], int] = _no_steps
+        self._waiting: list[Record] | None = []
+        self._failures = 0
+        self._told_of_others = False
+
+    @classmethod
+    def of(
+        cls,
+        trainer: Trainer,
+        *,
+        log_dir: str | os.PathLike[str] | None = None,
+        now: Callable[[], int] = time.perf_counter_ns,
+    ) -> "RunOutput":
+        """Return the Trainer's output, beginning a session where none is running.
+
+        Args:
+            trainer: The Trainer; in `setup`, on every rank.
+            log_dir: Where to write instead of the loggers' log dir; the first caller's counts.
+            now: The session's clock, in ns; the first caller's counts.
+        """
+        last = _OUTPUTS.get(trainer)
+        if last is not None and not last.ended:
+            return last
+        if log_dir is None and last is not None and not trainer.loggers:
+            log_dir = last.run_dir
+        run_dir, session = resolve_session(trainer, log_dir)
+        output = cls(trainer, run_dir, session=session, now=now)
+        _OUTPUTS[trainer] = output
+        if output.rank == 0:
+            output._try(lambda: write_marker(output.run_dir))
+        return output
+
+    @property
+    def step(self) -> int:
+        """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
+        return self._step()
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether the folder could not be written when last tried: its records are not whole."""
+        return self._failures > 0
+
+    def count_steps(self, step: Callable[[], int]) -> None:
+        """Let a callback that counts steps provide `step`."""
+        self._step = step
+
+    def clock(self) -> int:
+        """Return ns since the session's start."""
+        return self.now() - self.started_ns
+
+    def windows_left(self, written_ns: int, waiting: int) -> int:
+        """Return in how many windows those that wait are to be written, by their pace; 0 is now.
+
+        Asking costs a training loop some 50 us, since none of it is in the processor's caches.
+
+        Args:
+            written_ns: When the last were written (by `now`).
+            waiting: Windows that have become full since.
+        """
+        now = self.now()
+        waited_ns = max(1, now - written_ns)
+        grows_ns = (_WAIT_FRAC * (now - self.started_ns) - waited_ns) / (1 - _WAIT_FRAC)
+        left_ns = min(_WRITE_EVERY_NS - waited_ns, grows_ns)
+        return 0 if left_ns <= 0 else max(1, round(left_ns * waiting / waited_ns))
+
+    def write(self, record: Record) -> None:
+        """Keep a record for the next flush."""
+        if self._waiting is not None:
+            self._waiting.append(record)
+        elif self._failures < _MAX_FAILURES:
+            self._writer.write(record)
+
+    def note(self, name: str, value: Any = None, message: str = "") -> None:
+        """Keep a `Note` of the step now running."""
+        self.write(Note(step=self.step, name=name, value=value, message=message))
+
+    def flush(self) -> None:
+        """Append what was kept to the file; the first flush begins the session's `RunStart`.
+
+        A folder that cannot be written or a full disk warns once; training goes on, and each
+        later flush tries again, for some time.
+        """
+        if self._waiting is not None:
+            self._begin(self._waiting)
+        if self._failures < _MAX_FAILURES:
+            self._try(self._writer.flush)
+        if self._writer.shared and not self._told_of_others:
+            self._told_of_others = True
+            warnings.warn(
+                f"Another run writes to {self.run_dir} at the same time: the steps of both get "
+                "mixed up there. Give each its own folder: another version= of the logger, or "
+                "GpuProfCallback(log_dir=...).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def end(
+        self,
+        status: str,
+        *,
+        steps: int | None = None,
+        own_cost_ns_per_step: int | None = None,
+        profiler_stall_ns: int | None = None,
+        error: BaseException | None = None,
+        wall_ns: int | None = None,
+    ) -> None:
+        """Write `RunEnd` and flush; every callback calls this in `teardown` and `on_exception`.
+
+        Only the first call writes, except that a later one which knows the steps (the
+        `PhaseTimer`'s) adds a fuller record: readers take the last.
+        """
+        last = self.step if steps is None else steps
+        self._step = lambda: last  # who has counted them holds the Trainer, whose value this is
+        if not self.ended or steps is not None:
+            self.write(
+                RunEnd(
+                    status=status,
+                    wall_ns=self.clock() if wall_ns is None else wall_ns,
+                    steps=last,
+                    own_cost_ns_per_step=own_cost_ns_per_step,
+                    profiler_stall_ns=profiler_stall_ns,
+                    error=None if error is None else f"{type(error).__name__}: {error}",
+                )
+            )
+        self.ended = True
+        self.flush()
+        self._writer.close()
+
+    def _begin(self, waiting: list[Record]) -> None:
+        writer = RecordWriter(self.run_dir, rank=self.rank)
+        trainer = self._trainer()
+        if trainer is not None:
+            start = run_start(trainer, session=self.session, started_unix_ns=self.started_unix_ns)
+            start.stage = self.stage
+            start.timer, start.phases, start.config = self.timer, list(self.phases), self.config
+            for record in (start, *waiting):
+                writer.write(record)
+        # At the end: after Ctrl-C amid this it is done again.
+        self._writer = writer
+        self._waiting = None
+
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except OSError as error:
+            self._failures += 1
+            if self._failures == 1:
+                warnings.warn(
+                    f"lightning_gpuprof cannot write to {self.run_dir}: {error}. Training goes on; "
+                    "records are kept in memory and written once the folder can be. Pass "
+                    "log_dir=... to write elsewhere.",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            elif self._failures == _MAX_FAILURES:
+                self._writer = RecordWriter(self.run_dir, rank=self.rank)
+                warnings.warn(
+                    f"lightning_gpuprof gives {self.run_dir} up: what was measured since it could "
+                    "last be written is dropped, and nothing more is recorded in this run.",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+        else:
+            self._failures = 0
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _no_output, ()
+
+
+def _no_steps() -> int:
+    return 0
+
+
+def _no_output() -> None:
+    return None
+
+
+_OUTPUTS: "WeakKeyDictionary[Trainer, RunOutput]" = WeakKeyDictionary()

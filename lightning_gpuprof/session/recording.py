@@ -1,0 +1,92 @@
+"""What callbacks that write to a run's records have in common: how they join and leave it."""
+
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.hooks import silence_unused
+from lightning_gpuprof.session.output import RunOutput
+
+
+class RecordingCallback(Callback):
+    """A callback with a share in the run's output, from `setup` to the end of the stage.
+
+    However a stage ends, what a subclass has changed is put back (`_release`) and the output is
+    ended. Where an exception ends it, `_rescue` comes first, since no `on_train_end` will.
+    """
+
+    def __init__(self) -> None:
+        self._output: RunOutput | None = None
+        silence_unused(self)
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Join the run's output."""
+        self._output = RunOutput.of(trainer)
+
+    @override
+    @guarded
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Keep what was measured, also at Ctrl-C; Lightning calls no `teardown` after this."""
+        try:
+            self._rescue(trainer, exception)
+        finally:
+            self._release()
+            if self._output is not None:
+                interrupted = isinstance(exception, KeyboardInterrupt)
+                self._output.end("interrupted" if interrupted else "exception", error=exception)
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Put everything back and close the run's output."""
+        self._release()
+        if self._output is not None:
+            self._output.end("finished")
+
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        """Write what an exception left unwritten."""
+
+    def _flag_watched(self) -> None:
+        """Say of the step whose batch begins next that it is looked at, which slows it down."""
+        if self._output is not None:
+            self._output.step_flags |= StepFlag.WATCHED
+
+    def _release(self) -> None:
+        """Put back whatever was changed; it may be called twice."""
+
+
+class Watch(RecordingCallback):
+    """A callback that looks at training, and leaves nothing behind at its end."""
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+
+
+class EpochRecorder(RecordingCallback):
+    """A callback that gathers while training runs, and writes what there is when an epoch ends."""
+
+    @override
+    @guarded
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._write()
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+        self._write()
+
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        self._release()
+        self._write()
+
+    def _write(self) -> None:
+        """Write what was gathered since the last time, if anything."""

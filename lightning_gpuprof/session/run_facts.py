@@ -1,0 +1,306 @@
+"""The facts of a run that can be read off the Trainer: what is absent there stays absent."""
+
+import os
+import platform
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from lightning_gpuprof import __version__
+from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.probes.device.left_unused import gpu_left_unused
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
+from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.shared_state import shared_with
+
+_TRAINER_FACTS = (
+    "max_epochs",
+    "max_steps",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "num_nodes",
+    "num_devices",
+    "log_every_n_steps",
+    "check_val_every_n_epoch",
+    "val_check_interval",
+    "limit_train_batches",
+    "overfit_batches",
+    "fast_dev_run",
+    "barebones",
+)
+
+_LOADERS = {
+    "validate": "val_dataloaders",
+    "test": "test_dataloaders",
+    "predict": "predict_dataloaders",
+}
+_NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
+"""Packages whose samplers take no time to speak of."""
+SMALL_ROW_BYTES = 16 * 1024
+"""To copy a row of so many bytes into its batch is short beside indexing it."""
+
+
+def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
+    """Return the record that begins a session, with what the Trainer knows by now."""
+    return RunStart(
+        schema_version=SCHEMA_VERSION,
+        session=session,
+        stage=stage_of(trainer),
+        started_unix_ns=started_unix_ns,
+        rank=trainer.global_rank,
+        local_rank=trainer.local_rank,
+        node_rank=trainer.node_rank,
+        world_size=trainer.world_size,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),
+        host_cpu_count=os.cpu_count(),
+        torch_threads=attempt(torch.get_num_threads, None),
+        torch_settings=_torch_settings(),
+        versions=_versions(trainer),
+        trainer=_trainer(trainer),
+        model=attempt(lambda: _model(trainer), {}),
+        device=attempt(lambda: device_of(trainer.strategy.root_device), None),
+        gpu_left_unused=attempt(lambda: _left_unused(trainer), None),
+        loader=attempt(lambda: _loader_of_stage(trainer), None),
+        validation_loader=attempt(lambda: _validation_loader(trainer), None),
+    )
+
+
+def stage_of(trainer: Trainer) -> str:
+    """Return fit, validate, test or predict."""
+    return "fit" if trainer.state.fn is None else str(trainer.state.fn.value)
+
+
+def device_of(device: torch.device) -> Device:
+    """Describe the device that a rank trains on; asks a GPU only for its fixed properties."""
+    if device.type != "cuda":
+        name = attempt(_processor, None) if device.type == "cpu" else None
+        return Device(type=device.type, name=name)
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    facts = torch.cuda.get_device_properties(index)
+    hip = torch.version.hip is not None
+    return Device(
+        type="hip" if hip else "cuda",
+        name=facts.name,
+        index=index,
+        count=torch.cuda.device_count(),
+        total_bytes=facts.total_memory,
+        capability=getattr(facts, "gcnArchName", None) if hip else f"{facts.major}.{facts.minor}",
+    )
+
+
+def _left_unused(trainer: Trainer) -> str | None:
+    return gpu_left_unused() if trainer.strategy.root_device.type == "cpu" else None
+
+
+def _processor() -> str | None:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or None
+
+
+def _torch_settings() -> dict[str, Any]:
+    """Return torch's switches that may make a step faster or slower; one that raises is absent.
+
+    TF32's do where they were set by the newer `fp32_precision` (torch 2.9) in more detail than the
+    older names can tell.
+    """
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
+    switches: dict[str, Callable[[], Any]] = {
+        "cudnn_benchmark": lambda: cudnn.benchmark,
+        "cudnn_deterministic": lambda: cudnn.deterministic,
+        "cudnn_allow_tf32": lambda: cudnn.allow_tf32,
+        "cudnn_enabled": lambda: cudnn.enabled if cudnn.is_available() else None,
+        "mkldnn_enabled": lambda: mkldnn.enabled if mkldnn.is_available() else None,
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+    }
+    found = {name: attempt(read, None) for name, read in switches.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _versions(trainer: Trainer) -> dict[str, str]:
+    package = type(trainer).__mro__[-2].__module__.split(".")[0]
+    found = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "lightning": attempt(lambda: str(__import__(package).__version__), None),
+        "lightning_gpuprof": __version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def _trainer(trainer: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        name: value
+        for name in _TRAINER_FACTS
+        if (value := attempt(partial(getattr, trainer, name), None)) is not None
+    }
+    facts["strategy"] = type(trainer.strategy).__name__
+    facts["accelerator"] = type(trainer.accelerator).__name__
+    facts["precision"] = str(trainer.precision)
+    facts["callbacks"] = [type(callback).__name__ for callback in trainer.callbacks]
+    facts["loggers"] = [type(logger).__name__ for logger in trainer.loggers]
+    # The tap may be in its place by now: the user's own is what it hands on to.
+    facts["profiler"] = type(getattr(trainer.profiler, "_inner", trainer.profiler)).__name__
+    facts["detect_anomaly"] = bool(getattr(trainer, "_detect_anomaly", False))
+    return facts
+
+
+def _model(trainer: Trainer) -> dict[str, Any]:
+    module = trainer.lightning_module
+    facts: dict[str, Any] = {"class": type(module).__name__}
+    facts["automatic_optimization"] = module.automatic_optimization
+    parameters = list(module.parameters())
+    facts["parameters"] = attempt(lambda: sum(p.numel() for p in parameters), None)
+    facts["parameter_bytes"] = attempt(
+        lambda: sum(p.numel() * p.element_size() for p in parameters), None
+    )
+    facts["dtypes"] = dict(Counter(str(p.dtype).removeprefix("torch.") for p in parameters))
+    facts["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
+    facts["optimizers"] = [
+        _optimizer(optimizer) | _different_settings(optimizer, trainer)
+        for optimizer in trainer.optimizers
+    ]
+    # What nn.Embedding and nn.EmbeddingBag call it.
+    facts["sparse_gradients"] = any(
+        getattr(part, "sparse", None) is True for part in module.modules()
+    )
+    facts["compiled"] = any(_is_compiled(part) for part in module.modules())
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _optimizer(optimizer: Any) -> dict[str, Any]:
+    facts = {"class": type(optimizer).__name__, "groups": len(optimizer.param_groups)}
+    # Whose code updates the weights: torch's also where a class of the program's own inherits it.
+    facts["package"] = str(getattr(type(optimizer).step, "__module__", "")).split(".")[0]
+    facts |= {
+        key: optimizer.defaults[key]
+        for key in ("fused", "foreach", "capturable", "momentum", "weight_decay")
+        if optimizer.defaults.get(key) is not None
+    }
+    return facts
+
+
+def _different_settings(optimizer: Any, trainer: Any) -> dict[str, int]:
+    """Return how many settings the groups have; nothing where that is open."""
+    settings = attempt(lambda: len({_settings(group) for group in optimizer.param_groups}), None)
+    apart = attempt(lambda: _rates_part(optimizer, trainer), True)
+    return {} if settings is None or apart else {"settings": settings}
+
+
+def _rates_part(optimizer: Any, trainer: Any) -> bool:
+    """Tell whether a scheduler sets the groups' rates by several functions (`LambdaLR`)."""
+    outer = [config.scheduler for config in trainer.lr_scheduler_configs]
+    inner = [one for scheduler in outer for one in getattr(scheduler, "_schedulers", ())]
+    return any(
+        len({id(function) for function in getattr(one, "lr_lambdas", ())}) > 1
+        for one in (*outer, *inner)
+        if getattr(one, "optimizer", None) is optimizer
+    )
+
+
+def _settings(group: dict[str, Any]) -> str:
+    """Return what tells groups apart that one could not stand for.
+
+    Raises:
+        TypeError: A setting is a tensor, whose value may be on a device.
+    """
+    found = {key: value for key, value in sorted(group.items()) if not key.startswith("param")}
+    if any(isinstance(value, torch.Tensor) for value in found.values()):
+        raise TypeError("a setting is a tensor")
+    return repr(found)
+
+
+def _is_compiled(module: Any) -> bool:
+    return (
+        type(module).__name__ == "OptimizedModule"
+        or getattr(module, "_compiler_ctx", None) is not None
+        or getattr(module, "_compiled_call_impl", None) is not None
+    )
+
+
+def _loader_of_stage(trainer: Any) -> Loader | None:
+    """Return the settings of what a session fetches from; None where it evaluates several."""
+    name = _LOADERS.get(stage_of(trainer))
+    if name is None:
+        return _loader(trainer, trainer.train_dataloader)
+    (loader,) = _listed(getattr(trainer, name))
+    return _loader(trainer, loader)
+
+
+def _validation_loader(trainer: Any) -> Loader | None:
+    """Return the settings of a fit's one validation loader; of several, which is meant?"""
+    loaders = _listed(trainer.val_dataloaders)
+    if stage_of(trainer) != "fit" or len(loaders) != 1:
+        return None
+    found = _loader(trainer, loaders)
+    (batches,) = trainer.fit_loop.epoch_loop.val_loop._max_batches
+    if found is not None:
+        found.length = batches if isinstance(batches, int) else None
+    return found
+
+
+def _listed(loaders: Any) -> list[Any]:
+    if isinstance(loaders, dict):
+        return list(loaders.values())
+    return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
+
+
+def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
+    loader = _listed(loaders)[0]
+    if loader is None or not hasattr(loader, "num_workers"):
+        return None
+    return Loader(
+        num_workers=loader.num_workers,
+        batch_size=getattr(loader, "batch_size", None),
+        pin_memory=getattr(loader, "pin_memory", None),
+        persistent_workers=getattr(loader, "persistent_workers", None),
+        prefetch_factor=getattr(loader, "prefetch_factor", None),
+        length=attempt(lambda: len(loader), None),
+        dataset_kind=attempt(lambda: _dataset_kind(loader), None),
+        sampler=attempt(lambda: _own_sampler(loader), None),
+        in_memory=attempt(lambda: _in_memory(loader), None),
+        shares=attempt(lambda: shared_with(trainer.lightning_module, loader.dataset), None),
+    )
+
+
+def _dataset_kind(loader: Any) -> str | None:
+    dataset = getattr(loader, "dataset", None)
+    if dataset is None:
+        return None
+    return "iterable" if isinstance(dataset, torch.utils.data.IterableDataset) else "map"
+
+
+def _in_memory(loader: Any) -> bool:
+    plain = loader.collate_fn is torch.utils.data.default_collate
+    return plain and _holds_tensors(loader.dataset)
+
+
+def _holds_tensors(dataset: Any) -> bool:
+    if type(dataset) is torch.utils.data.Subset:
+        return _holds_tensors(dataset.dataset)
+    if type(dataset) is torch.utils.data.ConcatDataset:
+        return all(map(_holds_tensors, dataset.datasets))
+    if type(dataset) is not torch.utils.data.TensorDataset:
+        return False
+    held_bytes: int = sum(one.nbytes for one in dataset.tensors)
+    return held_bytes <= SMALL_ROW_BYTES * len(dataset)
+
+
+def _own_sampler(loader: Any) -> str | None:
+    """Return the class of a sampler that somebody wrote: it runs in the training process."""
+    samplers = (getattr(loader, name, None) for name in ("batch_sampler", "sampler"))
+    own = [type(s) for s in samplers if s is not None]
+    own = [cls for cls in own if cls.__module__.split(".")[0] not in _NOT_OWN]
+    return own[0].__name__ if own else None
