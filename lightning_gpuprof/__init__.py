@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.callbacks.sync_detector import SyncDetector
     from lightning_gpuprof.callbacks.tune import tune
-    from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.latency.ab_test import ab_test
     from lightning_gpuprof.probes.latency.latency import benchmark_latency
@@ -46,7 +45,6 @@ __all__ = [
     "DeviceMonitor",
     "GpuProfCallback",
     "GpuProfConfig",
-    "GraphWatch",
     "MemorySnapshot",
     "ModuleTimer",
     "PhaseTimer",
@@ -74,7 +72,6 @@ _PUBLIC = {
     "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
     "GpuProfConfig": "lightning_gpuprof.config",
-    "GraphWatch": "lightning_gpuprof.callbacks.watches.graph_watch",
     "MemorySnapshot": "lightning_gpuprof.callbacks.memory_snapshot",
     "ModuleTimer": "lightning_gpuprof.callbacks.module_timer",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",

@@ -22,21 +22,12 @@ from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
-from lightning_gpuprof.callbacks.watches.backend_watch import BackendWatch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
-from lightning_gpuprof.callbacks.watches.call_watch import CallWatch
 from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
 from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
-from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
 from lightning_gpuprof.callbacks.watches.exchange_watch import ExchangeWatch
-from lightning_gpuprof.callbacks.watches.fault_watch import FaultWatch
-from lightning_gpuprof.callbacks.watches.function_watch import FunctionWatch
 from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
-from lightning_gpuprof.callbacks.watches.gradient_watch import GradientWatch
-from lightning_gpuprof.callbacks.watches.graph_watch import GraphWatch
-from lightning_gpuprof.callbacks.watches.input_watch import InputWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
-from lightning_gpuprof.callbacks.watches.mode_watch import ModeWatch
 from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
@@ -46,8 +37,6 @@ _SYNC_STEPS = 2
 """Steps in which syncs are traced, where nothing else is asked for."""
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception")
 _LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
-LOOK_AT_GRAPH_EVERY = 500
-"""Batches per look at the autograd graph, which takes up to a millisecond."""
 
 
 class GpuProfCallback(Callback):
@@ -261,17 +250,8 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             console=config.console,
         )
     )
-    parts.append(GraphWatch(every=LOOK_AT_GRAPH_EVERY))
-    parts.append(ModeWatch(every=LOOK_AT_GRAPH_EVERY))
-    parts.append(InputWatch())
-    parts.append(GradientWatch())
-    parts.append(CallWatch())
-    parts.append(DebugWatch())
-    parts.append(BackendWatch())
     parts.append(QuotaWatch())
     parts.append(CoreWatch())
-    parts.append(FaultWatch())
-    parts.append(FunctionWatch())
     parts.append(BatchWatch())
     parts.append(ExchangeWatch())
     parts.append(LogWatch())

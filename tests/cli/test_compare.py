@@ -5,7 +5,6 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse
-from lightning_gpuprof.records.page_faults import FAULTS_NOTE, PageFaults
 from lightning_gpuprof.records.schema import Loader, Note, Scalars, StepFlag
 
 MS = 1_000_000
@@ -144,25 +143,6 @@ def test_a_run_that_shared_its_cores_is_warned_of(make_session, write_run, capsy
     new = write_run(make_session({"forward": MS}, records=noted), name="new")
     main(["compare", base, new])
     word = "! new: others used 0.8 of its 2 cores, which its times hold"
-    assert (word in capsys.readouterr().out) is told
-
-
-@pytest.mark.parametrize(("faults", "told"), [(100_000, True), (1_000, False)])
-def test_runs_that_differ_by_page_faults_are_warned_of(
-    make_session, write_run, capsys, faults, told
-):
-    runs = [
-        write_run(
-            make_session(
-                {"forward": 10 * MS},
-                records=[Note(99, FAULTS_NOTE, PageFaults(100, count, 1_000 * MS, 1_500, 4_096))],
-            ),
-            name=name,
-        )
-        for name, count in (("base", 0), ("new", faults))
-    ]
-    main(["compare", *runs])
-    word = "! memory that was handed out anew took 0 ns and 1.50 ms of each step"
     assert (word in capsys.readouterr().out) is told
 
 

@@ -19,9 +19,8 @@ from lightning_gpuprof.probes.memory.memory import memory_probe
 from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
 from lightning_gpuprof.probes.scalars.transfer import to_host
 from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
-from lightning_gpuprof.records.notes import unused_gradients
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Note, ProbeDisabled, Snapshot
+from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 
 pytestmark = [
     pytest.mark.gpu,
@@ -219,33 +218,6 @@ def test_a_validation_of_its_own_has_device_times(tmp_path):
     found = read_run(trainer.logger.log_dir)[0].sessions
     assert [one.start.stage for one in found] == ["fit", "validate"]
     assert not found[1].all(ProbeDisabled)
-
-
-def test_gradients_that_nobody_uses_are_found_without_a_sync(tmp_path):
-    class Distills(BoringModel):
-        """Its teacher is in no optimizer; from the second batch on any sync is an error."""
-
-        def __init__(self):
-            super().__init__()
-            self.teacher = torch.nn.Linear(32, 2)
-
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 2:
-                torch.cuda.set_sync_debug_mode("error")
-            return (self.layer(batch) - self.teacher(batch)).square().mean()
-
-        def on_train_epoch_end(self):
-            torch.cuda.set_sync_debug_mode("default")
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.layer.parameters(), 0.01)
-
-    try:
-        found = session(fit(tmp_path, Distills(), whole(sync_steps=0)))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert not found.all(ProbeDisabled)
-    assert unused_gradients(found.all(Note)).tensors == 2
 
 
 TUNED = """

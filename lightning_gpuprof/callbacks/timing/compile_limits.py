@@ -5,7 +5,7 @@ import re
 
 from typing_extensions import override
 
-from lightning_gpuprof.probes.looks.call_places import shown
+from lightning_gpuprof.probes.stacks.call_places import shown
 from lightning_gpuprof.records.compiling import CompileLimit
 
 LOGGER = "torch._dynamo.convert_frame"

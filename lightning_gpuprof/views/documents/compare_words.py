@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.records.core_use import core_use_noted
-from lightning_gpuprof.records.page_faults import page_faults_noted
-from lightning_gpuprof.units import duration, quantity
+from lightning_gpuprof.units import quantity
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
 
@@ -48,7 +47,6 @@ def warnings(found: RunComparison) -> Iterator[str]:
         if use is not None and use.lost_frac >= DISTURBED:
             used = use.foreign_cores + use.stolen_cores
             yield f"{side}: others used {used:.2g} of its {use.cores} cores, which its times hold"
-    yield from _memory(found)
     if result.other_model:
         yield "unless your change is what made the models differ, their times say nothing of it"
     distorting = [one for one in result.differs if one.kind in DISTORTS]
@@ -63,20 +61,6 @@ def settings(found: RunComparison) -> str | None:
     if not changed:
         return None
     return "changed: " + ", ".join(f"{one.name} {one.base} -> {one.new}" for one in changed)
-
-
-def _memory(found: RunComparison) -> Iterator[str]:
-    """Say so where one run had memory handed out anew far more often: that is chance as well."""
-    sides = [page_faults_noted(report.results.notes) for report in (found.base, found.new)]
-    costs = [0 if one is None else one.cost_ns() for one in sides]
-    step_ns = found.base.results.step_ns
-    if None in sides or step_ns is None or abs(costs[1] - costs[0]) < DISTURBED * step_ns:
-        return
-    taken = " and ".join(map(duration, costs))
-    yield (
-        f"memory that was handed out anew took {taken} of each step: that differs from run to run "
-        "of the same program (page-faults)"
-    )
 
 
 def _median(found: RunComparison) -> Iterator[str]:

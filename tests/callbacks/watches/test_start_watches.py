@@ -1,6 +1,5 @@
 """The looks at the first batches that need a Trainer and little else."""
 
-import mmap
 import os
 import threading
 from types import SimpleNamespace
@@ -11,36 +10,15 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.trainer.connectors import accelerator_connector
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.callbacks.watches import debug_watch
 from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
 from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
-from lightning_gpuprof.callbacks.watches.debug_watch import DebugWatch
-from lightning_gpuprof.callbacks.watches.fault_watch import FaultWatch
 from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
 from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.probes.core_times import CoreTimes, Process
-from lightning_gpuprof.probes.page_faults import Faults
 from lightning_gpuprof.records.core_use import core_use_noted
 from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
-from lightning_gpuprof.records.debugging import Debugging, Tool, debugging
 from lightning_gpuprof.records.notes import SYNCED_NOTE
-from lightning_gpuprof.records.padding import padding
-from lightning_gpuprof.records.page_faults import PageFaults, page_faults_noted
 from lightning_gpuprof.records.schema import BATCH_NOTE, Note
-
-
-class Later:
-    """A copy that arrives when somebody waits for it."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def ready(self):
-        return False
-
-    def result(self):
-        return self.values
 
 
 class Texts(BoringModel):
@@ -64,31 +42,9 @@ def fit(session_of):
     return fitted
 
 
-def test_padding_of_five_batches_is_noted_with_the_line_that_pads(fit):
-    (found,) = padding(fit(BatchWatch()).all(Note))
-    assert (found.samples, found.widths) == (4, (40,) * 5)
-    assert found.needed == (11, 15, 19, 23, 27)
-    assert found.place.source == "ids = torch.zeros(len(samples), 40, dtype=torch.long)"
-
-
 def test_the_first_batchs_bytes_are_noted(fit):
     notes = fit(BatchWatch()).all(Note)
     assert [note.value for note in notes if note.name == BATCH_NOTE] == [4 * 40 * 8]
-
-
-def test_on_a_device_nothing_waits_before_training_ends(fit):
-    (found,) = padding(fit(BatchWatch(transfer=Later)).all(Note))
-    assert found.needed == (11, 15, 19, 23, 27)
-
-
-def test_a_mask_of_full_samples_is_no_padding(fit):
-    assert padding(fit(BatchWatch(), lengths=[40] * 24).all(Note)) == ()
-
-
-def test_tensors_of_another_device_are_left_alone():
-    watch, ids = BatchWatch(), collate([8, 9])
-    watch._batch_ends(None, None, None, (ids, ids.to("meta")))
-    assert [one.path for one in watch._found] == ["0"]
 
 
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
@@ -116,37 +72,6 @@ def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
     assert core_use_noted(fit(CoreWatch(read=lambda: None)).all(Note)) is None
 
 
-def counted_faults(fit, after=2, batches=40, tried=lambda: 1_500.0, count=None):
-    looks = iter([Faults(100, 10), Faults(900, 70)])
-    watch = FaultWatch(after=after, count=count or (lambda: next(looks)), tried=tried)
-    return page_faults_noted(fit(watch, lengths=[8] * 4 * batches).all(Note))
-
-
-def test_page_faults_behind_the_first_batches_are_noted_when_training_ends(fit):
-    assert counted_faults(fit) == PageFaults(38, 800, 60, 1_500.0, mmap.PAGESIZE)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"batches": 20},  # too few behind the first
-        {"after": 50},
-        {"count": lambda: None},
-        {"tried": lambda: None},
-    ],
-)
-def test_otherwise_none_are(fit, options):
-    assert counted_faults(fit, **options) is None
-
-
-def test_tools_that_are_on_are_noted_once(fit, monkeypatch):
-    found = (Debugging(Tool.GC, "32"),)
-    monkeypatch.setattr(debug_watch, "debugging_on", lambda: found)
-    noted = fit(DebugWatch()).all(Note)
-    assert [note.name for note in noted] == ["debugging"]
-    assert debugging(noted) == found
-
-
 class Synced(Texts):
     def training_step(self, batch, batch_idx):
         self.log("each", 1.0, sync_dist=True)
@@ -170,10 +95,3 @@ def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch,
     monkeypatch.setattr(connector, "is_distributed", property(lambda self: True))
     noted = fit(watch(), model=Synced(), use_distributed_sampler=False).all(Note)
     assert [note.value for note in noted if note.name == SYNCED_NOTE] == names
-
-
-def test_lightnings_own_profiler_of_calls_is_found_behind_the_tap(fit):
-    session = fit(PhaseTimer(), DebugWatch(), profiler="advanced")
-    found = debugging(session.all(Note))
-    assert [one.by for one in found if one.tool is Tool.PROFILE] == ["cProfile.Profile"]
-    assert session.start.trainer["profiler"] == "AdvancedProfiler"
