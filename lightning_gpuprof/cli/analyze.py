@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
     from lightning_gpuprof.traces import ReadOptions
 
     progress = _Progress() if _interactive() else None
-    options = ReadOptions(stacks=args.stacks, progress=progress, second_core=True)
+    options = ReadOptions(stacks=args.stacks, progress=progress)
     return _print_json(args, options) if args.json else _print_text(args, options)
 
 
@@ -143,7 +143,7 @@ def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -
     # Before the other analyses: on a large trace they take a while.
     launches = join_launches(timeline)
     print(render_split(split_payload(path, timeline, launches, window)), end="", flush=True)
-    document = whole_payload(path, timeline, launches, window, second_core=True)
+    document = whole_payload(path, timeline, launches, window)
     print(render_rest(document, top=args.top))
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -57,10 +57,6 @@ class Threads(dict[tuple[object, object], int]):
         same = (plain_id(key[0]), plain_id(key[1]))
         self[key] = index = self._known.setdefault(same, len(self._known))
         return index
-
-    def ids(self) -> list[tuple[int | str, int | str]]:
-        """Return pid and tid of each, by index."""
-        return list(self._known)
 
     def table(self, names: dict[tuple[int | str, int | str], str]) -> list[Thread]:
         """Return the threads by index."""
@@ -120,7 +116,6 @@ class Columns:
         self._buffers: dict[str, AnyArray] = {}
         self._rows = 0
         self._room = 0
-        self._stretches: list[tuple[int, int]] = []
 
     def add(self, rows: int, **columns: AnyArray) -> None:
         """Add rows; columns that are left out hold `MISSING` for them."""
@@ -143,22 +138,6 @@ class Columns:
         for buffer in self._buffers.values():
             buffer.resize(room, refcheck=False)
 
-    def begin_stretch(self, number: int) -> None:
-        """Say which stretch of a file the following rows are from; without, all are from one."""
-        self._stretches.append((self._rows, number))
-
-    def content(self) -> "Content":
-        """Return the rows so far; their memory is shared with this."""
-        columns = {name: buffer[: self._rows] for name, buffer in self._buffers.items()}
-        return Content(self._rows, columns, self._stretches)
-
-    def add_content(self, other: "Content") -> None:
-        """Add rows from other stretches of the same file."""
-        self._stretches += [(self._rows + row, number) for row, number in other.stretches]
-        if other.rows:
-            self._resize(max(self._room, self._rows + other.rows))
-            self.add(other.rows, **other.columns)
-
     def table(self, kind: type[_T]) -> _T:
         """Sort the rows, column by column: only one exists twice at a time."""
         if not self._rows:
@@ -167,7 +146,7 @@ class Columns:
         order = start_order(
             self._buffers["start_ns"][: self._rows],  # type: ignore[arg-type]
             self._buffers["dur_ns"][: self._rows],  # type: ignore[arg-type]
-            self._place,
+            self._buffers.get("category"),
         )
         columns: dict[str, AnyArray] = {}
         for field in fields(kind):
@@ -178,23 +157,6 @@ class Columns:
             else:
                 columns[field.name] = values[order]
         return kind(**columns)  # type: ignore[arg-type]
-
-    def _place(self, rows: Int64) -> Int64:
-        """Return what rows alike in time are ordered by, however the file was cut to be read."""
-        first, number = np.array(self._stretches or [(0, 0)], dtype=np.int64).T
-        place: Int64 = number[np.searchsorted(first, rows, side="right") - 1]
-        category = self._buffers.get("category")
-        if category is not None:
-            place = place + category[rows].astype(np.int64) * (int(number.max()) + 1)
-        return place
-
-
-class Content(NamedTuple):
-    """Rows of a table in the making, and at which of them each stretch of the file begins."""
-
-    rows: int
-    columns: dict[str, AnyArray]
-    stretches: list[tuple[int, int]]
 
 
 def _missing(name: str) -> AnyArray:

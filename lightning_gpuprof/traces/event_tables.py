@@ -6,7 +6,7 @@ sorted by start, then longest first, so that a parent comes before its children.
 `Int64` other than `start_ns` may hold 32 bits, where a reader found all values to fit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -202,15 +202,8 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     return kind(**arrays)  # type: ignore[arg-type]
 
 
-def start_order(
-    start_ns: Int64, dur_ns: Int64, place: Callable[[Int64], Int64] | None = None
-) -> Int64:
-    """Return the order of rows by start, then longest first, then as they come.
-
-    Args:
-        start_ns: Starts.
-        dur_ns: Durations.
-        place: Returns a further key of some rows, to go before the order in which they come.
+def start_order(start_ns: Int64, dur_ns: Int64, category: AnyArray | None = None) -> Int64:
+    """Return the order of rows by start, then longest first, then category, then as they come.
 
     >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
     [2, 1, 0]
@@ -222,7 +215,7 @@ def start_order(
     if len(tied):
         among = order[tied]
         keys = (-dur_ns[among], start_ns[among])
-        order[tied] = among[np.lexsort(keys if place is None else (place(among), *keys))]
+        order[tied] = among[np.lexsort(keys if category is None else (category[among], *keys))]
     return order
 
 

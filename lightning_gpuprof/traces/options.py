@@ -12,11 +12,8 @@ class ReadOptions:
         stacks: Read Python calls too, where the file holds them; they cost time and memory.
         memory: Read the allocator's marks too.
         progress: Called now and then with the bytes of the file read so far and its size.
-        second_core: Let a forked process do part of the work, see `aside`. For commands, which
-            know what else runs in their process.
     """
 
     stacks: bool = False
     memory: bool = False
     progress: Callable[[int, int], None] | None = None
-    second_core: bool = False

@@ -16,7 +16,7 @@ SCRIPT = """
 import json, sys, msgspec
 from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.schema import *
-from lightning_gpuprof.traces.kineto.kineto_events import FullEvent, Times
+from lightning_gpuprof.traces.kineto.events import FullEvent, Times
 def roundtrip(record):
     text = msgspec.json.encode(record)
     assert msgspec.json.decode(text, type=schema.Record) == record, record

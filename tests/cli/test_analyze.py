@@ -7,7 +7,6 @@ import pytest
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 
@@ -150,12 +149,6 @@ def test_the_critical_path_and_savings_are_part_of_every_analysis(trace, capsys)
     assert 0 < step["critical_path"]["span_ns"] < whole["span_ns"]
     assert main(["analyze", path]) == 0
     assert "Critical path" in capsys.readouterr().out
-
-
-def test_a_second_process_changes_nothing(trace):
-    path, _ = trace
-
-    assert analyze_file(path, ReadOptions(second_core=True)) == analyze_file(path)
 
 
 def test_rules_speak_of_a_trace_alone(tmp_path):

@@ -5,30 +5,23 @@ Read since the first layouts: a bare list of events (2020, and Lightning's own e
 """
 
 import gc
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.aside import aside, second_core
 from lightning_gpuprof.traces.columns import ArgumentTable
 from lightning_gpuprof.traces.kineto.blocks import read_blocks
-from lightning_gpuprof.traces.kineto.kineto_collect import (
-    Collected,
+from lightning_gpuprof.traces.kineto.collect import (
     Collector,
     NeedsExactTimesError,
 )
-from lightning_gpuprof.traces.kineto.kineto_events import Event, FullEvent, Times
-from lightning_gpuprof.traces.kineto.kineto_halves import every_other
-from lightning_gpuprof.traces.kineto.kineto_json import EventStream
-from lightning_gpuprof.traces.kineto.kineto_salvage import without_controls
-from lightning_gpuprof.traces.kineto.kineto_skip import only_python_calls
-from lightning_gpuprof.traces.kineto.kineto_times import LIMIT_NS, exact_ns
+from lightning_gpuprof.traces.kineto.event_stream import EventStream, only_python_calls
+from lightning_gpuprof.traces.kineto.events import LIMIT_NS, Event, FullEvent, Times, exact_ns
+from lightning_gpuprof.traces.kineto.salvage import without_controls
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import (
@@ -50,8 +43,6 @@ _START = re.compile(
 )
 _OTHERS = re.compile(rb'"Ascend Hardware"')
 """What traces hold that are laid out alike but name no categories."""
-_WORTH_SHARING = 1 << 18
-"""Bytes of the file, packed or not, from which a second process saves more than it costs."""
 _AMD = ("amd", "radeon", "instinct", "gfx")
 _NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
 
@@ -87,59 +78,19 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
-    whole = None
-    if options.second_core and os.path.getsize(path) >= _WORTH_SHARING and second_core():
-        whole = _read_halves(path, options, exact=exact)
-    return _timeline(*(whole or _collect(path, options, exact=exact)))
-
-
-class _Content(NamedTuple):
-    """What a file, or a half of it, holds."""
-
-    collector: Collector
-    header: dict[str, Any]
-    warnings: list[str]
-
-
-def _read_halves(path: str, options: ReadOptions, *, exact: bool) -> _Content | None:
-    """Read every other stretch of the file here, and the rest in another process.
-
-    Returns:
-        None where either finds anything wrong, which only a reader of the whole can tell.
-    """
-
-    def rest() -> tuple[Collected, dict[str, Any], list[str]]:
-        silent = replace(options, progress=None)
-        collector, header, warnings = _collect(path, silent, exact=exact, half=1)
-        return collector.content(), header, warnings
-
-    theirs = aside(rest)
-    try:
-        ours = _collect(path, options, exact=exact, half=0)
-    finally:
-        events, header, warnings = theirs()
-    if ours.warnings or warnings:
-        return None
-    ours.collector.add_collected(events)
-    ours.header.update(header)
-    return ours
-
-
-def _collect(path: str, options: ReadOptions, *, exact: bool, half: int | None = None) -> _Content:
     warnings: list[str] = []
     decoder = _Decoder(full=options.memory, exact=exact)
     collector = Collector(options, exact=exact)
-    header: dict[str, Any] = {}
-    blocks = read_blocks(path, warnings.append, options.progress)
-    unwanted = None if options.stacks else only_python_calls
-    stretches = iter([(0, blocks)]) if half is None else every_other(blocks, half)
-    for number, text in stretches:
-        collector.begin_stretch(number)
-        stream = EventStream(text, decoder.many, decoder.one, warnings.append, unwanted)
-        for events in stream:
-            collector.add(events)
-        header.update(stream.header)
-    return _Content(collector, header, warnings)
+    stream = EventStream(
+        read_blocks(path, warnings.append, options.progress),
+        decoder.many,
+        decoder.one,
+        warnings.append,
+        None if options.stacks else only_python_calls,
+    )
+    for events in stream:
+        collector.add(events)
+    return _timeline(collector, stream.header, warnings)
 
 
 class _Decoder:

@@ -16,11 +16,10 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     steady_window,
     step_window,
 )
-from lightning_gpuprof.aside import aside
-from lightning_gpuprof.heap import ANALYSED, give_back_free_memory, give_back_large_blocks
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 from lightning_gpuprof.views.documents.stored_analysis import ANALYSIS_VERSION
+from lightning_gpuprof.views.documents.trace_paths import paths_payload
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
@@ -53,36 +52,16 @@ def analyze_file(
     options = options or ReadOptions()
     timeline = open_timeline(path, options)
     window = choose_window(timeline, step=step, steady=steady)
-    return whole_payload(
-        path, timeline, join_launches(timeline), window, second_core=options.second_core
-    )
+    return whole_payload(path, timeline, join_launches(timeline), window)
 
 
 def whole_payload(
-    path: str,
-    timeline: Timeline,
-    launches: Launches,
-    window: Window | None,
-    *,
-    second_core: bool = False,
+    path: str, timeline: Timeline, launches: Launches, window: Window | None
 ) -> dict[str, Any]:
     """Return the document of a trace that has been read, and its launches joined."""
-    # Before the process is forked, so that both have the same in memory.
     trace = link(timeline, launches)
-
-    def find_paths() -> dict[str, Any]:
-        # Imported here: it may be another process that needs it.
-        from lightning_gpuprof.views.documents.trace_paths import paths_payload
-
-        return paths_payload(trace, window)
-
-    if second_core:
-        give_back_large_blocks(ANALYSED)
-        give_back_free_memory()
-    paths = aside(find_paths) if second_core else find_paths
-    found = analyze_trace(trace, window)
-    document = trace_payload(path, timeline, found)
-    document.update(paths())
+    document = trace_payload(path, timeline, analyze_trace(trace, window))
+    document.update(paths_payload(trace, window))
     return document
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.traces.kineto import kineto_json as pieces
-from lightning_gpuprof.traces.kineto.kineto_times import exact_ns, to_ns
+from lightning_gpuprof.traces.kineto import event_stream as pieces
+from lightning_gpuprof.traces.kineto.events import exact_ns, to_ns
 from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING
 
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.kineto import kineto_json
-from lightning_gpuprof.traces.kineto.kineto_json import PIECE_BYTES
+from lightning_gpuprof.traces.kineto import event_stream
+from lightning_gpuprof.traces.kineto.event_stream import PIECE_BYTES
 
 
 def names(timeline, table):
@@ -106,10 +106,10 @@ def test_an_event_that_seems_never_to_end_costs_little_more_than_itself(tmp_path
 def test_a_piece_in_which_no_event_ends_waits_for_the_next_block(monkeypatch):
     begun = b'{"ph": "X", "args": [1}'
     text = b", ".join([begun, EVENT, EVENT, EVENT])
-    monkeypatch.setattr(kineto_json, "PIECE_BYTES", len(text))
+    monkeypatch.setattr(event_stream, "PIECE_BYTES", len(text))
     blocks = iter([b'{"traceEvents": [' + text, b", " + EVENT + b"]}"])
     decode = msgspec.json.decode
-    stream = kineto_json.EventStream(blocks, decode, decode, warn=lambda said: None)
+    stream = event_stream.EventStream(blocks, decode, decode, warn=lambda said: None)
     lists = list(islice(stream, 100))
     assert sum(map(len, lists)) == 4
 
@@ -127,14 +127,14 @@ EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1
 def test_a_file_with_many_damaged_events_is_gone_through_once(
     tmp_path, monkeypatch, damaged, whole
 ):
-    walk, walked = kineto_json.walk, []
+    walk, walked = event_stream.walk, []
 
     def counted(text, patience):
         walked.append(len(text))
         return walk(text, patience)
 
-    monkeypatch.setattr(kineto_json, "walk", counted)
-    monkeypatch.setattr(kineto_json, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(event_stream, "walk", counted)
+    monkeypatch.setattr(event_stream, "PIECE_BYTES", 10_000)
     text = b'{"traceEvents": [' + b", ".join([EVENT, EVENT, damaged] * 1_000) + b"]}"
     path = tmp_path / "damaged.json"
     path.write_bytes(text)

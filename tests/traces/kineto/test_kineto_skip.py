@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightning_gpuprof.traces import ReadOptions
-from lightning_gpuprof.traces.kineto import kineto, kineto_json
-from lightning_gpuprof.traces.kineto.kineto_skip import only_python_calls
+from lightning_gpuprof.traces.kineto import event_stream, kineto
+from lightning_gpuprof.traces.kineto.event_stream import only_python_calls
 
 PYTHON = "python_function"
 NAMES = (
@@ -58,8 +58,8 @@ def skipped(monkeypatch):
         found.append(only_python_calls(text, begin, end))
         return found[-1]
 
-    monkeypatch.setattr(kineto_json, "PIECE_BYTES", 400)
-    monkeypatch.setattr(kineto_json, "_WINDOWS", (100, 400))
+    monkeypatch.setattr(event_stream, "PIECE_BYTES", 400)
+    monkeypatch.setattr(event_stream, "_WINDOWS", (100, 400))
     monkeypatch.setattr(kineto, "only_python_calls", told)
     return found
 

@@ -1,21 +1,19 @@
 """What to do with JSON that a strict parser refuses: find whole events, mend known faults."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass
 
 BORDER = re.compile(rb"\}\s*(,)\s*\{")
 """Between two objects of a list, or in a string that looks like it."""
 _EVENTS = re.compile(rb'\}\s*(,)\s*\{\s*"ph"\s*:')
 """Between two events as Kineto writes them, and nowhere inside of one."""
-_TOKEN = re.compile(rb'\\.|["{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
+_BETWEEN = re.compile(rb'(?:[\s,}]|null|true|false|[-\d][\d.eE+-]*|"(?:[^"\\]|\\.)*")*', re.DOTALL)
+"""Between two events: values that are no events, or the end of an event whose start is lost."""
 _NOT_A_NUMBER = re.compile(rb"([:\[,]\s*)[-+]?(?:nan|inf|NaN|Infinity)(?=\s*[,\]}])")
 _ESCAPES = re.compile(rb'\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|\\')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
-
-
-_Reading = tuple[list[int], dict[int, int]]
-"""Where brackets are, and for each that opens something where that ends."""
 
 
 @dataclass(frozen=True)
@@ -50,58 +48,45 @@ def walk(text: bytes, patience: int = 0) -> Walked:
     >>> walk(b'{"a": [1}, {"b": 2}, {"c: 3}, {"d": 4}')
     Walked(spans=[(11, 19), (30, 38)], rest=38, lost=2, ended=False)
     """
-    quotes, readings = _readings(text)
     between = [found.start(1) for found in _EVENTS.finditer(text)]
     borders = between or [found.start(1) for found in BORDER.finditer(text)]
     spans: list[tuple[int, int]] = []
     rest = lost = 0
     while True:
-        places, ends = readings[bisect_left(quotes, rest) % 2]
-        number = bisect_left(places, rest)
-        while number < len(places):
-            start = places[number]
-            if text[start] == ord("]"):
-                return Walked(spans, start + 1, lost, ended=True)
-            if text[start] == ord("}"):
-                number += 1  # the end of an event whose beginning is lost
-                continue
-            end = ends.get(start)
-            if end is None or bisect_left(between, start) < bisect_left(between, end):
-                break
+        between_events = _BETWEEN.match(text, rest)
+        start = between_events.end() if between_events else rest
+        if text[start : start + 1] == b"]":
+            return Walked(spans, start + 1, lost, ended=True)
+        following = bisect_right(borders, start)
+        limit = borders[following] if between and following < len(borders) else len(text)
+        end = _end_of_event(text, start, limit)
+        if end is not None:
             if text[start] == ord("{"):
                 spans.append((start, end))
-            rest, number = end, bisect_left(places, end, number)
-        else:
-            start = rest  # none begins, as strings go
-        following = bisect_right(borders, start)
-        if following == len(borders) or len(text) - rest <= patience:
+            rest = end
+        elif following == len(borders) or len(text) - rest <= patience:
             return Walked(spans, rest, lost, ended=False)
-        lost += 1
-        rest = borders[following]
+        else:
+            lost += 1
+            rest = borders[following]
 
 
-def _readings(text: bytes) -> tuple[list[int], tuple[_Reading, _Reading]]:
-    """Return where quotes are, and the brackets by how many quotes precede them, even or odd.
-
-    Behind a lost quote all that was inside of strings seems to be outside, and the other way
-    round. So a text has two readings, and each needs to be gone through once.
-    """
-    quotes: list[int] = []
-    readings: tuple[_Reading, _Reading] = ([], {}), ([], {})
-    opened: tuple[list[int], list[int]] = [], []
-    for token in _TOKEN.finditer(text):
-        place = token.start()
-        side = len(quotes) % 2
-        if text[place] == ord('"'):
-            quotes.append(place)
-        elif text[place] != ord("\\"):
-            places, ends = readings[side]
-            places.append(place)
-            if text[place] in b"{[":
-                opened[side].append(place)
-            elif opened[side]:
-                ends[opened[side].pop()] = place + 1
-    return quotes, readings
+def _end_of_event(text: bytes, start: int, limit: int) -> int | None:
+    """Return where the object or list that starts here ends; None where there is none."""
+    if text[start : start + 1] not in (b"{", b"["):
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(text, start, limit):
+        code = text[token.start()]
+        if code in b"{[":
+            depth += 1
+        elif code in b"}]":
+            depth -= 1
+            if not depth:
+                return token.end()
+        elif token.end() - token.start() == 1:
+            return None  # a quote that nothing closes
+    return None
 
 
 def repaired(text: bytes) -> bytes:

@@ -1,21 +1,21 @@
 """Sorts decoded Kineto events into the columns of a Timeline's tables."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from lightning_gpuprof.arrays import AnyArray, Int64
-from lightning_gpuprof.traces.columns import Columns, Content, Indexer, Threads, ids, plain_id
-from lightning_gpuprof.traces.kineto.kineto_events import (
+from lightning_gpuprof.traces.columns import Columns, Indexer, Threads, ids, plain_id
+from lightning_gpuprof.traces.kineto.events import (
     NOTHING,
     Args,
     Event,
     EventKind,
     FullArgs,
     Kind,
+    to_ns,
 )
-from lightning_gpuprof.traces.kineto.kineto_times import to_ns
 from lightning_gpuprof.traces.options import ReadOptions
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING
 
@@ -51,17 +51,6 @@ _OLD_DEVICE_PID = "CUDA functions"
 
 class NeedsExactTimesError(Exception):
     """Times of this file have fractions that a float64 does not hold: read it once more."""
-
-
-class Collected(NamedTuple):
-    """What a `Collector` holds, in a form that goes from process to process."""
-
-    tables: list[Content]
-    names: list[str]
-    threads: list[tuple[int | str, int | str]]
-    arguments: list[bytes]
-    thread_names: dict[tuple[int | str, int | str], str]
-    unfinished: int
 
 
 class Collector:
@@ -104,42 +93,6 @@ class Collector:
                     self._add_host(rows, "python_function")
         if rows := groups[None] + groups[Kind.INSTANT]:
             self._add_unnamed(rows)
-
-    def begin_stretch(self, number: int) -> None:
-        """Say which stretch of the file the following events are from."""
-        for table in self._tables():
-            table.begin_stretch(number)
-
-    def content(self) -> Collected:
-        """Return all that was collected."""
-        return Collected(
-            [table.content() for table in self._tables()],
-            list(self.names),
-            self.threads.ids(),
-            list(self.arguments),  # type: ignore[arg-type]
-            self.thread_names,
-            self.unfinished,
-        )
-
-    def add_collected(self, other: Collected) -> None:
-        """Take over what another collector collected from the rest of the file."""
-        lookup = cast(Callable[[object], int], self.arguments.__getitem__)
-        indexes = {
-            "name": [self.names[name] for name in other.names],
-            "thread": [self.threads[thread] for thread in other.threads],
-            "arguments": [lookup(text) for text in other.arguments],
-        }
-        # One place more, found by index -1: what is missing stays so.
-        moved = {key: np.array([*values, MISSING], np.int32) for key, values in indexes.items()}
-        for table, content in zip(self._tables(), other.tables, strict=True):
-            for key in content.columns.keys() & moved.keys():
-                content.columns[key] = moved[key][content.columns[key]]
-            table.add_content(content)
-        self.thread_names.update(other.thread_names)
-        self.unfinished += other.unfinished
-
-    def _tables(self) -> tuple[Columns, ...]:
-        return self.host, self.device, self.syncs, self.memory, self.flows
 
     def _times(self, rows: Sequence[Event]) -> tuple[Int64, Int64]:
         return self._ns([e.ts for e in rows]), self._ns([e.dur for e in rows])
