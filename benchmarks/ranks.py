@@ -1,14 +1,12 @@
 """Two ranks: what a cause costs them, against what the report predicts that its fix saves.
 
-    python benchmarks/ranks.py [--only stop-check straggler] [--fits 2]
+    python benchmarks/ranks.py [--only straggler] [--fits 2]
 
 Two processes train on the CPU by gloo. Whole runs in turn differ by more than either cause costs,
 so the cause comes and goes within one fit: blocks of steps with and without it take turns, in
 random order, on both ranks at the same steps, and each is compared with the one beside it. Then
 the program with the cause in every step is trained under GpuProfCallback, and its report is asked.
 
-- stop-check: Lightning asks all ranks before each batch whether to stop; without is the change
-  that `frequent-stop-check` proposes, run as it stands there.
 - straggler: rank 1 multiplies matrices in its forward pass, about 4 ms of a step of 15 ms.
 
 The machine should do nothing else: two ranks on two cores have none to spare.
@@ -67,16 +65,6 @@ class Model(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-3)
 
 
-def turn_stop_check(trainer: Trainer, on: bool) -> None:
-    """Let Lightning ask before each batch, or paste the change that the report proposes."""
-    from lightning_gpuprof.findings.rules.frequent_stop_check import CHANGE
-    from lightning_gpuprof.records.phases import STOP_CHECK_METHOD
-
-    vars(trainer.fit_loop.epoch_loop).pop(STOP_CHECK_METHOD, None)
-    if not on:
-        exec(CHANGE, {"trainer": trainer})
-
-
 def turn_straggler(trainer: Trainer, on: bool) -> None:
     """Let rank 1 be late, or not."""
     trainer.lightning_module.slow = on
@@ -103,7 +91,6 @@ class Cause:
 
 
 CAUSES = {
-    "stop-check": Cause("frequent-stop-check", turn_stop_check, 20, 600, width=256),
     "straggler": Cause("straggler-rank", turn_straggler, 12, 300, width=1024, products=6),
 }
 

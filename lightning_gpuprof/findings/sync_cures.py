@@ -1,6 +1,5 @@
 """What to write in place of a line that makes the host wait, by what the line does."""
 
-from lightning_gpuprof.records.phases import STOP_CHECK_METHOD
 from lightning_gpuprof.records.schema import SyncSite
 
 PAGEABLE_COPY = "pageable copy"
@@ -56,8 +55,6 @@ def cure(site: SyncSite) -> str:
     >>> cure(site)
     'keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later'
     """
-    if site.function == STOP_CHECK_METHOD:
-        return "ask every 50th batch, as the finding frequent-stop-check shows"
     operations = site.operation.split(", ")
     if site.owner == "lightning":
         return _lightnings(site, operations)

@@ -1,7 +1,5 @@
 """Two findings that tell of the same time."""
 
-from dataclasses import replace
-
 import pytest
 
 from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
@@ -27,11 +25,11 @@ def kept(*found):
 
 def test_much_python_at_a_line_steps_back_behind_what_says_why():
     python = made("slow-python", 1, 4, LINE)
-    constant = made("recomputed-constant", 2, 5, LINE)
+    constant = made("slow-callback", 2, 5, LINE)
     stay, back = told_once([python, constant])
     assert stay == [constant]
     assert back[0].id == "slow-python"
-    assert back[0].reason.startswith("recomputed-constant tells of the same time: it names that")
+    assert back[0].reason.startswith("slow-callback tells of the same time: it names that")
 
 
 def test_that_the_host_is_the_slower_one_is_told_by_what_it_does_slowly():
@@ -42,15 +40,15 @@ def test_that_the_host_is_the_slower_one_is_told_by_what_it_does_slowly():
 
 def test_other_lines_are_other_time():
     other = Where(file="train.py", line=8, phase="forward")
-    assert len(kept(made("slow-python", 1, 4, other), made("recomputed-constant", 2, 5, LINE))) == 2
+    assert len(kept(made("slow-python", 1, 4, other), made("slow-callback", 2, 5, LINE))) == 2
 
 
 def test_a_loop_that_takes_longer_than_what_explains_a_part_of_it_stays():
-    assert len(kept(made("host-bound", 5, 9, LINE), made("recomputed-constant", 2, 5, LINE))) == 2
+    assert len(kept(made("host-bound", 5, 9, LINE), made("slow-callback", 2, 5, LINE))) == 2
 
 
 def test_what_is_only_info_sends_no_warning_back():
-    constant = made("recomputed-constant", 2, 5, LINE, severity=Severity.INFO)
+    constant = made("slow-callback", 2, 5, LINE, severity=Severity.INFO)
     assert len(kept(made("slow-python", 1, 4, LINE), constant)) == 2
 
 
@@ -136,14 +134,6 @@ def test_a_call_in_validation_steps_back_where_that_is_most_of_it(hook, stays):
     assert ("slow-logging" in kept(call, often)) == stays
 
 
-def test_lines_that_read_stay_where_one_of_them_is_nobody_elses():
-    other = Where(file="train.py", line=8, phase="forward", name="user")
-    python = made("penalty-in-loss", 2, 5, LINE)
-    reads = made("host-sync", 0, 0, LINE, other, severity=Severity.INFO)
-    assert len(kept(reads, python)) == 2
-    assert kept(reads, made("penalty-in-loss", 2, 5, LINE, other)) == ["penalty-in-loss"]
-
-
 def test_spikes_of_a_hook_that_is_named_are_told_once():
     spikes = made("step-time-jitter", 1, 2, Where(phase="other"))
     hook = made("slow-callback", 1, 2, Where(phase="other", name="on_train_batch_end"))
@@ -162,15 +152,9 @@ def test_what_claims_no_time_lies_nowhere_else():
     assert len(kept(wait, graphs)) == 2
 
 
-def test_a_name_that_is_no_part_of_the_phase_is_all_of_it():
-    fused = made("unfused-optimizer", 2, 6, Where(phase="optimizer_step", name="Adam"))
-    table = made("dense-embedding", 3, 6, LINE, Where(phase="optimizer_step"))
-    assert kept(fused, table) == ["dense-embedding"]
-
-
 def test_what_names_no_phase_explains_time_anywhere():
     loop = made("host-bound", 1, 4, LINE)
-    for front in ("debugging-left-on", "thread-contention"):
+    for front in ("thread-contention",):
         other = made(front, 2, 6, Where(file="other.py", line=2, name="thread"))
         assert kept(loop, other) == [front]
         assert len(kept(loop, made(front, 0, 2))) == 2
@@ -180,16 +164,3 @@ def test_what_names_no_phase_explains_time_anywhere():
 def test_what_names_no_place_or_a_line_of_a_phase_explains_no_time_elsewhere(where):
     site = Where(file="t.py", line=3, phase="callbacks", name="callback:Norms")
     assert len(kept(made("host-sync", 1, 2, site), made("slow-logging", 2, 6, *where))) == 2
-
-
-def test_scores_of_the_padding_go_with_it():
-    padded = made("padded-batches", 4, 9, Where(phase="forward", name="batch"))
-    assert kept(made("unused-scores", 2, 5, LINE), padded) == ["padded-batches"]
-
-
-def test_a_loop_whose_turns_can_be_done_at_once_needs_no_slices():
-    loop = replace(made("host-bound", 5, 9, LINE), explains=("slow-slice-backward",))
-    slices = made("slow-slice-backward", 3, 10, LINE)
-    assert kept(loop, slices) == ["host-bound"]
-    # Where each turn needs what the one before gave the slices are what can be helped.
-    assert kept(made("host-bound", 0, 9, LINE), slices) == ["slow-slice-backward"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import (
+    LOOP_READS,
     Operator,
     TraceFacts,
     grown_ns,
@@ -43,6 +44,13 @@ slices one by one, one operator over all of them does at once."""
 CALL_NS = 1_000
 """A call that computes something takes at least this from Python, a node's call too: 2.2 µs were
 measured in a loop of 878 moments, forward and backward (docs/adr/0031)."""
+LOOP_LOW_FRAC = 0.75
+"""Least part of a loop of small operators that one operator over all elements removes: 0.8 and more
+were measured in five programs (docs/adr/0031)."""
+THIN_COUNT_FRAC = 0.5
+"""Share of thin kernels from which launches are the matter, not how late the host is."""
+READ_SHARE = 0.10
+"""A loop around reads of values has at most ten operators per read."""
 UPDATE_CALLS = 10
 """The same of an optimizer that updates one tensor at a time."""
 UPDATES = 4
@@ -160,6 +168,15 @@ class HostWork:
     def own_frac(self) -> float:
         """The share outside recurrent layers."""
         return 1.0 - self.recurrent_frac
+
+
+def reads_in_a_loop(work: HostWork | None) -> bool:
+    """Tell whether single values are read so often that a loop around them must be the cost."""
+    return (
+        work is not None
+        and work.reads >= LOOP_READS
+        and work.reads >= READ_SHARE * (work.calls - (work.usual_calls or 0))
+    )
 
 
 def host_work(run: RunResults) -> HostWork | None:

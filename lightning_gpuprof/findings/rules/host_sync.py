@@ -22,8 +22,8 @@ nothing.
 
 ## Thresholds
 `SYNC_FRAC`: the 5% of a step in synchronizing calls above which the profiles that this rule is made
-for were called sync-bound. `LOOP_READS`: a loop reads at least tens of values a step. `READ_SHARE`:
-a loop around reads has at most ten operators per read, and takes what is timed of its calls, as in
+for were called sync-bound. `LOOP_READS`: a loop reads at least tens of values a step. A
+loop around reads has at most ten operators per read, and takes what is timed of its calls, as in
 host-bound (`savings/call_time.py`). On a GPU such a loop costs its turns, launches and waits alike:
 one operation over the whole tensor needs none of them. At most they take what they took of a
 profiled step, scaled to a steady one; at least they take `EVENT_NS` less for each event in them,
@@ -41,13 +41,18 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import LOOP_READS, TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.call_time import EVENT_NS
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
-from lightning_gpuprof.analysis.savings.host_work import HostWork, anomaly_on, host_work
+from lightning_gpuprof.analysis.savings.host_work import (
+    LOOP_LOW_FRAC,
+    HostWork,
+    anomaly_on,
+    host_work,
+    reads_in_a_loop,
+)
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.loop_cures import LOOP_LOW_FRAC
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -65,7 +70,6 @@ from lightning_gpuprof.units import duration, percent
 ID = "host-sync"
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
 SYNC_FRAC = 0.05
-READ_SHARE = 0.10
 REPLAY_ERROR = 0.3
 """The replay keeps launch costs and clocks as they were with the waits."""
 MOST_SITES = 5
@@ -97,15 +101,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     if sites:
         return _would_sync(run.step_ns, sites)
     return None if watched else Abstained(ID, ON_CPU)
-
-
-def reads_in_a_loop(work: HostWork | None) -> bool:
-    """Tell whether single values are read so often that a loop around them must be the cost."""
-    return (
-        work is not None
-        and work.reads >= LOOP_READS
-        and work.reads >= READ_SHARE * (work.calls - (work.usual_calls or 0))
-    )
 
 
 def _on_gpu(

@@ -26,10 +26,7 @@ kernels run, can go; what the Trainer, the loader and the optimizer do stays. At
 kernels and launch latency go (`GAPS`), as idle time while the host was at an operator or in Python
 may have another cause. Where most steps wait for the host that latency passes beside its next work:
 there at least the time inside the launching calls of thin kernels goes, but for those of the
-optimizer. A loop that makes most of a forward pass's calls (`MOSTLY`) is taken for its share of
-that phase: `LOOP_LOW_FRAC` of it goes at least, as in host-bound, less what a share of calls is off
-as a share of time (`AROUND_FRAC`); as much of the backward pass at most, where that makes as many
-calls. Nothing goes beyond the time that the device does not work. Steps that wait for worker
+optimizer. Nothing goes beyond the time that the device does not work. Steps that wait for worker
 processes to make their data get no shorter: they only wait for longer. In steps that wait for a
 value of the device, latency may pass beside what they wait for: they count at most. Severity: the
 common scale (`findings/grade.py`).
@@ -38,15 +35,12 @@ common scale (`findings/grade.py`).
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
-from lightning_gpuprof.analysis.savings.host_work import COMPUTE, computes
+from lightning_gpuprof.analysis.savings.host_work import COMPUTE, THIN_COUNT_FRAC
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.loop_cures import LOOP_LOW_FRAC, LoopInForward, loop_in_forward
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.no_trace import KERNELS, no_trace
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 ID = "small-kernels"
@@ -55,9 +49,7 @@ EFFORT = Effort(
     "compile the model, capture it as a graph, or do a loop's turns at once",
     "shapes must stay the same",
 )
-THIN_COUNT_FRAC = 0.5
 GAPS = ("launch_latency", "kernel_gap")
-MOSTLY = 0.5
 OPTIMIZER = "optimizer"
 LIBRARY_LOOPS = frozenset(
     f"aten::{name}{backward}"
@@ -104,15 +96,11 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     high = min(longest, idle_ns)
     saving = Range(low=round(min(least, high)), high=round(high))
     costs = f"the device idles {duration(idle_ns)} of each step between launches"
-    loop = loop_in_forward(run) if waits and not reads else None
-    if loop is not None and not loop.chain and loop.calls_frac >= MOSTLY:
-        saving, costs = _of_loop(run, facts, loop, longest)
     sure, may = _shortened_frac(run)
     saving = Range(low=round(sure * saving.low), high=round(may * saving.high))
     if not saving.high:
         return None
-    found = _finding(facts, run.step_ns, thin_frac, idle_ns, saving, costs)
-    return found if loop is None else loop.told(found)
+    return _finding(facts, run.step_ns, thin_frac, idle_ns, saving, costs)
 
 
 def _shortened_frac(run: RunResults) -> tuple[float, float]:
@@ -173,24 +161,6 @@ def _launching_ns(facts: TraceFacts, reads: float) -> float:
     thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps - reads
     thin -= _launched_together(facts)
     return facts.host_scale * each * max(0.0, thin)
-
-
-def _of_loop(
-    run: RunResults, facts: TraceFacts, loop: LoopInForward, longest: float
-) -> tuple[Range, str]:
-    """Return what doing a loop's turns at once saves, and what the loop takes, in words."""
-    forward, backward = (run.per_step(phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    whole_ns = forward.mean_ns if forward else 0
-    whole = loop.calls_frac * whole_ns
-    nodes = sum(op.backward_calls for op in facts.operators.values() if computes(op))
-    behind = nodes >= MOSTLY * loop.calls
-    more = loop.calls_frac * backward.mean_ns if backward is not None and behind else 0.0
-    high = round(min(longest, whole + more))
-    costs = (
-        f"a loop makes {percent(loop.calls_frac)} of the calls in the {duration(whole_ns)} of "
-        "each step's forward pass"
-    )
-    return Range(low=min(high, round(LOOP_LOW_FRAC * (1 - AROUND_FRAC) * whole)), high=high), costs
 
 
 def _finding(

@@ -22,7 +22,7 @@ to `BULK_HIGH` of the time. `MIN_TENSORS`: fewer are no loop. On a GPU with `for
 silent below `FOREACH_FRAC` of a step, and its low bound is 0: nothing was measured there. Severity:
 the common scale (`findings/grade.py`). What a Trainer does around the
 updates stays (`AROUND_LOW_NS` to `AROUND_HIGH_NS`), and each further group of parameters is a
-fused update of its own (`FUSED_NS` of many-parameter-groups). On a CPU, SGD without momentum and
+fused update of its own (`FUSED_NS`). On a CPU, SGD without momentum and
 weight decay is one operator per tensor already: measured, its fused form is no faster, so it is not
 told. SGD and Adagrad refuse `fused=True` for sparse gradients (`nn.Embedding(..., sparse=True)`).
 Of another's optimizer `LEAST_CALLS` operators for each tensor are a loop: fewer are as good as
@@ -44,7 +44,6 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.host_work import computes, parameter_tensors
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rules.many_parameter_groups import FUSED_NS
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -56,6 +55,8 @@ TAKE_SPARSE = ("SGD", "Adagrad")
 MIN_TENSORS = 4
 FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
 UNFUSED_NS = 25_000
+FUSED_NS = (8_000, 26_000)
+"""Of each further group of parameters (docs/adr/0031)."""
 BULK_LOW, BULK_HIGH = 0.2, 0.6
 FOREACH_FRAC = 0.10
 LISTED = ("NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop")

@@ -22,8 +22,6 @@ RULES = (
     "small-kernels",
     "memory-bound-kernels",
     "non-contiguous-layout",
-    "slow-index-backward",
-    "unfused-attention",
     "dominant-kernel",
     "exposed-communication",
     "lost-kernels",

@@ -126,31 +126,6 @@ def test_the_kernels_of_a_loop_of_reads_are_host_syncs(judge):
     assert judge("small-kernels", WORK, trace=THIN | {"read_loops": loop}, **options) is None
 
 
-@pytest.mark.parametrize(
-    ("goes_on", "nodes", "low", "high"),
-    [
-        (False, 0, 3_240, 5_400),  # 0.75 * 0.8 of nine tenths of forward
-        (False, 600, 3_240, 9_000),  # and as much of backward, less the kernels
-        (True, 0, 450, 9_000),  # a graph, or compiled: no operator does its turns at once
-    ],
-)
-def test_a_loop_that_makes_most_calls_is_told_with_its_share_of_forward(
-    judge, goes_on, nodes, low, high
-):
-    place = CallPlace("t.py", 9, "step", "out[row].add(1.0)")
-    begin = CallPlace("t.py", 8, "step", "for row in rows:")
-    busy = (BusyFunction(0.9, 600, place, begin, 600, goes_on),)
-    note = Note(step=2, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
-    mul = {"name": "MulBackward0", "count": nodes, "total_ns": MS, "self_ns": MS}
-    operators = [mul | {"backward_count": nodes}] if nodes else []
-    options = {"device": H100, "columns": HOST_BOUND, "records": [note]}
-    finding = judge("small-kernels", WORK, trace=THIN | {"operators": operators}, **options)
-    assert span(finding) == (low * US, high * US)
-    assert "The loop at t.py:8 makes 600 calls" in finding.advice
-    loops = "a loop makes 90.0% of the calls in the 6.00 ms of each step's forward pass"
-    assert (loops in finding.title) is not goes_on
-
-
 def a_loop():
     place, begin = (CallPlace("t.py", at, "step", "out[row].add(1.0)") for at in (9, 8))
     busy = (BusyFunction(0.9, 600, place, begin, 600),)
@@ -229,21 +204,6 @@ def test_what_is_replayed_as_a_graph_already_is_not_proposed_again(judge):
     assert finding.change is None
     assert finding.advice.startswith("A part of the step is replayed as a graph already")
     assert finding.saving_ns.low == 70 * 5 * US
-
-
-def test_loops_whose_turns_can_be_done_at_once_are_told_before_one_where_they_cannot(judge):
-    calls = {"follow": (0.5, 370, True), "encode": (0.2, 150, False), "decode": (0.1, 130, False)}
-    busy = tuple(
-        BusyFunction(frac, count, CallPlace("t.py", at, name, "y"), loop, count, goes_on)
-        for at, (name, (frac, count, goes_on)) in enumerate(calls.items(), 1)
-        for loop in [CallPlace("t.py", 10 * at, name, "for x in xs:")]
-    )
-    note = Note(step=2, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=busy))
-    options = {"device": H100, "columns": HOST_BOUND, "records": [note]}
-    finding = judge("small-kernels", WORK, trace=THIN, **options)
-    begin = "Begin with the loop at t.py:20 (150 calls) and the loop at t.py:30 (130 calls): "
-    assert finding.advice.startswith(begin)
-    assert "the loop at t.py:10, which makes 370 calls" in finding.advice
 
 
 def test_low_precision_is_proposed_with_the_ratio_of_the_devices_peaks(judge):

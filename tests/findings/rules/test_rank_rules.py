@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rule_cases import MS, US, WORK, span
+from rule_cases import MS, WORK, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
 from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS
 from lightning_gpuprof.records.reader import read_run
@@ -238,52 +238,3 @@ class TestStragglerRank:
     def test_ranks_that_nobody_waited_for_are_left_alone(self, judge_ranks):
         fast = {"data_wait": MS, "backward": 4 * MS}
         assert judge_ranks(fast, {"data_wait": 5 * MS, "backward": 4 * MS}) is None
-
-
-class TestTheStopCheckBeforeEachBatch:
-    """What the rank that comes last spends in it is its own cost; the rest is waiting."""
-
-    @pytest.fixture
-    def asked(self, make_session, write_run):
-        def outcome(*parts_ns, missing=0, **more):
-            for rank, ns in enumerate(parts_ns):
-                options = {"parts": {"other/stop check": ns}} if ns is not None else {}
-                session = make_session(
-                    {**WORK, "other": 5 * MS},
-                    rank=rank,
-                    world_size=len(parts_ns) + missing,
-                    **options,
-                    **more,
-                )
-                run = write_run(session, rank=rank)
-            return load_rule("frequent-stop-check").evaluate(analyze_run(read_run(run), {}))
-
-        return outcome
-
-    def test_what_every_rank_spends_in_it_can_be_saved(self, asked):
-        finding = asked(MS, MS)
-        assert span(finding) == (800 * US, 1_200 * US)
-        assert finding.evidence["stop_check_ns"] == MS
-        compile(finding.change, "change", "exec")
-
-    def test_waiting_for_a_late_rank_is_not_its_cost(self, asked):
-        assert span(asked(4 * MS, MS, 4 * MS)) == (800 * US, 1_200 * US)
-
-    def test_waits_by_turns_are_saved_perhaps(self, asked):
-        mine = np.arange(100) % 2 == 0
-        turns = np.where(mine, MS, 3 * MS), np.where(mine, 3 * MS, MS)
-        assert span(asked(*turns)) == (800 * US, 2_400 * US)
-
-    def test_on_a_gpu_the_hosts_wait_is_hidden_by_queued_work_as_far_as_is_known(self, asked):
-        assert span(asked(MS, MS, device=H100)) == (0, 1_200 * US)
-
-    def test_the_devices_own_time_in_it_is_saved_for_certain(self, asked):
-        marks = {"device_dur": 20 * MS, "device/forward": 6 * MS, "run_ahead/forward": MS}
-        marks["device_part/other/stop check"] = 300 * US
-        assert span(asked(MS, MS, device=H100, columns=marks)) == (300 * US, 1_200 * US)
-
-    def test_records_of_some_ranks_do_not_tell_waiting_from_asking(self, asked):
-        assert isinstance(asked(MS, MS, missing=1), Abstained)
-
-    def test_a_lightning_that_does_not_ask_is_not_judged(self, asked):
-        assert isinstance(asked(None, None), Abstained)
