@@ -1,46 +1,48 @@
-"""Tells a rank's own backward pass from waiting for the gradients of others."""
+"""A rank's wait for the gradients of others, apart from its own backward pass."""
 
 from typing import Any
 
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import Watch
-from lightning_gpuprof.callbacks.region import Part
+from lightning_gpuprof.adapters.lightning import Callback
+from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.hooks import Hooks
+from lightning_gpuprof.session.region import Part
 
 
-class ExchangeWatch(Watch):
-    """Times the end of each backward pass in which ranks exchange gradients and wait for others.
+class GradientSync(Recorder):
+    """Times the end of each backward pass, in which ranks exchange gradients.
 
     DDP and FSDP finish their communication in a callback of the autograd engine, which runs once
-    all gradients of this rank are there. One that is queued before theirs, by a hook on the loss,
-    runs before theirs: it opens the part `backward/gradient exchange`, on the host and, where there
-    are marks, on the device. The end of the backward pass closes it. With one rank there is nothing
-    to time and no hook; nothing is communicated for this.
+    this rank's gradients are there. A callback that is queued before theirs opens the part
+    `backward/gradient exchange`, on the host and, where there are marks, on the device. The end of
+    the backward pass closes it.
+
+    Costs: some 10 us per step, with several ranks alone.
+    Touches: a hook on the loss tensor and a callback on autograd's engine; nothing else tells when a
+        rank's own gradients are ready.
+    When: each step of a run with several ranks.
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._hooks = Hooks({"on_before_backward": self._before, "on_after_backward": self._after})
         self._part: Part | None = None
         self._armed = self._open = False
 
     @override
-    @guarded
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
+    def train_starts(self, trainer: Any, host: Callback) -> None:
+        self.release()
         output = self._output
         if trainer.world_size < 2 or output is None or output.components is None:
             return
         self._part = output.components(EXCHANGE)
-        self._hooks.add(called_by_trainer(trainer, self))
+        self._hooks.add(host)
 
     @guarded
-    def _before(self, trainer: Trainer, pl_module: LightningModule, loss: Any) -> None:
+    def _before(self, trainer: Any, module: object, loss: Any) -> None:
         part = self._part
         if part is not None and part.timed and getattr(loss, "requires_grad", False):
             self._armed = True
@@ -60,7 +62,7 @@ class ExchangeWatch(Watch):
             self._part.__enter__()
 
     @guarded
-    def _after(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _after(self, trainer: Any, module: object) -> None:
         self._armed = False
         self._close()
 
@@ -70,7 +72,7 @@ class ExchangeWatch(Watch):
             self._part.__exit__(None, None, None)
 
     @override
-    def _release(self) -> None:
+    def release(self) -> None:
         self._close()
         self._hooks.drop()
         self._part, self._armed = None, False

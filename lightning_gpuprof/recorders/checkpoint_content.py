@@ -1,4 +1,4 @@
-"""Notes what a checkpoint consists of."""
+"""What a checkpoint consists of."""
 
 import sys
 from collections import Counter
@@ -9,42 +9,40 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
-from lightning_gpuprof.callbacks.guard import attempt, guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.adapters.lightning import LightningModule
 from lightning_gpuprof.probes.latency.latency import tensors_in
+from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
+from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.output import RunOutput
 
 _MOST_VALUES = 1_000
 MOST_NAMED = 3
 
 
-class CheckpointWatch(RecordingCallback):
-    """Adds up, once, the bytes of the first checkpoint that training saves.
+class CheckpointContents(Recorder):
+    """Adds up the bytes of the first checkpoint by what they belong to.
 
-    Only sizes are read, no values. A checkpoint of weights alone passes by here unseen: Lightning
-    calls no callback for it.
+    Lightning calls no callback for a checkpoint of weights alone, which is not noted.
+
+    Costs: below 1 ms for a model of 1,000 parameters, once.
+    Touches: nothing; it reads the sizes of what is saved, not the values.
+    When: the first checkpoint of a fit.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    _noted = False
+
+    @override
+    def joins(self, output: RunOutput) -> None:
+        super().joins(output)
         self._noted = False
 
     @override
-    @guarded
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        self._noted = stage != "fit"
-
-    @override
-    @guarded
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def checkpoint_is_saved(self, module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> None:
         if self._noted or self._output is None:
             return
         self._noted = True
-        content = checkpoint_content(pl_module, checkpoint)
+        content = checkpoint_content(module, checkpoint)
         if content is not None:
             self._output.note(CHECKPOINT_NOTE, content)
 

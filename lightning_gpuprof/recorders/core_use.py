@@ -1,14 +1,19 @@
-"""Reads who uses the machine's cores, and how long this process's threads wait for one (Linux)."""
+"""Who uses the machine's cores, and how long this process's threads wait for one (Linux)."""
 
 import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lightning_gpuprof.records.core_use import CoreUse, Program
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import Callback
+from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse, Program
 
 PROC = Path("/proc")
 MOST_PROGRAMS = 3
@@ -39,6 +44,37 @@ class CoreTimes:
     processes: dict[int, Process]
     queued_ns: dict[int, int]
     """How long each thread of this process was ready, and waited for a core."""
+
+
+class CoresUsed(Recorder):
+    """Records what this run and others computed on the machine's cores.
+
+    Costs: 1 to 10 ms, twice, by how many processes the machine has.
+    Touches: nothing; it reads /proc.
+    When: the beginning and the end of training.
+
+    Args:
+        read: Returns the times so far; tests pass a fake.
+    """
+
+    def __init__(self, *, read: Callable[[], CoreTimes | None] | None = None) -> None:
+        self._read = read or core_times
+        self._before: CoreTimes | None = None
+
+    @override
+    def train_starts(self, trainer: Any, host: Callback) -> None:
+        self._before = self._read()
+
+    @override
+    def train_ends(self, trainer: Any) -> None:
+        before, self._before = self._before, None
+        after = None if before is None else self._read()
+        if before is None or after is None or self._output is None:
+            return
+        # The launcher of the ranks is rank 0, or has them all as its children.
+        root = os.getpid() if trainer.world_size == 1 else os.getppid()
+        thread = threading.get_native_id()
+        self._output.note(CORES_NOTE, used_between(before, after, root=root, thread=thread))
 
 
 def core_times(proc: Path = PROC) -> CoreTimes | None:

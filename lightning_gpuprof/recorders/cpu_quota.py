@@ -1,8 +1,14 @@
-"""Reads how much of the machine's cores a container may use, and how often it was made to wait."""
+"""How much of the machine's cores a container may use, and how often it was throttled."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from lightning_gpuprof.records.cpu_quota import CpuQuota
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import Callback
+from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
 
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -27,6 +33,32 @@ def cpu_quota(root: Path = ROOT, own: Path = OWN) -> CpuQuota | None:
             if found is not None:
                 return found
     return None
+
+
+class QuotaUse(Recorder):
+    """Records how often the control group's CPU quota made the run wait.
+
+    Costs: some 100 us, twice.
+    Touches: nothing; it reads two files of /sys/fs/cgroup.
+    When: the beginning and the end of training; nothing is recorded without a quota.
+
+    Args:
+        read: Returns the counters; tests pass a fake.
+    """
+
+    def __init__(self, *, read: Callable[[], CpuQuota | None] | None = None) -> None:
+        self._read = read or cpu_quota
+        self._before: CpuQuota | None = None
+
+    @override
+    def train_starts(self, trainer: Any, host: Callback) -> None:
+        self._before = self._read()
+
+    @override
+    def train_ends(self, trainer: Any) -> None:
+        now = None if self._before is None else self._read()
+        if now is not None and self._before is not None and self._output is not None:
+            self._output.note(QUOTA_NOTE, now.since(self._before))
 
 
 def _read(folder: Path) -> CpuQuota | None:

@@ -1,0 +1,39 @@
+"""The interface of the small recorders that `RunFacts` is made of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from lightning_gpuprof.adapters.lightning import Callback
+from lightning_gpuprof.session.output import RunOutput
+
+
+class Recorder:
+    """Records one fact of a fit; a subclass overrides the moments that it needs.
+
+    A failing recorder is switched off alone: `guard.disable` calls its `release`.
+    """
+
+    _output: RunOutput | None = None
+
+    def joins(self, output: RunOutput) -> None:
+        """A fit is being set up."""
+        self._output = output
+
+    def train_starts(self, trainer: Any, host: Callback) -> None:
+        """Training begins; `host` is the callback whose hooks the Trainer calls."""
+
+    def first_batch_ends(self, trainer: Any, batch: Any) -> None:
+        """The first batch has been trained."""
+
+    def checkpoint_is_saved(self, module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> None:
+        """Lightning has put a checkpoint together and is about to write it."""
+
+    def train_ends(self, trainer: Any) -> None:
+        """Training has ended without an exception."""
+
+    def release(self) -> None:
+        """Put back whatever was changed; it may be called twice."""
+
+    _release = release
