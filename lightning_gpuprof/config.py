@@ -83,9 +83,12 @@ class GpuProfConfig:
         sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
             on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
             that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
+        facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
+            the cores, a container's quota, the gradient sync of several ranks.
         lines: Whether a thread looks where the training thread is, 300 times in the first twenty
             seconds of training or so, to name the lines that take the time; and, of a training
             loader with workers, where the first two of these are, 200 times each.
+        batch_size: Whether a batch size is advised, from the GPU memory that steps use.
         vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
         vram_high: High end of it.
         device_stats: Whether a thread asks the driver for clocks, power and throttling, where
@@ -122,7 +125,9 @@ class GpuProfConfig:
     metrics: tuple[str, ...] = ("loss",)
     tensors: tuple[str, ...] = ()
     sync_steps: int | None = None
+    facts: bool = True
     lines: bool = True
+    batch_size: bool = True
     vram_low: float = 0.6
     vram_high: float = 0.8
     device_stats: bool = True

@@ -21,14 +21,8 @@ from lightning_gpuprof.callbacks.output.console import report_command, say
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
-from lightning_gpuprof.callbacks.watches.batch_watch import BatchWatch
-from lightning_gpuprof.callbacks.watches.checkpoint_watch import CheckpointWatch
-from lightning_gpuprof.callbacks.watches.core_watch import CoreWatch
-from lightning_gpuprof.callbacks.watches.exchange_watch import ExchangeWatch
-from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
-from lightning_gpuprof.callbacks.watches.log_watch import LogWatch
-from lightning_gpuprof.callbacks.watches.quota_watch import QuotaWatch
 from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
@@ -242,21 +236,17 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 config.metrics, tensors=config.tensors, window=config.window, required=chosen
             )
         )
-    parts.append(
-        BatchSizeAdvisor(
-            window=config.window,
-            warmup=config.warmup_steps,
-            band=(config.vram_low, config.vram_high),
-            console=config.console,
+    if config.batch_size:
+        parts.append(
+            BatchSizeAdvisor(
+                window=config.window,
+                warmup=config.warmup_steps,
+                band=(config.vram_low, config.vram_high),
+                console=config.console,
+            )
         )
-    )
-    parts.append(QuotaWatch())
-    parts.append(CoreWatch())
-    parts.append(BatchWatch())
-    parts.append(ExchangeWatch())
-    parts.append(LogWatch())
-    parts.append(GcWatch())
-    parts.append(CheckpointWatch())
+    if config.facts:
+        parts.append(RunFacts())
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))
         parts.append(WorkerSampler())

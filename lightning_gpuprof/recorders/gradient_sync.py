@@ -1,6 +1,8 @@
 """A rank's wait for the gradients of others, apart from its own backward pass."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
@@ -10,7 +12,9 @@ from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks
-from lightning_gpuprof.session.region import Part
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.callbacks.region import Part
 
 
 class GradientSync(Recorder):
@@ -22,8 +26,8 @@ class GradientSync(Recorder):
     the backward pass closes it.
 
     Costs: some 10 us per step, with several ranks alone.
-    Touches: a hook on the loss tensor and a callback on autograd's engine; nothing else tells when a
-        rank's own gradients are ready.
+    Touches: a hook on the loss and a callback on autograd's engine, with several ranks; nothing
+        else tells when a rank's own gradients are ready.
     When: each step of a run with several ranks.
     """
 

@@ -36,4 +36,5 @@ class Recorder:
     def release(self) -> None:
         """Put back whatever was changed; it may be called twice."""
 
-    _release = release
+    def _release(self) -> None:
+        self.release()

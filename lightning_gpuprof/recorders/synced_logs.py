@@ -4,8 +4,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.session.guard import attempt
 
 

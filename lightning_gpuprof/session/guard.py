@@ -86,6 +86,11 @@ def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None
     return guarded_call
 
 
+def enable(owner: object) -> None:
+    """Let a new run begin for an owner that a failure switched off in the last one."""
+    owner.__dict__.pop(_DISABLED, None)
+
+
 def is_disabled(owner: object) -> bool:
     """Tell whether a failure switched this owner off for the run."""
     return _DISABLED in owner.__dict__

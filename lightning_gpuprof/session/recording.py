@@ -60,15 +60,6 @@ class RecordingCallback(Callback):
         """Put back whatever was changed; it may be called twice."""
 
 
-class Watch(RecordingCallback):
-    """A callback that looks at training, and leaves nothing behind at its end."""
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-
-
 class EpochRecorder(RecordingCallback):
     """A callback that gathers while training runs, and writes what there is when an epoch ends."""
 

@@ -2,39 +2,19 @@ import planted as training_runs
 import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
+from training_fixtures import plain_trainers, session_of
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.timing import own_cost
-from lightning_gpuprof.records.reader import read_run
 
-
-@pytest.fixture(autouse=True)
-def plain_trainers(monkeypatch):
-    """Defaults of every Trainer here: Lightning takes what is not passed from the environment."""
-    for name in ("ENABLE_PROGRESS_BAR", "ENABLE_MODEL_SUMMARY", "ENABLE_CHECKPOINTING"):
-        monkeypatch.setenv(f"PL_TRAINER_{name}", "False")
-    monkeypatch.setenv("PL_TRAINER_ACCELERATOR", "cpu")
+__all__ = ["plain_trainers", "session_of"]
 
 
 @pytest.fixture(autouse=True)
 def boundaries_cost_the_same(monkeypatch):
     """What a busy machine takes for a region's boundary must not decide which steps are marked."""
     monkeypatch.setattr(own_cost, "boundary_cost_ns", lambda: 100.0)
-
-
-@pytest.fixture
-def session_of(tmp_path):
-    """Train for an epoch without validation, and return the session that the run left."""
-
-    def trained(model, *callbacks, data=None, **options):
-        plain = {"max_epochs": 1, "limit_val_batches": 0, "logger": CSVLogger(tmp_path)}
-        trainer = Trainer(callbacks=list(callbacks), **(plain | options))
-        trainer.fit(model, data)
-        return read_run(trainer.loggers[0].log_dir)[0].sessions[0]
-
-    return trained
 
 
 @pytest.fixture(scope="session")

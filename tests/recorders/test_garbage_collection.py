@@ -4,7 +4,7 @@ import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import GpuProfCallback, PhaseTimer
-from lightning_gpuprof.callbacks.watches.gc_watch import GcWatch
+from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.records.phases import Phase
 
 GARBAGE = Phase.GARBAGE_COLLECTION.value
@@ -65,7 +65,7 @@ def test_nothing_is_left_behind_when_training_fails(fit):
 
 
 def test_without_a_timer_there_is_nothing_to_charge(fit):
-    assert not fit(Collects(), GcWatch()).steps
+    assert not fit(Collects(), RunFacts()).steps
 
 
 def test_not_watched_is_not_measured(fit):

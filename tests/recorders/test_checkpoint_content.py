@@ -7,10 +7,8 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof.callbacks.watches.checkpoint_watch import (
-    CheckpointWatch,
-    checkpoint_content,
-)
+from lightning_gpuprof.callbacks.run_facts import RunFacts
+from lightning_gpuprof.recorders.checkpoint_content import checkpoint_content
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent, last_noted
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
@@ -31,7 +29,7 @@ class Matcher(BoringModel):
 def noted(tmp_path, model, **options):
     saving = ModelCheckpoint(tmp_path / "saved", every_n_train_steps=1, save_top_k=-1, **options)
     trainer = Trainer(
-        callbacks=[CheckpointWatch(), saving], max_steps=4, limit_val_batches=0, accelerator="cpu",
+        callbacks=[RunFacts(), saving], max_steps=4, limit_val_batches=0, accelerator="cpu",
         default_root_dir=tmp_path, logger=False, enable_progress_bar=False,
         enable_model_summary=False, enable_checkpointing=True,
     )  # fmt: skip

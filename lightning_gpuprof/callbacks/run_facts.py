@@ -1,0 +1,103 @@
+"""All that is read once or counted during a fit, as one part."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
+from lightning_gpuprof.recorders.batch_bytes import BatchBytes
+from lightning_gpuprof.recorders.checkpoint_content import CheckpointContents
+from lightning_gpuprof.recorders.core_use import CoresUsed
+from lightning_gpuprof.recorders.cpu_quota import QuotaUse
+from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
+from lightning_gpuprof.recorders.gradient_sync import GradientSync
+from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.recorders.synced_logs import SyncedLogs
+from lightning_gpuprof.session.guard import enable, guarded, guarded_call, is_disabled
+from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.session.recording import RecordingCallback
+
+RECORDERS: tuple[type[Recorder], ...] = (
+    QuotaUse,
+    CoresUsed,
+    BatchBytes,
+    AnomalyDetection,
+    GradientSync,
+    SyncedLogs,
+    GarbageCollections,
+    CheckpointContents,
+)
+"""Add a recorded fact here, beside its file in `recorders/`."""
+
+
+class RunFacts(RecordingCallback):
+    """Records single facts of a fit, each by a recorder of its own; a failing one stops alone.
+
+    Settings of the loader, optimizer, precision and of torch are read when the run's record file
+    begins, also without this part.
+
+    Costs: 2 to 20 ms per fit, and what its recorders say.
+    Touches: what its recorders say.
+    When: the beginning and the end of training, the first batch, the first checkpoint.
+    Switch: facts=False
+
+    Args:
+        recorders: What to record; by default all of `RECORDERS`.
+    """
+
+    def __init__(self, recorders: Sequence[Recorder] | None = None) -> None:
+        super().__init__()
+        self.recorders = (
+            tuple(recorder() for recorder in RECORDERS) if recorders is None else tuple(recorders)
+        )
+        self._hooks = Hooks({"on_train_batch_end": self._first_batch_ends})
+
+    @override
+    @guarded
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit" and self._output is not None:
+            for recorder in self.recorders:
+                enable(recorder)
+            self._each("joins", self._output)
+
+    @override
+    @guarded
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        host = called_by_trainer(trainer, self)
+        self._each("train_starts", trainer, host)
+        self._hooks.add(host)
+
+    @guarded
+    def _first_batch_ends(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
+    ) -> None:
+        self._hooks.drop()
+        self._each("first_batch_ends", trainer, batch)
+
+    @override
+    @guarded
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._each("checkpoint_is_saved", pl_module, checkpoint)
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._each("train_ends", trainer)
+        self._release()
+
+    def _each(self, moment: str, *args: Any) -> None:
+        for recorder in self.recorders:
+            if not is_disabled(recorder):
+                guarded_call(recorder, partial(getattr(recorder, moment), *args))()
+
+    @override
+    def _release(self) -> None:
+        self._hooks.drop()
+        for recorder in self.recorders:
+            recorder.release()

@@ -1,0 +1,134 @@
+"""Single facts of a fit, each by a recorder of its own."""
+
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.trainer.connectors import accelerator_connector
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.callbacks.run_facts import RunFacts
+from lightning_gpuprof.recorders.anomaly_detection import AGAIN, AnomalyDetection
+from lightning_gpuprof.recorders.batch_bytes import BatchBytes
+from lightning_gpuprof.recorders.core_use import CoresUsed, CoreTimes, Process
+from lightning_gpuprof.recorders.cpu_quota import QuotaUse
+from lightning_gpuprof.recorders.synced_logs import SyncedLogs
+from lightning_gpuprof.records.core_use import core_use_noted
+from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
+from lightning_gpuprof.records.debugging import anomaly_mode
+from lightning_gpuprof.records.notes import SYNCED_NOTE
+from lightning_gpuprof.records.schema import ANOMALY_NOTE, BATCH_NOTE, Note, ProbeDisabled
+
+
+class Texts(BoringModel):
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[:, :32].float()).mean()
+
+
+def collate(samples):
+    ids = torch.zeros(len(samples), 40, dtype=torch.long)
+    for row, length in zip(ids, samples, strict=True):
+        row[:length] = 1
+    return ids
+
+
+@pytest.fixture
+def fit(session_of):
+    def fitted(*recorders, lengths=tuple(range(8, 32)), model=None, **options):
+        data = DataLoader(list(lengths), batch_size=4, collate_fn=collate)
+        return session_of(model or Texts(), RunFacts(recorders), data=data, **options)
+
+    return fitted
+
+
+def test_the_first_batchs_bytes_are_noted(fit):
+    notes = fit(BatchBytes()).all(Note)
+    assert [note.value for note in notes if note.name == BATCH_NOTE] == [4 * 40 * 8]
+
+
+def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
+    counted = iter([CpuQuota(2.5, 100, 10), CpuQuota(2.5, 300, 110)])
+    noted = fit(QuotaUse(read=lambda: next(counted))).all(Note)
+    assert cpu_quota_noted(noted) == CpuQuota(2.5, 200, 100)
+
+
+def test_without_a_quota_nothing_is_noted(fit):
+    assert cpu_quota_noted(fit(QuotaUse(read=lambda: None)).all(Note)) is None
+
+
+def test_who_used_the_cores_is_noted_when_training_ends(fit):
+    pid, thread = os.getpid(), threading.get_native_id()
+    looks = [
+        CoreTimes(at, 2, 3 * at, 0, {pid: Process("python", 1, 1, at, 0)}, {thread: at // 2})
+        for at in (0, 1_000)
+    ]
+    used = core_use_noted(fit(CoresUsed(read=lambda: looks.pop(0))).all(Note))
+    assert (used.wall_ns, used.own_ns, used.queued_ns) == (1_000, 1_000, 500)
+    assert used.foreign_cores == 2.0
+
+
+def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
+    assert core_use_noted(fit(CoresUsed(read=lambda: None)).all(Note)) is None
+
+
+class Synced(Texts):
+    def training_step(self, batch, batch_idx):
+        self.log("each", 1.0, sync_dist=True)
+        self.log("epoch", 1.0, sync_dist=True, on_step=False, on_epoch=True)
+        self.log("alone", 1.0)
+        return super().training_step(batch, batch_idx)
+
+
+class OfTwoRanks(SyncedLogs):
+    """Records as it does where there are several ranks."""
+
+    def first_batch_ends(self, trainer, batch):
+        super().first_batch_ends(SimpleNamespace(world_size=2, fit_loop=trainer.fit_loop), batch)
+
+
+@pytest.mark.parametrize(("recorder", "names"), [(SyncedLogs, []), (OfTwoRanks, [["each"]])])
+def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch, recorder, names):
+    # Of one rank Lightning forgets what is to be exchanged.
+    connector = accelerator_connector._AcceleratorConnector
+    monkeypatch.setattr(connector, "is_distributed", property(lambda self: True))
+    noted = fit(recorder(), model=Synced(), use_distributed_sampler=False).all(Note)
+    assert [note.value for note in noted if note.name == SYNCED_NOTE] == names
+
+
+class Broken(BatchBytes):
+    def train_starts(self, trainer, host):
+        raise ValueError("no")
+
+
+def test_a_recorder_that_fails_is_switched_off_alone(fit):
+    with pytest.warns(RuntimeWarning, match="Broken failed and is off"):
+        records = fit(Broken(), BatchBytes())
+    assert [note.name for note in records.all(Note)] == [BATCH_NOTE]
+    assert [one.probe for one in records.all(ProbeDisabled)] == ["Broken"]
+
+
+@pytest.mark.parametrize(
+    ("on", "passes"),
+    [
+        (lambda batch_idx: True, [(True, True)]),
+        (lambda batch_idx: batch_idx == 0, [(True, True), None]),  # off again
+        (lambda batch_idx: False, []),
+    ],
+)
+def test_anomaly_detection_is_recorded_while_it_is_on(fit, on, passes):
+    class Checked(Texts):
+        def training_step(self, batch, batch_idx):
+            torch.autograd.set_detect_anomaly(on(batch_idx))
+            return super().training_step(batch, batch_idx)
+
+    try:
+        session = fit(AnomalyDetection(), lengths=[8] * 4 * (AGAIN + 5), model=Checked())
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+    notes = [note for note in session.all(Note) if note.name == ANOMALY_NOTE]
+    found = [anomaly_mode([note]) for note in notes]
+    assert [one and (one.forward, one.backward) for one in found] == passes
+    assert all(one.place.source.startswith("torch.autograd.set_detect") for one in found if one)
