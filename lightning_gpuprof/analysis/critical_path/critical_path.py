@@ -7,22 +7,17 @@ a synchronizing call returned. So each nanosecond of the span lies in exactly on
 shortening anything that is not on the path saves nothing.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-
-import numpy as np
 
 from lightning_gpuprof.analysis.critical_path.path_rows import (
     KINDS,
     PathKind,
     PathRows,
     detail_name,
-    joined,
 )
-from lightning_gpuprof.analysis.critical_path.path_walk import Path, walk
-from lightning_gpuprof.analysis.trace.grouping import grouped, summed
+from lightning_gpuprof.analysis.critical_path.path_walk import walk
+from lightning_gpuprof.analysis.trace.grouping import counted, grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.traces.timeline import CATEGORIES
@@ -80,13 +75,13 @@ class CriticalPath:
     Args:
         start_ns: Where it begins.
         end_ns: Where it ends.
-        path: What it went through.
+        rows: Its segments.
         names: The trace's names.
     """
 
     start_ns: int
     end_ns: int
-    path: Path
+    rows: PathRows
     names: Sequence[str]
 
     @property
@@ -97,7 +92,7 @@ class CriticalPath:
     @property
     def segments(self) -> list[PathSegment]:
         """Every segment, in order of time."""
-        rows = joined(self._blocks())
+        rows = self.rows
         columns = (rows.kind, rows.start_ns, rows.dur_ns, rows.name, rows.detail, rows.row)
         lists = [column.tolist() for column in columns]
         return [
@@ -115,36 +110,24 @@ class CriticalPath:
 
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
+        rows = self.rows
+        keys, group = grouped((rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
+        total, count = summed(group, rows.dur_ns, len(keys)), counted(group, len(keys))
         parts = []
-        for key, ns in sorted(self._sums[0].items()):
+        for key, ns, number in zip(keys.tolist(), total.tolist(), count.tolist(), strict=True):
             rest, detail = divmod(key, _DETAILS)
             name, kind = divmod(rest, len(KINDS))
             frac = ns / self.span_ns if self.span_ns else 0.0
-            label, count = detail_name(kind, detail), self._sums[1][key]
-            parts.append(PathPart(KINDS[kind], self._name(name), label, count, ns, frac))
+            label = detail_name(kind, detail)
+            parts.append(PathPart(KINDS[kind], self._name(name), label, number, ns, frac))
         return sorted(parts, key=lambda part: (-part.total_ns, part.name))
 
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":
         """Return the part of the path inside a window, a step's say."""
         start_ns, end_ns = max(start_ns, self.start_ns), min(end_ns, self.end_ns)
-        return replace(self, start_ns=start_ns, end_ns=max(start_ns, end_ns))
-
-    @cached_property
-    def _sums(self) -> tuple[Counter[int], Counter[int]]:
-        """Time and segments, by name, kind and detail in one number."""
-        time, count = Counter[int](), Counter[int]()
-        for rows in self._blocks():
-            key = (rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail
-            keys, group = grouped(key)
-            names = keys.tolist()
-            totals = summed(group, rows.dur_ns, len(keys)).tolist()
-            time.update(dict(zip(names, totals, strict=True)))
-            counts = np.bincount(group, minlength=len(keys)).tolist()
-            count.update(dict(zip(names, counts, strict=True)))
-        return time, count
-
-    def _blocks(self) -> Iterator[PathRows]:
-        return (rows.cut(self.start_ns, self.end_ns) for rows in self.path.blocks())
+        end_ns = max(start_ns, end_ns)
+        rows = self.rows.cut(start_ns, end_ns)
+        return replace(self, start_ns=start_ns, end_ns=end_ns, rows=rows)
 
     def _name(self, index: int) -> str:
         return self.names[index] if index >= 0 else _UNRECORDED
@@ -156,7 +139,5 @@ def critical_path(trace: LinkedTrace) -> CriticalPath | None:
     Returns:
         The path; None where the trace holds neither operators nor device events.
     """
-    path = walk(trace)
-    if path is None:
-        return None
-    return CriticalPath(path.start_ns, path.end_ns, path, trace.timeline.names)
+    found = walk(trace)
+    return None if found is None else CriticalPath(*found, trace.timeline.names)

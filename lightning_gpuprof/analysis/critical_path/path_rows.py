@@ -7,10 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from lightning_gpuprof.analysis.critical_path.device_starts import DeviceStarts
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
-from lightning_gpuprof.arrays import Int8, Int32, Int64
-from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.timeline import CATEGORIES
 
 
 class PathKind(str, Enum):
@@ -29,8 +28,7 @@ class PathKind(str, Enum):
 
 
 KINDS = tuple(PathKind)
-_NUMBER = {kind: index for index, kind in enumerate(KINDS)}
-_PYTHON = ACTIVITIES.index("python")
+NUMBER = {kind: index for index, kind in enumerate(KINDS)}
 
 
 class PathRows(Struct, frozen=True):
@@ -52,11 +50,8 @@ class PathRows(Struct, frozen=True):
     detail: Int64
     row: Int64
 
-    def __len__(self) -> int:
-        return len(self.kind)
-
     def cut(self, start_ns: int, end_ns: int) -> "PathRows":
-        """Return what lies in a window; what comes out empty is left out."""
+        """Return the part in a window; empty segments are left out."""
         start = np.maximum(self.start_ns, start_ns)
         dur = np.minimum(self.start_ns + self.dur_ns, end_ns) - start
         columns = (self.kind, start, dur, self.name, self.detail, self.row)
@@ -75,38 +70,6 @@ def detail_name(kind: int, detail: int) -> str:
 
 def joined(parts: Iterable[PathRows]) -> PathRows:
     """Put segments in order of time."""
-    columns = zip(*map(astuple, parts), strict=True)
-    kind, start, *rest = (np.concatenate(column) for column in columns)
-    order = np.argsort(start, kind="stable")
-    return PathRows(kind[order], start[order], *(column[order] for column in rest))
-
-
-def device_rows(timeline: Timeline, began: DeviceStarts, row: Int32) -> tuple[PathRows, PathRows]:
-    """Return the segments of device events, and of what came between each and its cause."""
-    device = timeline.device
-    start, since = device.start_ns[row], began.since[row]
-    columns = (device.name[row], device.category[row], row)
-    what = [column.astype(np.int64) for column in columns]
-    ran = np.full(len(row), _NUMBER[PathKind.DEVICE])
-    waited = (_NUMBER[PathKind.LAUNCH], _NUMBER[PathKind.QUEUE])
-    why = np.where(began.by_launch[row], *waited)
-    return (
-        PathRows(ran, start, device.dur_ns[row], *what),
-        PathRows(why, since, start - since, *what),
-    )
-
-
-def host_rows(
-    timeline: Timeline,
-    activity: Int8,
-    row: Int64,
-    start: Int64,
-    end: Int64,
-    kind: PathKind = PathKind.HOST,
-) -> PathRows:
-    """Return segments on the host; row -1 where nothing was recorded."""
-    known = row >= 0
-    name, detail = np.full(len(row), -1), np.full(len(row), _PYTHON)
-    name[known] = timeline.host.name[row[known]]
-    detail[known] = activity[row[known]]
-    return PathRows(np.full(len(row), _NUMBER[kind]), start, end - start, name, detail, row)
+    columns = [np.concatenate(column) for column in zip(*map(astuple, parts), strict=True)]
+    order = np.argsort(columns[1], kind="stable")
+    return PathRows(*(column[order] for column in columns))
