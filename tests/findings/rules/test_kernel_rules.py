@@ -4,19 +4,10 @@ import pytest
 from rule_cases import H100, MS, WORK, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.attention import WrittenAttention
-from lightning_gpuprof.records.function_calls import FUNCTIONS_NOTE, FunctionNotes
-from lightning_gpuprof.records.module_calls import CallPlace
-from lightning_gpuprof.records.schema import Note
 
-PLACE = CallPlace("train.py", 43, "forward", "vectors = self.vectors[cover]")
 ADDS = "void (anonymous namespace)::indexing_backward_kernel<float, 4>(long const*, float*)"
 HELD = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": 6 * MS}
 """Steps that the device holds up."""
-
-
-def seen(**found):
-    return [Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(**found))]
 
 
 def kernel(name, total_ns, category="other"):
@@ -77,35 +68,6 @@ def test_products_several_kernels_and_steps_that_wait_for_the_host_are_well(
 def test_kernels_of_one_name_are_counted_together(on_device):
     kernels = [kernel("void pooled<float>(int)", 6 * MS), kernel("void pooled<half>(int)", 6 * MS)]
     assert on_device("dominant-kernel", {"kernels": kernels}).where[0].kernel == "pooled"
-
-
-SCORES = [2, 4, 64, 64]
-
-
-def row(name, category, total_ns, *dims, **more):
-    return {"name": name, "category": category, "dims": dims, "total_ns": total_ns, **more}
-
-
-def product(total_ns, *dims):
-    work = {"flop_count": 10**9, "count": 2, "peak_flop_per_s": 10**13}
-    return row("aten::bmm", "gemm", total_ns, *dims, **work)
-
-
-ATTENTION = [
-    row("aten::_softmax", "softmax", 2 * MS, SCORES, num_bytes=2**20),
-    row("aten::_softmax_backward_data", "softmax", 3 * MS, SCORES, SCORES),
-    row("aten::mul", "elementwise", MS, SCORES, []),
-    row("aten::mul", "elementwise", 5 * MS, [2, 4, 64, 16], []),
-    row("aten::add", "elementwise", 2 * MS, [8, 64, 64], []),
-    product(MS, [8, 64, 16], [8, 16, 64]),
-    product(MS, [8, 64, 64], [8, 64, 16]),
-    product(9 * MS, [3, 64, 16], [3, 16, 16]),
-]
-"""Two steps: 8 ms on scores, 2 ms of products of them, which could take 0.4 ms."""
-WRITTEN = WrittenAttention(
-    calls=2, scores=2**15, score_bytes=2**20, between_ns=MS, product_ns=MS // 2, masked=True,
-    drops=False, trained=True, places=(PLACE,),
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("finding_id", ["dominant-kernel"])

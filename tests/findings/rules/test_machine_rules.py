@@ -6,7 +6,6 @@ from rule_cases import WORK
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse, Program
 from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
-from lightning_gpuprof.records.page_faults import FAULTS_NOTE, PageFaults
 from lightning_gpuprof.records.schema import Device, Loader, Note
 
 
@@ -79,10 +78,3 @@ def shared(judge, *, foreign, workers=0, queued, beside=0, **facts):
 def test_a_machine_that_lets_a_run_use_all_has_nothing_to_report(judge, rule):
     assert judge(rule, WORK, device=Device(type="cuda")) is None
     assert judge(rule, WORK) is None
-
-
-def faults(judge, count, system_ns, **options):
-    value = PageFaults(100, 100 * count, 100 * system_ns, 1_500.0, 4_096)
-    notes = options.pop("notes", [])
-    notes = [*notes, Note(step=99, name=FAULTS_NOTE, value=value)]
-    return judge("page-faults", WORK, records=notes, **options)
