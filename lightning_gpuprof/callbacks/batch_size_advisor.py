@@ -30,7 +30,7 @@ from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.memory.thinned import Thinned
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.timing.compile_watch import CompileWatch
+from lightning_gpuprof.adapters.dynamo import CompileWatch
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_size.batch_samples import count_samples
 from lightning_gpuprof.probes.memory.memory import (

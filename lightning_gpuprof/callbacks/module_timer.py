@@ -8,8 +8,8 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer, is_kind
-from lightning_gpuprof.callbacks.region import Part
-from lightning_gpuprof.callbacks.timing.backward_calls import BackwardCall
+from lightning_gpuprof.timing.components import Part
+from lightning_gpuprof.timing.backward_calls import BackwardCall
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded

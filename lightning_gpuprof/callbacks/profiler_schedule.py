@@ -21,7 +21,7 @@ from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.tap.step_borders import StepBorders
+from lightning_gpuprof.session.step_start import StepBorders
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag

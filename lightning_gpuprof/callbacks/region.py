@@ -1,48 +1,15 @@
 """Regions of the user's own code inside a step."""
 
 import functools
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 from lightning_gpuprof.probes.compiling import is_compiling
+from lightning_gpuprof.timing.components import active_component
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-class Part(AbstractContextManager[None]):
-    """What a named component is entered as; ends with `__exit__` in the step in which it began."""
-
-    @property
-    def timed(self) -> bool:
-        """Whether the step now running is marked: else to enter is to do nothing."""
-        return True
-
-
-class ActiveComponents:
-    """The components of a run that is timing in this process, made as they are named."""
-
-    def __init__(self, make: Callable[[str], Part]) -> None:
-        self.thread = threading.get_ident()
-        self._make = make
-        self._made: dict[str, Part] = {}
-
-    def get(self, name: str) -> Part:
-        """Return the component of a name."""
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
-
-    def activate(self) -> None:
-        """Let `region` use these."""
-        _ACTIVE.append(self)
-
-    def deactivate(self) -> None:
-        """Let `region` use those that it used before."""
-        if self in _ACTIVE:
-            _ACTIVE.remove(self)
 
 
 class region:
@@ -63,7 +30,7 @@ class region:
     def __enter__(self) -> None:
         if is_compiling():
             return
-        component = _component(self.name)
+        component = active_component(self.name)
         component.__enter__()
         self._entered.append(component)
 
@@ -81,12 +48,3 @@ class region:
                 return function(*args, **kwargs)
 
         return timed
-
-
-_ACTIVE: list[ActiveComponents] = []
-
-
-def _component(name: str) -> AbstractContextManager[None]:
-    if not _ACTIVE or _ACTIVE[-1].thread != threading.get_ident():
-        return nullcontext()
-    return _ACTIVE[-1].get(name)

@@ -10,7 +10,7 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.syncs.sync_window import SyncWindow
-from lightning_gpuprof.callbacks.tap.step_borders import StepBorders
+from lightning_gpuprof.session.step_start import StepBorders
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
 from lightning_gpuprof.probes.syncs.sync_lint import CpuSyncWatch

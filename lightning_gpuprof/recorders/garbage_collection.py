@@ -1,32 +1,18 @@
 """Full runs of Python's garbage collector, as a phase of their own."""
 
 import gc
+from contextlib import AbstractContextManager
 from typing import Any
 
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.probes.clock.phase_clock import Inside, PhaseClock, Slot
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.output import RunOutput
 
 _FULL = 2
 """The generation of `gc.collect()`; the younger ones take microseconds."""
-
-
-class Collecting(Inside):
-    """A full garbage collection: its part is the phase that it fell into, or that one's part."""
-
-    __slots__ = ()
-
-    def __init__(self, clock: PhaseClock) -> None:
-        super().__init__(clock, Phase.GARBAGE_COLLECTION.value)
-
-    @override
-    def slot_inside(self, outer: Slot) -> Slot:
-        """Return the slot of a collection that began while `outer` was charged."""
-        return Slot(Phase.GARBAGE_COLLECTION, outer.part or outer.phase.value)
 
 
 class GarbageCollections(Recorder):
@@ -40,14 +26,14 @@ class GarbageCollections(Recorder):
     When: training.
     """
 
-    _region: Collecting | None = None
+    _region: AbstractContextManager[Any] | None = None
 
     @override
     def joins(self, output: RunOutput) -> None:
         super().joins(output)
         self._region = None
         if output.phase_clock is not None:
-            self._region = Collecting(output.phase_clock)
+            self._region = output.phase_clock.collections()
             output.phases.append(Phase.GARBAGE_COLLECTION.value)
 
     @override

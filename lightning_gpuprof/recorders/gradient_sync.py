@@ -14,7 +14,7 @@ from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.callbacks.region import Part
+    from lightning_gpuprof.timing.components import Part
 
 
 class GradientSync(Recorder):

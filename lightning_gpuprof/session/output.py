@@ -17,8 +17,8 @@ from lightning_gpuprof.session.marker import write_marker
 from lightning_gpuprof.session.run_facts import run_start, stage_of
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.callbacks.region import Part
-    from lightning_gpuprof.probes.clock.phase_clock import PhaseClock
+    from lightning_gpuprof.timing.components import Part
+    from lightning_gpuprof.timing.phase_clock import PhaseClock
 
 _WRITE_EVERY_NS = 15_000_000_000
 _WAIT_FRAC = 0.5

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from lightning_gpuprof.callbacks.timing.interrupts import interrupts_wait
+from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.schedule import Action, Schedule
 
 

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Any
 
 from lightning_gpuprof.callbacks.guard import attempt
-from lightning_gpuprof.callbacks.scalars.safe_logger import SafeLogger
+from lightning_gpuprof.session.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.scalars.tensorboard_events import Columns, TensorBoardEvents
 
 SLOW_NS = 500_000

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.callbacks.tap.timed_calls import untimed
+from lightning_gpuprof.session.timed_calls import untimed
 
 Columns = Mapping[str, Sequence[float | None]]
 """By name, a value of each step, None where it gave none."""

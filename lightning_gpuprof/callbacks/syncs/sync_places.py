@@ -11,7 +11,7 @@ import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.callbacks._lightning import is_kind
-from lightning_gpuprof.callbacks.tap.actions import PHASES
+from lightning_gpuprof.timing.actions import PHASES
 from lightning_gpuprof.probes.stacks.stack_lines import outwards, package_of
 from lightning_gpuprof.records.phases import Phase
 

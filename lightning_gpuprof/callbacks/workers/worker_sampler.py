@@ -20,7 +20,7 @@ from lightning_gpuprof.analysis.run.worker_lines import NOTE, WorkerLines
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
-from lightning_gpuprof.callbacks.tap.timed_calls import TimedCalls
+from lightning_gpuprof.session.timed_calls import TimedCalls
 from lightning_gpuprof.callbacks.workers.worker_start import WorkerStart
 from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.phases import Phase

@@ -12,7 +12,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.scalars.tensorboard_events import TensorBoardEvents
-from lightning_gpuprof.callbacks.tap.timed_calls import LoggingCall, TimedCalls
+from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""What `PhaseTimer` is made of: clock and marks in, windows of steps out."""

@@ -1,1 +1,0 @@
-"""Time by phase: on the host, and by marks on the device."""

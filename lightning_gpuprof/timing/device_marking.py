@@ -1,0 +1,323 @@
+"""Marks on the device at the boundaries of a step's phases, for the length of one session."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from statistics import median_low
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.timing.regions import AtBorder, Context, EpochLoop, Saving
+from lightning_gpuprof.timing.device_marks import DeviceMarks
+from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
+from lightning_gpuprof.timing.phase_clock import Region, Slot
+from lightning_gpuprof.timing.step_timeline import Fetch, StepTimeline
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.session.guard import guarded, is_disabled
+from lightning_gpuprof.session.output import RunOutput
+
+MARKED = frozenset(Phase) - {
+    Phase.CALLBACKS,
+    Phase.LOGGING,
+    Phase.GARBAGE_COLLECTION,
+    Phase.OTHER,
+}
+"""Callbacks and loggers have too many regions, and rarely work for the device: what they queue is
+device time of the phase around them. So it is with a checkpoint callback until it saves."""
+_CLOSELY_FOLLOWED = {
+    Phase.DATA_WAIT: (Phase.OTHER,),
+    Phase.HOST_TO_DEVICE: (Phase.OTHER,),
+    Phase.FORWARD: (Phase.OPTIMIZER_STEP,),
+    Phase.ZERO_GRAD: (Phase.OTHER, Phase.OPTIMIZER_STEP),
+    Phase.BACKWARD: (Phase.OPTIMIZER_STEP,),
+}
+"""Where a phase ends into one of these, the next phase is about to begin: what lies between, a few
+hooks, stays with the phase before, for the price of a mark."""
+FOLD_NS = 20_000
+"""A region that opens this soon after another closed takes over its mark: in between, the host
+can have queued two or three kernels at most."""
+_UNMARKED = (Slot(Phase.HOST_TO_DEVICE, "on_before_batch_transfer"),)
+"""Comes before the rest of its phase, with nothing of the device's in it as a rule."""
+_ALWAYS = 10**18
+_CALIBRATE_EVERY_NS = 1_000_000_000
+_RECENT = 100
+"""Writes by whose median it is judged what a mark takes: a neighbour that has the core amid one is
+no cost of ours."""
+_NUMBERS = {phase: number for number, phase in enumerate(Phase)}
+_OPTIMIZER_STEP = _NUMBERS[Phase.OPTIMIZER_STEP]
+_GAPS = frozenset(
+    (_NUMBERS[phase], _NUMBERS[into])
+    for phase, follows in _CLOSELY_FOLLOWED.items()
+    for into in follows
+)
+_NOTHING = (_NUMBERS[Phase.OTHER], WHOLE)
+
+
+class DeviceMarking:
+    """Puts a mark wherever the phase or the step changes, and gives windows their columns.
+
+    A failure of the device's events switches the marks off for the run, nothing else.
+
+    Args:
+        marks: Recorded and harvested.
+        timeline: Says which step and phase the host is in.
+        output: Takes notes.
+        budget: Share of a step's time that marks may cost the host: with more, only every k-th
+            step is marked, and a note says so.
+
+    Attributes:
+        every: Of the steps that are timed on the host, one in so many is marked.
+        step: The one that is being marked, or `OUTSIDE`.
+        cost_ns_per_step: What marks take of the host, over all steps.
+    """
+
+    def __init__(
+        self, marks: DeviceMarks, timeline: StepTimeline, output: RunOutput, *, budget: float
+    ) -> None:
+        self.marks = marks
+        self.every = 1
+        self.cost_ns_per_step = 0.0
+        self._timeline = timeline
+        self._output = output
+        self._budget = budget
+        self._now = output.now
+        self._times = timeline.clock.times
+        self._stack: list[tuple[int, int]] = []
+        self._current = self._place = _NOTHING
+        self.step = OUTSIDE
+        self._marked_ns = 0
+        self._fold_ns = 0
+        self._steps_marked = self._counted = self._spent_ns = 0
+        self._per_mark_ns: deque[float] = deque(maxlen=_RECENT)
+        self._calibrated_ns: int | None = None
+        self._held: tuple[Int64, Int64] | None = None
+        self._lost_said = False
+
+    def watch(self, region: Region) -> Context:
+        """Return the region with marks where it opens and closes, if it is one that has them."""
+        if isinstance(region, Saving):
+            return Marked(region, self, Phase.CHECKPOINT)
+        slot = region.clock.slots[region.slot]
+        border = isinstance(region, (Fetch, AtBorder, EpochLoop))
+        if border or (slot.phase in MARKED and slot.phase is not Phase.CHECKPOINT):
+            if slot not in _UNMARKED:
+                phase = slot.phase if slot.phase in MARKED else Phase.OTHER
+                return Marked(region, self, phase, border=border)
+        return region
+
+    @guarded
+    def opens(self, place: tuple[int, int], border: bool) -> None:
+        """A region of a phase (by number) has opened, maybe one at which steps begin or end."""
+        self._stack.append(self._current)
+        self._current = place
+        if border and self._reach_border():
+            return
+        if self.step != OUTSIDE and self._current != self._place:
+            self._open()
+
+    @guarded
+    def closes(self, border: bool) -> None:
+        """The innermost region that was opened has closed."""
+        closed = self._current
+        self._current = self._stack.pop() if self._stack else _NOTHING
+        if border and self._reach_border():
+            return
+        if self.step != OUTSIDE and self._current != self._place:
+            if (closed[0], self._current[0]) not in _GAPS:
+                self._mark(self._current, self._boundary())
+                self._fold_ns = FOLD_NS
+
+    @guarded
+    def opens_part(self, part: int) -> None:
+        """A named part of the phase that is open has begun."""
+        self._stack.append(self._current)
+        self._current = (self._current[0], part)
+        if self.step != OUTSIDE:
+            self._mark(self._current, self._now())
+
+    @guarded
+    def closes_part(self, part: int) -> None:
+        """A named part has ended; parts of a backward pass need not be nested."""
+        if self._current[1] == part:
+            self._current = self._stack.pop() if self._stack else _NOTHING
+            if self.step != OUTSIDE:
+                self._mark(self._current, self._now())
+            return
+        for at in range(len(self._stack) - 1, -1, -1):
+            if self._stack[at][1] == part:
+                del self._stack[at]
+                return
+
+    def _open(self) -> None:
+        phase, _ = place = self._current
+        at_ns = self._boundary()
+        if at_ns - self._marked_ns < self._fold_ns:
+            self.marks.relabel(phase)
+            self._place = place
+            self._fold_ns = 0
+        else:
+            self._mark(place, at_ns)
+        if phase == _OPTIMIZER_STEP:  # its closure trains the batch before its own work begins
+            self._fold_ns = _ALWAYS
+
+    def _reach_border(self) -> bool:
+        """Begin or end a step if one does so here; returns whether it did."""
+        timeline = self._timeline
+        step = timeline.step if timeline.in_step else OUTSIDE
+        if not timeline.marked or (timeline.nth_mark if timeline.choose else step) % self.every:
+            step = OUTSIDE
+        if step == self.step:
+            return False
+        # Nothing but the loop itself is open here: what an exception left behind is closed.
+        del self._stack[:-1]
+        self.step = step
+        self._mark(self._current, self._boundary())
+        if step != OUTSIDE:
+            self._steps_marked += 1
+        else:  # what is open now closes without our being told
+            self._stack.clear()
+            self._current = _NOTHING
+        return True
+
+    def _boundary(self) -> int:
+        """Return when the region opened or closed of which we are told: it was the last to say."""
+        times = self._times
+        return times[-1] if times else self._now()
+
+    def _mark(self, place: tuple[int, int], at_ns: int) -> None:
+        self._marked_ns, self._place, self._fold_ns = at_ns, place, 0
+        self.marks.mark(self.step, place[0], at_ns, place[1])
+
+    @guarded
+    def calibrate(self) -> None:
+        """Tie the device's clock to the host's, if the device happens to be idle."""
+        now = self._now()
+        if self._calibrated_ns is None or now - self._calibrated_ns >= _CALIBRATE_EVERY_NS:
+            if self.marks.calibrate():
+                self._calibrated_ns = now
+
+    def ready(self, facts: Int64, charged: Int64, *, final: bool) -> tuple[Int64, Int64]:
+        """Return the rows of steps that can be written by now; hold the others for one window.
+
+        Args:
+            facts: One row per finished step, its number first.
+            charged: One row per finished step.
+            final: No window will follow: hold nothing back.
+        """
+        pending = self._harvest()
+        fresh = 0
+        if self._held is not None:
+            fresh = len(self._held[0])
+            kept = self._held[1]
+            kept = np.pad(kept, ((0, 0), (0, charged.shape[1] - kept.shape[1])))
+            facts, charged = np.vstack((self._held[0], facts)), np.vstack((kept, charged))
+        self._held = None
+        if final or pending is None:
+            return facts, charged
+        # What waited a whole window is written now, come in or not.
+        done = max(fresh, int(np.searchsorted(facts[:, 0], pending)))
+        if done < len(facts):
+            self._held = facts[done:], charged[done:]
+        return facts[:done], charged[:done]
+
+    def columns(self, steps: Int64, dur_ns: int, *, spacing: int = 1) -> dict[str, Int64]:
+        """Return the device's columns of some steps.
+
+        Args:
+            steps: Their numbers.
+            dur_ns: What they took together.
+            spacing: Of all steps, one in so many is timed on the host.
+        """
+        if is_disabled(self):
+            return {}
+        return self._columns(steps, dur_ns, spacing) or {}
+
+    @guarded
+    def _columns(self, steps: Int64, dur_ns: int, spacing: int) -> dict[str, Int64]:
+        columns = self.marks.take(steps)
+        self._keep_budget(dur_ns / len(steps), spacing)
+        self._say_losses()
+        return columns
+
+    @guarded
+    def _harvest(self) -> int | None:
+        """Take in what has passed; returns the first step that has not."""
+        begin = self._now()
+        self.marks.harvest()
+        self.marks.own_ns += self._now() - begin
+        pending = self.marks.pending_step
+        self.calibrate()
+        return pending
+
+    def _keep_budget(self, step_ns: float, spacing: int) -> None:
+        marks = self.marks
+        if marks.marked > self._counted:
+            spent_ns, count = marks.own_ns - self._spent_ns, marks.marked - self._counted
+            self._per_mark_ns.append(spent_ns / count)
+            self._spent_ns, self._counted = marks.own_ns, marks.marked
+        if marks.queueing_ns is None or not self._steps_marked or not self._per_mark_ns:
+            return
+        per_mark = marks.queueing_ns + median_low(self._per_mark_ns)
+        per_step = per_mark * marks.marked / self._steps_marked
+        wanted = per_step / (self._budget * step_ns) / spacing if step_ns else 1
+        # More than one less was wanted when `every` was raised: half of that is clearly below it.
+        if wanted > self.every or wanted < (self.every - 1) / 2:
+            self.every = every = max(1, math.ceil(wanted))
+            told = every * spacing
+            message = (
+                f"Marks on the device cost the host {per_step / 1000:.0f} µs of a step of "
+                f"{step_ns / 1000:.0f} µs, and overhead_budget is {self._budget:g}: every "
+                f"{told}. step is marked from now on."
+            )
+            self._note("device_marks_every", told, message if told > 1 else "")
+        self.cost_ns_per_step = per_step / (self.every * spacing)
+
+    def _say_losses(self) -> None:
+        if self.marks.lost and not self._lost_said:
+            self._lost_said = True
+            message = (
+                "The device fell further behind than the pool of events reaches: the steps "
+                "concerned have no device times."
+            )
+            self._note("device_marks_lost", self.marks.lost, message)
+
+    def _note(self, name: str, value: Any, message: str) -> None:
+        step = self._timeline.step
+        self._output.write(Note(step=step, name=name, value=value, message=message))
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _no_marking, ()
+
+
+class Marked:
+    """A region at whose ends the marking is told: in steps that are marked, and at borders."""
+
+    __slots__ = ("_border", "_closes", "_marking", "_opens", "_place", "region")
+
+    def __init__(
+        self, region: Context, marking: DeviceMarking, phase: Phase, *, border: bool = False
+    ) -> None:
+        self.region = region
+        self._place = (_NUMBERS[phase], WHOLE)
+        self._border = border
+        self._marking = marking
+        self._opens, self._closes = marking.opens, marking.closes
+
+    def __enter__(self) -> None:
+        self.region.__enter__()
+        if self._border or self._marking.step != OUTSIDE:
+            self._opens(self._place, self._border)
+
+    def __exit__(self, *raised: Any) -> None:
+        self.region.__exit__(*raised)
+        if self._border or self._marking.step != OUTSIDE:
+            self._closes(self._border)
+
+
+def _no_marking() -> None:
+    return None

@@ -1,0 +1,241 @@
+"""Times a step's phases on the device: one event at each boundary, read when it has passed.
+
+At each boundary that the host reaches, `mark` records one event of a pool on the current stream;
+`harvest` asks the oldest whether the device has passed them and never waits. The device time of
+a phase is what the device's clock says between the mark that begins it and the next: what the
+device spent between the two boundaries, working or idle. Marks follow each other on one clock,
+so a step's device phases add up to its device duration exactly.
+
+The pool is bounded. A mark for which it has no event is lost and counted, and its step and the
+one before are not measured. Neither is a step in which a CUDA graph is captured: no event may be
+touched then. Nor one whose marks pass out of order, which they can where a user's own streams are
+current at the boundaries.
+"""
+
+from array import array
+from collections.abc import Callable
+from statistics import median_low
+from typing import Any
+
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.timing.device_clock import DeviceClock
+from lightning_gpuprof.timing.device_events import DeviceEvents
+from lightning_gpuprof.timing.device_rows import (
+    AFTER_GAP,
+    OUTSIDE,
+    SPOILED,
+    WHOLE,
+    DeviceRows,
+)
+from lightning_gpuprof.records.schema import NOT_MEASURED
+
+CAPACITY = 2048
+"""Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
+_HARVEST_EVERY = 64
+"""Marks: those of some eight steps, so that no step is much longer for taking them in."""
+_REBASE_NS = 1_000_000_000
+"""CUDA gives elapsed time in 32-bit floats of milliseconds: beyond a second they get coarse."""
+_TRIES, _POLLS = 5, 200
+
+
+class DeviceMarks:
+    """Marks in flight and the device times of the steps that came in.
+
+    Args:
+        events: The device's events.
+        now: The host's clock, in ns.
+        capacity: Marks in flight at most.
+
+    Attributes:
+        lost: Marks for which the pool had no event.
+        own_ns: What marks took of the host so far, but for queueing their events.
+        queueing_ns: What that took of each when the device was last seen idle: where it is behind,
+            the host may be made to wait there, as it would be in its next launch. None before.
+        clock: From device time to host time.
+    """
+
+    def __init__(
+        self, events: DeviceEvents, now: Callable[[], int], *, capacity: int = CAPACITY
+    ) -> None:
+        self.clock = DeviceClock()
+        self.lost = self.own_ns = 0
+        self.queueing_ns: int | None = None
+        self._device = events
+        self._now = now
+        self._capacity = capacity
+        self._events: list[Any] = []
+        self._host_ns = array("q", bytes(8 * capacity))
+        self._step = array("q", bytes(8 * capacity))
+        self._phase = array("b", bytes(capacity))
+        self._part = array("h", bytes(2 * capacity))
+        self._flag = array("b", bytes(capacity))
+        self._head = self._tail = self._due = 0
+        self._gap = False
+        self._spoiled = OUTSIDE
+        self._base: Any = None
+        self._base_ns = 0
+        self._probe: Any = None
+        self._queueing: list[int] = []
+        self._came_in = DeviceRows()
+
+    @property
+    def marked(self) -> int:
+        """Marks recorded."""
+        return self._head
+
+    @property
+    def in_flight(self) -> int:
+        """Marks that the device was not yet seen to pass."""
+        return self._head - self._tail
+
+    @property
+    def pending_step(self) -> int | None:
+        """The first step of which a mark has yet to come in; None where there is none."""
+        if self._came_in.open_step != OUTSIDE:
+            return self._came_in.open_step
+        in_flight = (self._step[at % self._capacity] for at in range(self._tail, self._head))
+        return next((step for step in in_flight if step != OUTSIDE), None)
+
+    def part(self, name: str) -> int:
+        """Return the number of a named part."""
+        return self._came_in.part(name)
+
+    def mark(self, step: int, phase: int, host_ns: int, part: int = WHOLE) -> None:
+        """Record a boundary: what begins here belongs to a phase (by number) of a step.
+
+        Args:
+            step: Or `OUTSIDE`.
+            phase: By its place in `Phase`.
+            host_ns: When the host reached the boundary.
+            part: The named part of the phase that is innermost from here on.
+        """
+        head = self._head
+        if head == self._due and not self._make_room(head):
+            self.lost += 1
+            self._gap, self._spoiled = True, step
+            return
+        at = head % self._capacity
+        self._host_ns[at] = host_ns
+        self._step[at] = step
+        self._phase[at] = phase
+        self._part[at] = part
+        self.own_ns += self._now() - host_ns
+        if not self._device.record(self._events[at]):
+            self._gap, self._spoiled = True, step
+            return
+        self._head = head + 1
+        if self._gap or self._spoiled != OUTSIDE:
+            self._note_loss(at, step)
+
+    def relabel(self, phase: int) -> None:
+        """Give what began at the newest mark to another phase."""
+        self._phase[(self._head - 1) % self._capacity] = phase
+
+    def harvest(self) -> None:
+        """Take in the marks that the device has passed, in order."""
+        device, events, capacity = self._device, self._events, self._capacity
+        while self._tail < self._head:
+            at = self._tail % capacity
+            event = events[at]
+            if self._base is None:
+                if not device.query(event):
+                    return
+                self._base, events[at] = event, device.new_event()
+                passed_ns = self._base_ns
+            else:
+                elapsed = device.elapsed_ns(self._base, event)
+                if elapsed is None:
+                    return
+                passed_ns = self._base_ns + elapsed
+                if elapsed > _REBASE_NS:
+                    self._base, events[at] = event, self._base
+                    self._base_ns = passed_ns
+            self._tail += 1
+            self._pass(at, passed_ns)
+
+    def calibrate(self) -> bool:
+        """Tie the two clocks together if the device is idle; takes some microseconds.
+
+        Returns:
+            False where the device was busy, or seemed to be: then nothing has changed.
+        """
+        if self.in_flight:
+            return False
+        best: tuple[int, int, int] | None = None
+        self._queueing.clear()
+        for _ in range(_TRIES):
+            reading = self._try_calibration()
+            if reading is None:
+                return False
+            if best is None or reading[2] - reading[1] < best[2] - best[1]:
+                best = reading
+        assert best is not None
+        self.queueing_ns = median_low(self._queueing)
+        return self.clock.calibrate(best[0], low_ns=best[1], high_ns=best[2])
+
+    def take(self, steps: Int64) -> dict[str, Int64]:
+        """Return the columns of some steps, as `DeviceRows` does."""
+        return self._came_in.take(steps)
+
+    def _make_room(self, head: int) -> bool:
+        """Take in what has passed, and see to events for the next marks; False without room."""
+        if not self._device.capturing():
+            self.harvest()
+        room = self._tail + self._capacity - head
+        if room > 0:
+            self._due = due = head + min(room, _HARVEST_EVERY)
+            missing = min(due, self._capacity) - len(self._events)
+            self._events.extend(self._device.new_event() for _ in range(missing))
+        return room > 0
+
+    def _note_loss(self, at: int, step: int) -> None:
+        flag = AFTER_GAP if self._gap else 0
+        if step == self._spoiled:
+            flag |= SPOILED
+        else:
+            self._spoiled = OUTSIDE
+        self._gap = False
+        self._flag[at] = flag
+
+    def _pass(self, at: int, passed_ns: int) -> None:
+        """A mark has come in: it ends what began at the one before."""
+        flag = self._flag[at]
+        if flag:
+            self._flag[at] = 0
+        ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
+        self._came_in.passes(
+            passed_ns,
+            NOT_MEASURED if ahead is None else ahead,
+            self._step[at],
+            self._phase[at],
+            self._part[at],
+            flag,
+        )
+
+    def _try_calibration(self) -> tuple[int, int, int] | None:
+        device, now = self._device, self._now
+        if self._probe is None:
+            self._probe = device.new_event()
+        probe = self._probe
+        low = begin = now()
+        if not device.record(probe):
+            return None
+        recorded = now()
+        for _ in range(_POLLS):
+            asked = now()
+            if device.query(probe):
+                high = now()
+                break
+            low = asked  # not passed by then
+        else:
+            return None
+        self._queueing.append(recorded - begin)
+        if self._base is None:
+            self._base, self._probe = probe, None
+            return self._base_ns, low, high
+        elapsed = device.elapsed_ns(self._base, probe)
+        assert elapsed is not None
+        passed_ns = self._base_ns + elapsed
+        if elapsed > _REBASE_NS:
+            self._base, self._probe, self._base_ns = probe, self._base, passed_ns
+        return passed_ns, low, high

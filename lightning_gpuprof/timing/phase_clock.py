@@ -1,0 +1,289 @@
+"""Charges every nanosecond of the host to the innermost region that is open.
+
+A `PhaseClock` has *slots*, each a phase with an optional part name, and a log of boundaries. A
+region that opens or closes only appends the time and a number to the log: in a training loop,
+where nothing is in the processor's caches, that is all there is time for. (To lists, which the
+interpreter does by itself: `array.append` is a call that parses its argument, and made up half of
+what regions cost.) Later the log is
+*settled*: the time between two boundaries goes to the slot that was innermost (self time), so
+that what is charged always adds up to the wall time.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.timing.region_paths import (
+    CUT,
+    Path,
+    Paths,
+    close_code,
+    ends_row,
+    open_code,
+    swap_code,
+)
+from lightning_gpuprof.records.phases import Phase
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+LOG_LIMIT = 16_384
+"""Boundaries after which a log is settled early: 800 kB, however long a step or validation is."""
+
+
+class Slot(NamedTuple):
+    """What time is charged to."""
+
+    phase: Phase
+    part: str | None = None
+
+
+class Cut(NamedTuple):
+    """What was charged between two cuts: `sum(charged_ns) == end_ns - start_ns`."""
+
+    start_ns: int
+    end_ns: int
+    charged_ns: list[int]
+    """By slot number; shorter than `slots` where slots were added since."""
+
+
+class CutRows(NamedTuple):
+    """What was charged between marks, one row each: ns by slot."""
+
+    start_ns: Int64
+    end_ns: Int64
+    charged_ns: Int64
+
+
+class PhaseClock:
+    """The log of boundaries, and what was charged to each slot since the last cut.
+
+    Args:
+        now: Returns nanoseconds, never running backwards.
+
+    Attributes:
+        slots: What time was charged to so far; entering a named part can add to them when the
+            log is settled.
+        last_ns: The time up to which the log is settled.
+        boundaries: How many were settled so far.
+
+    >>> ticks = iter([0, 10, 15, 40])
+    >>> clock = PhaseClock(lambda: next(ticks))
+    >>> clock.start()
+    >>> with clock.region(Phase.FORWARD):
+    ...     pass
+    >>> clock.cut()
+    Cut(start_ns=0, end_ns=40, charged_ns=[35, 5])
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.now = now
+        self.slots: list[Slot] = []
+        self.times: list[int] = []
+        self.codes: list[int] = []
+        self.insides: list[Inside] = []
+        self.boundaries = 0
+        self.last_ns = self._cut_ns = 0
+        self._numbers: dict[Slot, int] = {}
+        self._open: Path = (self.slot(Phase.OTHER),)
+        self._paths = Paths(self._slot_inside, self._slots_of)
+        self._charged = np.zeros(1, dtype=np.int64)
+        self._settled: list[CutRows] = []
+
+    def slot(self, phase: Phase, part: str | None = None) -> int:
+        """Return the slot's number, the same for the same phase and part."""
+        wanted = Slot(phase, part)
+        number = self._numbers.get(wanted)
+        if number is None:
+            number = self._numbers[wanted] = len(self.slots)
+            self.slots.append(wanted)
+        return number
+
+    def region(self, phase: Phase, part: str | None = None) -> "Region":
+        """Return a context manager that charges its body's self time to a slot."""
+        return Region(self, self.slot(phase, part))
+
+    def collections(self) -> "Region":
+        """Return the region of full garbage collections."""
+        return _Collecting(self, Phase.GARBAGE_COLLECTION.value)
+
+    def start(self, at_ns: int | None = None) -> None:
+        """Begin charging, with nothing open but `other`."""
+        self.last_ns = self._cut_ns = self.now() if at_ns is None else at_ns
+        del self.times[:], self.codes[:]
+        self._settled.clear()
+        self._charged[:] = 0
+        self._open = (0,)
+
+    def swap(self, slot: int) -> None:
+        """Charge what runs from now on to another slot, in place of the innermost region's."""
+        self.times.append(self.now())
+        self.codes.append(swap_code(slot))
+
+    def mark(self) -> None:
+        """End a row here, to be taken later with `take_rows`; open regions stay open."""
+        self.times.append(self.now())
+        self.codes.append(CUT)
+
+    def cut(self) -> Cut:
+        """Return what was charged since the last cut or mark, and begin anew."""
+        self.settle()
+        self.mark()
+        rows = self._settle()
+        return Cut(int(rows.start_ns[0]), int(rows.end_ns[0]), rows.charged_ns[0].tolist())
+
+    def take_rows(self) -> CutRows:
+        """Return the rows that marks have ended since the last call, oldest first."""
+        self.settle()
+        width = len(self.slots)
+        blocks, self._settled = self._settled, []
+        if not blocks:
+            none = np.zeros(0, dtype=np.int64)
+            return CutRows(none, none, np.zeros((0, width), dtype=np.int64))
+        if len(blocks) == 1:
+            return blocks[0]._replace(charged_ns=_widen(blocks[0].charged_ns, width))
+        return CutRows(
+            np.concatenate([block.start_ns for block in blocks]),
+            np.concatenate([block.end_ns for block in blocks]),
+            np.concatenate([_widen(block.charged_ns, width) for block in blocks]),
+        )
+
+    def opened_since_mark(self, slot: int) -> bool:
+        """Tell whether a slot's region was opened since the last mark; the log must be unsettled.
+
+        For rare moments: this looks through the log.
+        """
+        codes = np.array(self.codes, dtype=np.int32)
+        after = np.flatnonzero(ends_row(codes))[-1:].sum()
+        return bool((codes[after:] == open_code(slot)).any())
+
+    def settle(self) -> None:
+        """Charge all that is in the log, and empty it."""
+        if self.codes:
+            rows = self._settle()
+            if len(rows.end_ns):
+                self._settled.append(rows)
+
+    def _settle(self) -> CutRows:
+        # An interrupt between the two appends leaves one of them longer: one boundary is lost.
+        count = min(len(self.times), len(self.codes))
+        times = np.array(self.times[:count], dtype=np.int64)
+        codes = np.array(self.codes[:count], dtype=np.int32)
+        del self.times[:], self.codes[:]
+        self.boundaries += count
+        ends = np.flatnonzero(ends_row(codes))
+        slots, self._open = self._paths.follow(self._open, codes, ends)
+        width = len(self.slots)
+        row = np.zeros(count, dtype=np.int64)
+        row[ends[ends < count - 1] + 1] = 1
+        row = np.cumsum(row)
+        spent = np.diff(times, prepend=self.last_ns)
+        # Sums of whole numbers are exact in float64 up to 2^53 ns, 104 days.
+        cells = np.bincount(row * width + slots, weights=spent, minlength=(len(ends) + 1) * width)
+        charged = cells.astype(np.int64).reshape(-1, width)
+        charged[0, : len(self._charged)] += self._charged
+        self._charged = charged[-1]
+        end_ns = times[ends]
+        start_ns = np.concatenate(([self._cut_ns], end_ns))
+        self.last_ns, self._cut_ns = int(times[-1]), int(start_ns[-1])
+        return CutRows(start_ns[:-1], end_ns, charged[:-1])
+
+    def _slot_inside(self, number: int, outer: int) -> int:
+        inside = self.insides[number]
+        found = self.slot(*inside.slot_inside(self.slots[outer]))
+        inside.numbers.add(found)
+        return found
+
+    def _slots_of(self, number: int) -> set[int]:
+        return self.insides[number].numbers
+
+
+class Decorator:
+    """A context manager that decorates functions: each call enters what it is `now`."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        """Return the context manager to enter in its place."""
+        return self
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Enter it around each call of a function."""
+
+        @wraps(function)
+        def inside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with self.now():
+                return function(*args, **kwargs)
+
+        return inside
+
+
+class Region(Decorator):
+    """Charges its body's self time to one slot; may be entered again while it is open."""
+
+    __slots__ = ("_closes", "_codes", "_now", "_opens", "_times", "clock", "slot")
+
+    def __init__(self, clock: PhaseClock, slot: int) -> None:
+        self.clock = clock
+        self.slot = slot
+        self._opens, self._closes = open_code(slot), close_code(slot)
+        # At hand: the two lines below run some forty times in every step.
+        self._now, self._times, self._codes = clock.now, clock.times, clock.codes
+
+    def __enter__(self) -> Any:
+        self._times.append(self._now())
+        self._codes.append(self._opens)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._times.append(self._now())
+        self._codes.append(self._closes)
+
+
+class Inside(Region):
+    """A named part of whatever phase it is entered in, such as a region of the user's own."""
+
+    __slots__ = ("name", "numbers")
+
+    def __init__(self, clock: PhaseClock, name: str) -> None:
+        super().__init__(clock, 0)
+        self.name = name
+        self.numbers: set[int] = set()
+        number = ~len(clock.insides)
+        clock.insides.append(self)
+        self._opens, self._closes = open_code(number), close_code(number)
+
+    @override
+    def __enter__(self) -> Any:
+        self._times.append(self._now())
+        self._codes.append(self._opens)
+        return self.name  # as Lightning's profilers do
+
+    def slot_inside(self, outer: Slot) -> Slot:
+        """Return what is charged where this is entered inside `outer`."""
+        return Slot(outer.phase, self.name)
+
+
+class _Collecting(Inside):
+    """A garbage collection: its part is the phase that it fell into, or that phase's part."""
+
+    __slots__ = ()
+
+    @override
+    def slot_inside(self, outer: Slot) -> Slot:
+        return Slot(Phase.GARBAGE_COLLECTION, outer.part or outer.phase.value)
+
+
+def _widen(charged: Int64, width: int) -> Int64:
+    """Rows from before a slot was added end in zeros."""
+    missing = width - charged.shape[1]
+    return np.pad(charged, ((0, 0), (0, missing))) if missing else charged

@@ -1,0 +1,240 @@
+"""A profiler in the place of the Trainer's own that charges each action's time to its phase."""
+
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import Profiler
+from lightning_gpuprof.timing.action_regions import ActionRegions
+from lightning_gpuprof.timing.regions import (
+    Context,
+    Flagging,
+    HandingOn,
+    Idle,
+    LoaderStart,
+    Profile,
+    Regions,
+    Saving,
+)
+from lightning_gpuprof.timing.step_timeline import StepTimeline
+from lightning_gpuprof.records.phases import SELF_LOG, Phase
+from lightning_gpuprof.records.schema import StepFlag
+
+
+class ProfilerTap(Profiler):
+    """Hands every call on to the user's own profiler and keeps the phase clock's regions.
+
+    `profile` gives one cached context object per action name instead of a new generator each
+    time, which makes up for what the clock costs.
+
+    The Trainer looks `profile` up thirty times a step. It is a slot, found where the class says;
+    and there is no `__getattr__`, for which the interpreter looks up every attribute the long way,
+    also those that are there. What else there is to find in the profiler's place is in its dict,
+    which this one shares; see `tap_of` for profilers whose class has more.
+
+    Args:
+        inner: The profiler whose place this takes.
+        timeline: Told of the borders of steps; its clock is charged.
+        actions: The regions of actions.
+    """
+
+    __slots__ = (
+        "_actions", "_clock", "_inner", "_regions", "_stepping", "_timeline", "profile",
+    )  # fmt: skip
+    profile: Profile  # type: ignore[assignment]
+    """Returns the context manager of an action."""
+
+    def __init__(self, inner: Any, timeline: StepTimeline, actions: ActionRegions) -> None:
+        # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
+        self._inner = inner
+        self._share()
+        self._timeline = timeline
+        self._clock = timeline.clock
+        self._actions = actions
+        self._stepping = actions.training
+        self._look_up(actions.training)
+
+    def _share(self) -> None:
+        self.__dict__ = self._inner.__dict__
+
+    @override
+    def start(self, action_name: str) -> None:
+        """Open an action's region."""
+        self._regions[action_name].__enter__()
+
+    @override
+    def stop(self, action_name: str) -> None:
+        """Close an action's region; one that was never started is left alone."""
+        self._regions[action_name].__exit__(None, None, None)
+
+    @override
+    def summary(self) -> str:
+        """Return the inner profiler's summary."""
+        return str(self._inner.summary())
+
+    @override
+    def describe(self) -> None:
+        """Let the inner profiler report."""
+        self._inner.describe()
+
+    @override
+    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
+        """Set the inner profiler up."""
+        self._inner.setup(stage=stage, local_rank=local_rank, log_dir=log_dir)
+
+    @override
+    def teardown(self, stage: str | None) -> None:
+        """Tear the inner profiler down."""
+        self._inner.teardown(stage=stage)
+
+    @override
+    def __del__(self) -> None:
+        """Nothing to close: the inner profiler closes its own files."""
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
+        return _inner_alone, (self._inner,)
+
+    def validation(self) -> Context:
+        """Return the region of a whole validation run inside a fit."""
+        region = self._clock.region(Phase.VALIDATION)
+        return _Validation(
+            self, self._actions.watched(Flagging(region, self._timeline, StepFlag.VALIDATION))
+        )
+
+    def logging(self, name: str) -> Context:
+        """Return the region of a call to a logger."""
+        region = self._clock.region(Phase.LOGGING, name)
+        return Flagging(region, self._timeline, StepFlag.LOGGED)
+
+    def module_log(self) -> Context:
+        """Return the region of the module's `self.log`: logging, or validation's own inside it."""
+        training = self._clock.region(Phase.LOGGING, SELF_LOG)
+        return _ByLoop(self, training, self._clock.region(Phase.VALIDATION))
+
+    def loader_start(self) -> Context:
+        """Return the region in which a validation's loader starts.
+
+        A run that is resumed starts it as well, to count its batches: that is no validation's.
+        """
+        return _ByLoop(self, Idle(), LoaderStart(self._actions.fetching))
+
+    @property
+    def validating(self) -> bool:
+        """Whether a validation inside a fit is running."""
+        return self._regions is self._actions.validating
+
+    def saving(self) -> Context:
+        """Return the region of a checkpoint being saved."""
+        return Saving(self._clock, self._timeline)
+
+    def mark(self, marked: bool) -> None:
+        """Time the actions of training steps from here on, or all but a few of them no more."""
+        self._stepping = self._actions.training if marked else self._actions.passing
+        self._look_up(self._stepping)
+
+    def validate(self, validating: bool) -> None:
+        """Time actions as those of a validation inside a fit, or again as those of its steps."""
+        self._look_up(self._actions.validating if validating else self._stepping)
+
+    def leave(self) -> None:
+        """Leave it to the inner profiler, also for functions that an action decorates."""
+        self.profile = self._actions.profile = self._inner.profile
+
+    def _look_up(self, regions: Regions) -> None:
+        # The dict's own lookup: with a method of this class there would be one more call.
+        self._regions = regions
+        self.profile = self._actions.profile = regions.__getitem__
+
+
+class ForwardingTap(ProfilerTap):
+    """In the place of a profiler whose class has what Lightning's base class has not."""
+
+    __slots__ = ()
+
+    @override
+    def _share(self) -> None:
+        """Leave the inner one's dict alone: attributes are handed on one by one."""
+
+    @override
+    def start(self, action_name: str) -> None:
+        """Open an action's region, and start it in the inner profiler."""
+        if self._actions.hands_on:
+            region = _region_of(self._regions[action_name])
+            region.__enter__()
+            try:
+                self._inner.start(action_name)
+            except BaseException:
+                region.__exit__(None, None, None)
+                raise
+        else:
+            super().start(action_name)
+
+    @override
+    def stop(self, action_name: str) -> None:
+        """Stop an action in the inner profiler, and close its region."""
+        if self._actions.hands_on:
+            try:
+                self._inner.stop(action_name)
+            finally:
+                _region_of(self._regions[action_name]).__exit__(None, None, None)
+        else:
+            super().stop(action_name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ProfilerTap.__slots__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._inner, name, value)
+
+    @override
+    def __delattr__(self, name: str) -> None:
+        delattr(self._inner, name)
+
+
+def tap_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerTap:
+    """Return a tap in the place of a profiler, the lightest that will do."""
+    more = set(dir(type(inner))) - set(dir(Profiler))
+    plain = not actions.hands_on and not more and hasattr(inner, "__dict__")
+    return (ProfilerTap if plain else ForwardingTap)(inner, timeline, actions)
+
+
+class _ByLoop:
+    def __init__(self, tap: ProfilerTap, training: Context, validating: Context) -> None:
+        self._tap = tap
+        self._training, self._validating = training, validating
+
+    def __enter__(self) -> None:
+        (self._validating if self._tap.validating else self._training).__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        (self._validating if self._tap.validating else self._training).__exit__(*raised)
+
+
+class _Validation:
+    def __init__(self, tap: ProfilerTap, region: Context) -> None:
+        self._tap = tap
+        self._region = region
+
+    def __enter__(self) -> None:
+        self._region.__enter__()
+        self._tap.validate(True)
+
+    def __exit__(self, *raised: Any) -> None:
+        self._tap.validate(False)
+        self._region.__exit__(*raised)
+
+
+def _region_of(context: Context) -> Context:
+    return context.region if isinstance(context, HandingOn) else context
+
+
+def _inner_alone(inner: Any) -> Any:
+    return inner

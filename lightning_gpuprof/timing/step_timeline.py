@@ -1,0 +1,282 @@
+"""Cuts a phase clock's time into steps, and into what lies outside them.
+
+A step runs from the fetch of its batch to the fetch of the next, or to the end of the epoch.
+Every nanosecond from `start` to `stop` is in exactly one step or one outside span.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from typing_extensions import override
+
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
+from lightning_gpuprof.timing.region_paths import CUT, cut_code
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
+
+SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
+WORKER_STARTUP = "worker_startup"
+UNKNOWN_SAMPLES = -1
+
+
+class Outside(NamedTuple):
+    """Time outside steps; `where` as in the record of that name, `flags` as a step has them."""
+
+    where: str
+    cut: Cut
+    flags: int = 0
+
+
+class Place(NamedTuple):
+    """Where in the epochs a batch is; those after it follow one by one, up to the next place."""
+
+    first: int
+    """The batch's number, from 0."""
+    epoch: int
+    batch_idx: int
+
+
+class StepTimeline:
+    """Follows a training or evaluation loop through its borders.
+
+    Args:
+        clock: What is cut.
+        warmup: The first steps, this many, are flagged as warm-up.
+
+    Attributes:
+        outside: Outside spans that nobody has taken yet.
+        flags: Of the step now running; reset at its end.
+        epoch: Set by the callback.
+        ran: A step is running whose batch has run: the next fetch begins the next step.
+        begun: One is running whose batch has begun and not run yet.
+        due: For who begins a batch to set: something is to be done once it has run.
+        batch_slot: The slot that is open while a batch is evaluated.
+        running_batch: Set while one is trained, where nobody says that it begins.
+        choose: Where not every step is marked: called when one begins, tells whether it is.
+        left: Where not every step is: called when an epoch's last has ended.
+        marked: Whether the step now running is.
+        nth_mark: How many before it were, where not every step is.
+        samples: The sizes of batches that began, of steps that nobody has taken yet: for who
+            begins a batch that follows the last one in its epoch to add to, with `begun`.
+    """
+
+    FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
+
+    def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
+        self.clock = clock
+        self.epoch = self.flags = self.batch_slot = 0
+        self.ran = self.begun = self.due = self.running_batch = False
+        self.choose: Callable[[], bool] | None = None
+        self.left: Callable[[], None] | None = None
+        self.marked = True
+        self.nth_mark = 0
+        self.outside: list[Outside] = []
+        self._warmup = warmup
+        self._where = SETUP
+        self._in_step = self._starting_up = False
+        self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
+        self._taken = 0
+        self.samples: list[int] = []
+        self._places = [Place(0, 0, 0)]
+        self._flagged: dict[int, int] = {}
+
+    @property
+    def step(self) -> int:
+        """Number of the step now running, from 0."""
+        return self._batches() - (self.ran or self.begun)
+
+    @property
+    def in_step(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._in_step
+
+    def start(self, at_ns: int | None = None) -> None:
+        """Begin; everything up to the first epoch is `setup`."""
+        self.clock.start(at_ns)
+
+    def begin_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch begins to run; once it has, `ran` is set and `begun` no more.
+
+        What is left behind for each step, here and in `Fetch`, are plain numbers, nothing for the
+        garbage collector to go through later.
+        """
+        if self.ran or not self._in_step:
+            self.begin_step()  # its fetch was not seen
+        if self.begun:
+            self._forget_batch()
+        number = self._batches()
+        if self._place(number) != (self.epoch, batch_idx):
+            self._places.append(Place(number, self.epoch, batch_idx))
+        self.samples.append(samples)
+        self.begun = True
+
+    def end_batch(self, batch_idx: int, samples: int) -> None:
+        """The step's batch has run; that it began was not said."""
+        self.begin_batch(batch_idx, samples)
+        self.begun, self.ran = False, True
+
+    def flag_last_batch(self, flag: StepFlag) -> int | None:
+        """Flag the step of the batch that began last, and return it; None where none has."""
+        if self.ran or self.begun:
+            self.flags |= flag
+            return self.step
+        last = self.step - 1
+        if last < 0:
+            return None
+        self._flagged[last] = self._flagged.get(last, 0) | flag
+        return last
+
+    def keep_flags(self) -> None:
+        """Keep the flags of the step that ends, and begin anew."""
+        self._flagged[self.step] = self.flags
+        self.flags = 0
+
+    def begin_step(self) -> None:
+        """A step begins, unless one is running whose batch has not run yet.
+
+        So the fetches by which a prefetching loader fills up belong to the first step, and those
+        from inside a `dataloader_iter` step to that step.
+        """
+        if self._in_step and not self.ran:
+            return
+        self._end_startup()
+        if self._in_step:
+            self._end_step()
+        else:
+            self._leave_outside()
+        self._in_step, self.ran = True, False
+        if self.choose is not None:
+            self.choose()
+
+    def begin_epoch(self) -> None:
+        """The loop over batches begins; until its first fetch it starts data workers."""
+        self.outside_is(EPOCH_START)
+        self.flags |= StepFlag.EPOCH_START
+        self._starting_up = True
+        self.clock.swap(self._startup)
+
+    def end_epoch(self, *, unfinished: bool = False) -> None:
+        """The loop over batches has ended, and its last step with it."""
+        self._end_startup()
+        if unfinished and self._in_step and not self.ran:
+            self._end_torn_batch()
+        if self._in_step and self.ran:
+            if unfinished:
+                self.flags |= StepFlag.UNFINISHED
+            self._end_step()
+        # A fetch that found no batch left, or whose batch was skipped, is no step.
+        if self.begun:
+            self._forget_batch()
+        self._in_step = self.ran = False
+        self._where = EPOCH_END
+        if self.left is not None:
+            self.left()
+
+    def outside_is(self, where: str) -> None:
+        """Name the time outside steps from now on."""
+        if not self._in_step and where != self._where:
+            self._leave_outside()
+            self._where = where
+
+    def stop(self, *, unfinished: bool) -> int:
+        """End whatever is running; returns the clock's time of it."""
+        if self._in_step:
+            self.end_epoch(unfinished=unfinished)
+        self._leave_outside()
+        return self.clock.last_ns
+
+    def take_rows(self) -> tuple[Int64, Int64]:
+        """Return the facts and the charged times of all finished steps, and forget them.
+
+        Returns:
+            int64 arrays of shapes (rows, facts) and (rows, slots).
+        """
+        rows = self.clock.take_rows()
+        count = len(rows.end_ns)
+        samples = np.array(self.samples[:count], dtype=np.int64)
+        del self.samples[:count]
+        step = np.arange(self._taken, self._taken + count)
+        flags = np.where(step < self._warmup, int(StepFlag.WARMUP), 0)
+        for number in [number for number in self._flagged if number < self._taken + count]:
+            flags[number - self._taken] |= self._flagged.pop(number)
+        self._taken += count
+        epoch, batch_idx = self._take_places(step)
+        facts = np.column_stack(
+            [step, epoch, batch_idx, samples, flags, rows.start_ns, rows.end_ns]
+        )
+        return facts, rows.charged_ns
+
+    def _take_places(self, step: Int64) -> tuple[Int64, Int64]:
+        """Return the epoch and the batch's index of steps, and forget those before them."""
+        first, epoch, batch_idx = np.array(self._places).T
+        at = np.searchsorted(first, step, side="right") - 1
+        del self._places[: int(at[-1]) if len(at) else 0]
+        return epoch[at], batch_idx[at] + step - first[at]
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """Return the epoch and the index of a batch, the last one or the one after it."""
+        last = next((one for one in self._places[::-1] if one.first <= number), self._places[0])
+        return last.epoch, last.batch_idx + number - last.first
+
+    def _batches(self) -> int:
+        return self._taken + len(self.samples)
+
+    def _end_startup(self) -> None:
+        if self._starting_up:
+            self._starting_up = False
+            self.clock.swap(0)
+
+    def _forget_batch(self) -> None:
+        """What began never ran: a loader had no batch for a step that fetches for itself."""
+        self.samples.pop()
+        self.begun = False
+        if len(self._places) > 1 and self._places[-1].first == self._batches():
+            self._places.pop()
+
+    def _end_torn_batch(self) -> None:
+        if self.begun:
+            self.samples[-1] = UNKNOWN_SAMPLES
+            self.begun, self.ran = False, True
+        elif self.running_batch or self.clock.opened_since_mark(self.batch_slot):
+            epoch, batch_idx = self._place(self._batches() - 1)
+            self.end_batch(batch_idx + 1 if epoch == self.epoch else 0, UNKNOWN_SAMPLES)
+
+    def _end_step(self) -> None:
+        if self.flags:
+            self.keep_flags()
+        self.clock.mark()
+
+    def _leave_outside(self) -> None:
+        flags = self.flags & ~StepFlag.EPOCH_START
+        self.outside.append(Outside(self._where, self.clock.cut(), flags))
+        self.flags &= StepFlag.EPOCH_START
+
+
+class Fetch(Region):
+    """A batch is being fetched: where a step's batch has run, the next step begins with it.
+
+    In a step that is not marked only its border is noted; to close what was not opened is nothing.
+    """
+
+    __slots__ = ("_cuts", "_timeline")
+
+    def __init__(self, region: Region, timeline: StepTimeline) -> None:
+        super().__init__(region.clock, region.slot)
+        self._timeline = timeline
+        self._cuts = cut_code(region.slot)
+
+    @override
+    def __enter__(self) -> None:
+        timeline = self._timeline
+        if not timeline.ran:
+            timeline.begin_step()
+            Region.__enter__(self)
+            return
+        if timeline.flags:
+            timeline.keep_flags()
+        timeline.ran = False
+        cuts = self._cuts if timeline.choose is None or timeline.choose() else CUT
+        self._times.append(self._now())
+        self._codes.append(cuts)

@@ -1,0 +1,194 @@
+"""Turns the timeline's rows into the records of a window."""
+
+from collections.abc import Container, Mapping, Sequence
+
+import numpy as np
+
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.timing.phase_clock import Cut, Slot
+from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
+from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
+from lightning_gpuprof.records.schema import (
+    UNMARKED_STEPS,
+    Column,
+    OutsideSpan,
+    StepFlag,
+    StepsWindow,
+)
+
+SMALLEST_PART_FRAC = 0.001
+"""Parts below this share of a window's time are left out of it: dozens of hooks take a
+microsecond each, and their columns would be most of the file."""
+
+PHASE_NAMES = tuple(phase.value for phase in Phase)
+_NOT_STEADY = int(StepFlag.WARMUP | StepFlag.WATCHED | StepFlag.PROFILED)
+_COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | StepFlag.VALIDATION)
+_I4_MAX = 2**31 - 1
+
+
+class Layout:
+    """What the slots are, prepared once for many windows.
+
+    Args:
+        slots: The clock's slots.
+        own: Names of this package's callbacks.
+    """
+
+    def __init__(self, slots: Sequence[Slot], own: Container[str | None] = ()) -> None:
+        self.width = len(slots)
+        self.in_phase: Int64 = np.array(
+            [[slot.phase is phase for slot in slots] for phase in Phase], dtype=np.int64
+        )
+        self.part_names = [
+            None if slot.part is None else f"part/{slot.phase.value}/{slot.part}" for slot in slots
+        ]
+        self.kept = np.array(
+            [slot.phase is Phase.DATA_WAIT and slot.part in (SAMPLER, WORKERS) for slot in slots]
+        )
+        self.own = np.array(
+            [slot.phase is Phase.CALLBACKS and slot.part in own for slot in slots], dtype=np.int64
+        )
+
+
+class Window:
+    """A window of steps as arrays.
+
+    Args:
+        facts: One row per step, `StepTimeline.FACTS` across.
+        charged: One row per step, one column per slot: ns of self time.
+        layout: What the slots are.
+        origin_ns: The clock's time of the session's start.
+
+    Attributes:
+        own_ns: What this package's callbacks took of each plain step, the least first: not of the
+            first ones and the few others in which they look at what is looked at once, and of none
+            that was profiled.
+        plain_count: How many steps those are.
+        plain_ns: How long they took.
+        profiled_own_ns: What they took of profiled steps: torch.profiler starts, stops, exports.
+    """
+
+    def __init__(self, facts: Int64, charged: Int64, layout: Layout, *, origin_ns: int) -> None:
+        self._facts = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
+        self._start_ns = self._facts["start_ns"] - origin_ns
+        self._dur_ns = self._facts["end_ns"] - self._facts["start_ns"]
+        self._charged = charged.T
+        self._layout = layout
+        self._slot_total_ns = charged.sum(axis=0)
+        self._phase_ns = layout.in_phase @ self._charged
+        totals = (layout.in_phase @ self._slot_total_ns).tolist()
+        self.count = len(facts)
+        self.total_ns = int(self._dur_ns.sum())
+        flags = self.flags
+        profiled, plain = flags & int(StepFlag.PROFILED) != 0, flags & _NOT_STEADY == 0
+        own_ns = layout.own @ self._charged
+        self.profiled_own_ns = int(own_ns[profiled].sum())
+        self.own_ns: list[int] = sorted(own_ns[plain].tolist())
+        self.plain_ns = int(self._dur_ns[plain].sum())
+        self.plain_count = int(plain.sum())
+        self.phase_total_ns = {
+            name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
+        }
+
+    @property
+    def steps(self) -> Int64:
+        """The steps' numbers."""
+        steps: Int64 = self._facts["step"]
+        return steps
+
+    @property
+    def flags(self) -> Int64:
+        """Their flags (`StepFlag`)."""
+        flags: Int64 = self._facts["flags"]
+        return flags
+
+    def record(self, more: Mapping[str, Int64] | None = None) -> StepsWindow:
+        """Return the record of this window.
+
+        Args:
+            more: Further columns, such as the device's.
+        """
+        facts = self._facts
+        rows = {name: facts[name] for name in ("step", "epoch", "batch_idx", "flags")}
+        rows["dur_ns"] = self._dur_ns
+        if (facts["samples"] != UNKNOWN_SAMPLES).all():
+            rows["samples"] = facts["samples"]
+        for name, values in zip(PHASE_NAMES, self._phase_ns, strict=True):
+            if name in self.phase_total_ns:
+                rows[f"phase/{name}"] = values
+        least = max(1, self.total_ns * SMALLEST_PART_FRAC)
+        # That a part of the wait is next to nothing says as much as that it is long.
+        told = (self._slot_total_ns >= least) | (self._layout.kept & (self._slot_total_ns > 0))
+        for number in np.flatnonzero(told).tolist():
+            part = self._layout.part_names[number]
+            if part is not None:
+                rows[part] = self._charged[number]
+        rows.update(more or {})
+        columns = dict(zip(rows, _pack(np.array(list(rows.values()))), strict=True))
+        columns["start_ns"] = _pack(self._start_ns[np.newaxis])[0]
+        return StepsWindow(
+            first_step=int(facts["step"][0]),
+            count=self.count,
+            total_ns=self.total_ns,
+            phase_total_ns=self.phase_total_ns,
+            columns=columns,
+        )
+
+    def median_ms(self) -> dict[str, float]:
+        """Return the median step and the median of each phase, in milliseconds."""
+        medians = (np.median(self._phase_ns, axis=1) / 1e6).tolist()
+        scalars = {"step_ms": float(np.median(self._dur_ns)) / 1e6}
+        for name, value in zip(PHASE_NAMES, medians, strict=True):
+            if name in self.phase_total_ns:
+                scalars[f"{name}_ms"] = value
+        return scalars
+
+
+def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> OutsideSpan:
+    """Return the record of a span outside steps."""
+    phase_ns: dict[str, int] = {}
+    part_ns: dict[str, int] = {}
+    for (phase, part), spent in zip(slots, outside.cut.charged_ns, strict=False):
+        if not spent:
+            continue
+        phase_ns[phase.value] = phase_ns.get(phase.value, 0) + spent
+        if part is not None:
+            part_ns[f"{phase.value}/{part}"] = spent
+    return OutsideSpan(
+        where=outside.where,
+        start_ns=outside.cut.start_ns - origin_ns,
+        dur_ns=outside.cut.end_ns - outside.cut.start_ns,
+        phase_ns=phase_ns,
+        part_ns=part_ns,
+        flagged={str(flag.name).lower(): 1 for flag in StepFlag if outside.flags & int(flag)},
+    )
+
+
+def passed_over_span(
+    facts: Int64, charged: Int64, slots: Sequence[Slot], *, origin_ns: int
+) -> OutsideSpan:
+    """Return the record of steps that were not marked.
+
+    What is known of them beside their time is what validation, checkpoints, loggers and garbage
+    collections took, which flags they carry, and which of them compiled something.
+    """
+    named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
+    known = [0 if slot.phase is Phase.OTHER else spent
+             for slot, spent in zip(slots, charged.sum(axis=0).tolist(), strict=False)]  # fmt: skip
+    cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known)
+    span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
+    dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
+    span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
+    span.flagged = {
+        str(flag.name).lower(): count
+        for flag in StepFlag
+        if (count := int(np.count_nonzero(flags & int(flag))))
+    }
+    span.compiled_ns = dur_ns[flags & _COMPILING == StepFlag.COMPILED].tolist()
+    return span
+
+
+def _pack(rows: Int64) -> list[Column]:
+    """Pack each row; times and counts are never negative but for a marker: one bound will do."""
+    dtype = "i4" if rows.max() <= _I4_MAX else "i8"
+    return [Column(dtype, row.tobytes()) for row in rows.astype("<" + dtype)]

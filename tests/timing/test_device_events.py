@@ -1,0 +1,102 @@
+import torch
+
+from lightning_gpuprof.timing.device_events import TorchEvents, device_events
+
+
+class FakeCuda:
+    """`torch.cuda` where another device than ours is the current one."""
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self, stream="the current device's stream"):
+            self.stream = stream
+
+    def __init__(self):
+        self.number, self.asked, self.captures = 7, 0, False
+
+    def is_current_stream_capturing(self):
+        return self.captures
+
+    def current_stream(self, index):
+        self.asked += 1
+        index = 0 if index is None else index
+        return f"stream {self.number} of device {index}"
+
+    def _cuda_getCurrentStream(self, index):
+        if index is None:
+            raise TypeError("invalid argument to getCurrentStream")
+        return (self.number, index, 1)
+
+
+def test_a_device_without_an_index_is_the_current_one():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda"), cuda=cuda, c=cuda)
+    event = events.new_event()
+    for _ in range(2):
+        events.record(event)
+    assert event.stream == "stream 7 of device 0"
+
+
+def test_events_are_recorded_on_their_own_device_whichever_is_current():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    event = events.new_event()
+    events.record(event)
+    assert event.stream == "stream 7 of device 1"
+
+
+def test_the_stream_is_asked_for_anew_only_where_another_one_is_current():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    event = events.new_event()
+    for _ in range(10):
+        events.record(event)
+    asked = cuda.asked
+    assert asked <= 2
+    cuda.number = 8
+    events.record(event)
+    events.record(event)
+    assert (event.stream, cuda.asked) == ("stream 8 of device 1", asked + 1)
+
+
+def test_a_torch_that_does_not_number_its_streams_is_asked_each_time():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=object())
+    event = events.new_event()
+    events.record(event)
+    cuda.number = 8
+    events.record(event)
+    assert event.stream == "stream 8 of device 1"
+
+
+def test_nothing_is_recorded_while_the_stream_is_captured():
+    cuda = FakeCuda()
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    event = events.new_event()
+    cuda.captures = True
+    assert not events.record(event)
+    assert not hasattr(event, "stream")
+    cuda.captures = False
+    assert events.record(event)
+
+
+def test_events_are_of_the_class_whose_methods_only_hand_calls_on():
+    class Base(FakeCuda.Event):
+        def __init__(self, enable_timing=False):
+            super().__init__(enable_timing)
+
+    class Wrapping(Base):
+        def record(self, stream):
+            raise AssertionError("the slow way")
+
+    cuda = FakeCuda()
+    cuda.Event = Wrapping
+    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    assert events.record(events.new_event())
+
+
+def test_only_cuda_and_hip_have_events_to_time_with():
+    assert device_events(torch.device("mps")) is None
+    assert isinstance(device_events(torch.device("cuda", 0)), TorchEvents)

@@ -1,0 +1,82 @@
+"""A program's own actions: `self.trainer.profiler.profile(...)`, used as Lightning's may be."""
+
+from itertools import count
+
+import pytest
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.timing.attach import Tapping
+
+STEPS = 4
+
+
+class Acts(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.given = []
+
+    def training_step(self, batch, batch_idx):
+        profiler = self.trainer.profiler
+
+        @profiler.profile("penalty")
+        def penalty(weight):
+            return weight.square().sum()
+
+        with profiler.profile("head") as name:
+            self.given.append(name)
+            loss = self.layer(batch).mean()
+        return loss + penalty(self.layer.weight)
+
+
+@pytest.mark.parametrize("profiler", [None, "simple"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_function_decorated_in_setup_is_in_each_call_what_its_action_is_then(
+    session_of, monkeypatch, profiler, marked
+):
+    class Decorates(BoringModel):
+        def setup(self, stage):
+            self.penalty = self.trainer.profiler.profile("penalty")(lambda: None)
+            self.codes = timer._run.timeline.clock.codes
+
+        def add(self, where):
+            before = len(self.codes)
+            self.penalty()
+            added.add((where, len(self.codes) - before))
+
+        def training_step(self, batch, batch_idx):
+            self.add("training")
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch, batch_idx):
+            self.add("validation")
+
+    if not marked:
+        begin = Tapping.time_loader
+        monkeypatch.setattr(Tapping, "time_loader", lambda self: (begin(self), self.mark(False)))
+    added, model = set(), Decorates()
+    timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)
+    session_of(
+        model, timer, limit_train_batches=STEPS, limit_val_batches=1, num_sanity_val_steps=0,
+        profiler=profiler,
+    )  # fmt: skip
+    model.add("after")
+    assert added == {("training", 2 if marked else 0), ("validation", 2), ("after", 0)}
+    own = model.trainer.profiler
+    if profiler:
+        assert len(own.recorded_durations["penalty"]) == STEPS + 2
+
+
+@pytest.mark.parametrize("profiler", [None, "simple"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_they_decorate_functions_and_give_their_name(session_of, monkeypatch, profiler, marked):
+    if not marked:
+        begin = Tapping.time_loader
+        monkeypatch.setattr(Tapping, "time_loader", lambda self: (begin(self), self.mark(False)))
+    model = Acts()
+    options = {"limit_train_batches": STEPS, "profiler": profiler}
+    timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)
+    session = session_of(model, timer, **options)
+    assert model.given == ["head"] * STEPS
+    parts = {name for name in session.columns if name.startswith("part/forward")}
+    assert ({"part/forward/head", "part/forward/penalty"} <= parts) or not marked

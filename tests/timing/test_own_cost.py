@@ -1,0 +1,115 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lightning_gpuprof.timing.overhead import MOST_APART, OwnCost, boundary_cost_ns
+from lightning_gpuprof.timing.windows import Layout, Window
+from lightning_gpuprof.timing.phase_clock import Slot
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
+
+
+def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000, stall_ns=0):
+    own_ns = [hooks_ns] * steps
+    return SimpleNamespace(
+        own_ns=[*own_ns[1:], hooks_ns + inside_ns] if steps else [],
+        count=200,
+        plain_count=steps,
+        plain_ns=steps * step_ns,
+        profiled_own_ns=stall_ns,
+    )
+
+
+def cost_of(*, hooks_ns, boundaries=20, budget=0.005, **options):
+    cost = OwnCost(budget)
+    cost.add(window(hooks_ns=hooks_ns, **options))
+    cost.saw(200 * boundaries)
+    return cost
+
+
+def test_the_cost_is_hooks_and_boundaries_without_the_profilers_stalls():
+    cost = cost_of(hooks_ns=3_000, stall_ns=9_000_000)
+
+    assert cost.ns_per_step() == 3_000 + 20 * 100
+    assert cost.profiler_stall_ns == 9_000_000
+
+
+def test_what_marks_cost_is_spread_over_the_steps_without_them():
+    cost = cost_of(hooks_ns=3_000)
+    cost.passed(600)
+
+    assert cost.ns_per_step() == 3_000 + 20 * 100 / 4
+
+
+@pytest.mark.parametrize("steps", [1, 200])
+@pytest.mark.parametrize("in_marked", [True, False])
+def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked, steps):
+    cost = OwnCost(0.005)
+    inside_ns = 200_000 if in_marked else 0
+    for _ in range(2):
+        cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
+        cost.wrote(200_000, in_marked=in_marked)
+    cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
+    cost.passed(600)
+
+    assert cost.ns_per_step() == 3_000 + 1_000 / 2
+
+
+def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
+    cost = OwnCost(0.005)
+    for hooks_ns, took_ns in ((90_000, 30_000_000), (3_000, 200_000), (3_500, 300_000)):
+        cost.add(window(hooks_ns=hooks_ns))
+        cost.wrote(took_ns, in_marked=False)
+
+    assert cost.ns_per_step() == 3_500 + 200_000 / 200
+
+
+def test_a_neighbour_that_takes_the_core_amid_one_hook_is_no_cost_of_that_hook():
+    cost = OwnCost(0.005)
+    cost.add(window(hooks_ns=3_000, inside_ns=20_000_000))
+
+    assert cost.ns_per_step() == 3_000
+
+
+def test_nothing_is_claimed_where_every_step_was_profiled():
+    cost = cost_of(hooks_ns=0, steps=0, stall_ns=5)
+
+    assert cost.ns_per_step() is None
+    assert cost.spacing() is None
+
+
+@pytest.mark.parametrize(
+    ("hooks_ns", "boundaries", "every"),
+    [(3_000, 20, 1), (3_001, 20, 2), (3_000, 60, 3), (0, 60, 2), (5_000, 20, MOST_APART)],
+)
+def test_steps_are_marked_as_often_as_the_budget_allows(hooks_ns, boundaries, every):
+    assert cost_of(hooks_ns=hooks_ns, boundaries=boundaries).spacing() == every
+
+
+def test_of_few_steps_nothing_is_concluded():
+    assert cost_of(hooks_ns=90_000, steps=99).spacing() is None
+
+
+def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
+    message = cost_of(hooks_ns=3_000, boundaries=60).explain(3)
+
+    assert "overhead_budget=0.5%" in message
+    assert "9.00 µs of each 1.00 ms step" in message
+    assert "it times one step in 3 by phase (5.00 µs per step)" in message
+
+
+def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
+    flags = [StepFlag.WARMUP, StepFlag.WATCHED, StepFlag.PROFILED, 0, StepFlag.VALIDATION]
+    facts = [[step, 0, step, 1, int(flag), 0, 1_000] for step, flag in enumerate(flags)]
+    charged = [[100, 900], [100, 900], [300, 700], [990, 10], [980, 20]]
+    slots = [Slot(Phase.OTHER), Slot(Phase.CALLBACKS, "Ours")]
+
+    window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
+
+    assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])
+    assert window.profiled_own_ns == 700
+
+
+def test_what_a_boundary_costs_is_measured_on_this_machine():
+    assert 0 < boundary_cost_ns(rounds=5, repeats=3) < 1e9

@@ -1,0 +1,129 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightning_gpuprof.timing.phase_clock import Inside, PhaseClock, Slot
+from lightning_gpuprof.records.phases import Phase
+
+
+class FakeClock:
+    now_ns = 0
+
+    def __call__(self):
+        return self.now_ns
+
+
+@pytest.fixture
+def time():
+    return FakeClock()
+
+
+@pytest.fixture
+def clock(time):
+    clock = PhaseClock(time)
+    clock.start()
+    return clock
+
+
+def charged(clock):
+    cut = clock.cut()
+    return {clock.slots[n]: ns for n, ns in enumerate(cut.charged_ns) if ns}
+
+
+def test_the_innermost_region_is_charged(clock, time):
+    with clock.region(Phase.OPTIMIZER_STEP):
+        time.now_ns += 1
+        with clock.region(Phase.FORWARD):
+            time.now_ns += 10
+        time.now_ns += 100
+    time.now_ns += 1000
+
+    assert charged(clock) == {
+        Slot(Phase.OPTIMIZER_STEP): 101,
+        Slot(Phase.FORWARD): 10,
+        Slot(Phase.OTHER): 1000,
+    }
+
+
+def test_a_region_may_be_entered_inside_itself(clock, time):
+    region = clock.region(Phase.CALLBACKS, "A")
+    with region:
+        time.now_ns += 1
+        with region:
+            time.now_ns += 2
+        time.now_ns += 4
+
+    assert charged(clock) == {Slot(Phase.CALLBACKS, "A"): 7}
+
+
+def test_regions_stay_open_across_a_cut(clock, time):
+    with clock.region(Phase.VALIDATION):
+        time.now_ns += 5
+        assert charged(clock) == {Slot(Phase.VALIDATION): 5}
+        time.now_ns += 7
+
+    assert charged(clock) == {Slot(Phase.VALIDATION): 7}
+
+
+def test_a_named_part_belongs_to_the_phase_it_is_entered_in(clock, time):
+    dream = Inside(clock, "dream")
+    with clock.region(Phase.FORWARD), dream:
+        time.now_ns += 3
+        with clock.region(Phase.BACKWARD), dream:
+            time.now_ns += 4
+
+    assert charged(clock) == {Slot(Phase.FORWARD, "dream"): 3, Slot(Phase.BACKWARD, "dream"): 4}
+
+
+def test_what_was_left_open_is_closed_by_the_region_around_it(clock, time):
+    outer, inner = clock.region(Phase.FORWARD), clock.region(Phase.OPTIMIZER_STEP)
+    with outer:
+        inner.__enter__()
+        time.now_ns += 3
+    time.now_ns += 4
+
+    assert charged(clock) == {Slot(Phase.OPTIMIZER_STEP): 3, Slot(Phase.OTHER): 4}
+
+
+@pytest.mark.parametrize("phase", [Phase.OTHER, Phase.BACKWARD])
+def test_closing_what_was_never_opened_changes_nothing(clock, time, phase):
+    clock.region(phase).__exit__(None, None, None)
+    time.now_ns += 4
+
+    assert charged(clock) == {Slot(Phase.OTHER): 4}
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["open", "close", "wait", "cut", "new"]),
+        st.sampled_from(list(Phase)),
+        st.integers(0, 1000),
+    )
+)
+
+
+@given(EVENTS)
+def test_cuts_add_up_to_the_wall_time_whatever_is_opened_and_closed(events):
+    time = FakeClock()
+    clock = PhaseClock(time)
+    clock.start()
+    cuts = []
+    for event, phase, number in events:
+        if event == "open":
+            clock.region(phase).__enter__()
+        elif event == "close":
+            clock.region(phase).__exit__(None, None, None)
+        elif event == "wait":
+            time.now_ns += number
+        elif event == "new":
+            clock.slot(phase, str(number))
+        else:
+            cuts.append(clock.cut())
+    cuts.append(clock.cut())
+
+    assert sum(sum(cut.charged_ns) for cut in cuts) == time.now_ns
+    for cut, following in pairwise(cuts):
+        assert cut.end_ns == following.start_ns
+    assert all(sum(cut.charged_ns) == cut.end_ns - cut.start_ns for cut in cuts)

@@ -1,0 +1,109 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lightning_gpuprof.timing.step_choice import StepChoice
+from lightning_gpuprof.records.schema import StepFlag
+
+
+@pytest.fixture
+def timeline():
+    return SimpleNamespace(step=0, flags=0, marked=True, nth_mark=0, choose=None, left=None)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def insisted():
+    return SimpleNamespace(step_flags=0)
+
+
+@pytest.fixture
+def choice(timeline, told, insisted):
+    return StepChoice(timeline, use=told.append, insists=insisted)
+
+
+def run(timeline, steps):
+    marked = []
+    for step in steps:
+        timeline.step = step
+        if timeline.choose is None or timeline.choose():
+            marked.append(step)
+    return marked
+
+
+def test_every_step_is_marked_until_the_choice_is_spread(timeline, choice, told):
+    assert run(timeline, range(10)) == list(range(10))
+    assert choice.is_marked(np.arange(10)).all()
+    assert told == []
+
+
+def test_each_block_of_steps_holds_one_mark(timeline, choice):
+    choice.spread(8)
+
+    marked = run(timeline, range(1, 801))
+
+    assert len(marked) == 100
+    assert max(np.diff(marked)) <= 15
+
+
+def test_what_happens_every_few_steps_is_met_as_often_as_it_happens(timeline, choice):
+    choice.spread(8)
+
+    marked = np.array(run(timeline, range(1, 3_201)))
+
+    for period in (2, 4, 8, 16):
+        counts = np.bincount(marked % period, minlength=period)
+        assert counts.min() > 0.5 * len(marked) / period
+
+
+def test_the_tap_is_told_only_of_changes(timeline, choice, told):
+    choice.spread(4)
+
+    run(timeline, range(1, 41))
+
+    assert set(told[::2]) == {False}
+    assert set(told[1::2]) == {True}
+
+
+def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(
+    timeline, choice, insisted
+):
+    choice.spread(20)
+    run(timeline, [1])
+
+    timeline.flags = StepFlag.EPOCH_START
+    assert run(timeline, [2]) == [2]
+    timeline.flags = 0
+    insisted.step_flags = StepFlag.PROFILED
+    assert run(timeline, [3, 4]) == [3, 4]
+    insisted.step_flags = 0
+    assert run(timeline, [5]) == []
+
+
+def test_rows_are_told_apart_as_they_are_taken(timeline, choice):
+    run(timeline, range(5))
+    choice.spread(4)
+    marked = run(timeline, range(5, 45))
+
+    first, second = choice.is_marked(np.arange(20)), choice.is_marked(np.arange(20, 45))
+
+    assert np.flatnonzero(first).tolist() == [0, 1, 2, 3, 4, *[s for s in marked if s < 20]]
+    assert (np.flatnonzero(second) + 20).tolist() == [s for s in marked if s >= 20]
+
+
+def test_what_lies_between_epochs_is_timed_whatever_its_last_step_was(timeline, choice, told):
+    choice.spread(8)
+    steps = iter(range(1, 100))
+    while run(timeline, [next(steps)]):
+        pass
+    assert told == [False]
+
+    timeline.left()
+
+    assert told == [False, True]
+    assert timeline.marked

@@ -1,0 +1,85 @@
+"""Which steps a device's marks are put in, on a clock and marks that cost what they are told."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lightning_gpuprof.timing.regions import AtBorder
+from lightning_gpuprof.timing.device_marking import DeviceMarking
+from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
+from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.step_timeline import StepTimeline
+from lightning_gpuprof.records.phases import Phase
+
+MS = 1_000_000
+
+
+class Marks:
+    """Cost the host as much of each step as is told, which are all of one ms."""
+
+    marked = own_ns = lost = 0
+    queueing_ns = 0
+
+    def mark(self, step, phase, host_ns, part=-1):
+        self.marked += 1
+
+    def relabel(self, phase):
+        pass
+
+    def take(self, steps):
+        return {}
+
+
+@pytest.fixture
+def marking(clock):
+    """Puts no marks, and says in how many steps it would."""
+    timeline = StepTimeline(PhaseClock(clock))
+    notes = []
+    output = SimpleNamespace(now=clock, write=notes.append)
+    made = DeviceMarking(Marks(), timeline, output, budget=0.01)
+    made.notes = notes
+    timeline.start()
+    return made
+
+
+def test_a_cost_that_lies_about_the_budget_turns_nothing_back_and_forth(marking):
+    marks = marking.marks
+    marking._steps_marked = 10
+    marks.marked, marks.own_ns = 10, 100_000  # 10 us a step, of which the budget is one in 100
+    steps = np.arange(8)
+    for _ in range(20):
+        for dur_ns in (8 * MS * 95 // 100, 8 * MS * 105 // 100):
+            marking.columns(steps, dur_ns)
+    assert (marking.every, len(marking.notes)) == (2, 1)
+    marking.columns(steps, 8 * 3 * MS)
+    assert (marking.every, marking.notes[-1].value) == (1, 1)
+
+
+def test_which_rows_a_window_holds_turns_nothing_either(marking):
+    marks = marking.marks
+    marking._steps_marked = 10
+    marks.marked, marks.own_ns = 10, 380_000  # 3.8 of what is allowed, for one step in four
+    for apart in (4, 5, 3, 4, 3):
+        marking.columns(np.arange(8) * apart, 8 * MS, spacing=4)
+    assert (marking.every, marking.notes) == (1, [])
+
+
+def test_what_is_open_where_marking_pauses_is_forgotten(marking, clock):
+    timeline = marking._timeline
+    phase = timeline.clock.region(Phase.FORWARD)
+    border = AtBorder(timeline.clock.region(Phase.DATA_WAIT), timeline.begin_step)
+    around, at_border = marking.watch(phase), marking.watch(border)
+    marking.every = 2
+    depths = []
+    for step in range(8):
+        # A step that fetches for itself: its region was opened in the step before.
+        with around:
+            with at_border:
+                clock.now_ns += MS
+            depths.append((marking.step, len(marking._stack)))
+        timeline.begin_batch(step, 1)
+        timeline.begun, timeline.ran = False, True
+    assert [step for step, _ in depths] == [0, OUTSIDE, 2, OUTSIDE, 4, OUTSIDE, 6, OUTSIDE]
+    assert {depth for _, depth in depths} == {0}
+    assert marking._current == (list(Phase).index(Phase.OTHER), WHOLE)
