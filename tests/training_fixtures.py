@@ -6,8 +6,8 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.timing import overhead
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.timing import overhead
 
 
 @pytest.fixture(autouse=True)

@@ -37,10 +37,10 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.probes.torch_trace import TorchTrace
 from lightning_gpuprof.timing.device_events import TorchEvents
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE
-from lightning_gpuprof.probes.torch_trace import TorchTrace
 
 ROUNDS = 5
 TINY = "tiny, on a GPU"

@@ -7,6 +7,7 @@ callback of the other because it calls hooks by name; so nothing here may rely o
 with a class of a fixed package: use `is_kind`.
 """
 
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ __all__ = [
     "TQDMProgressBar",
     "Trainer",
     "batches_done",
+    "fetches_inside",
     "hook_of",
     "is_kind",
     "rank_zero_info",
@@ -78,3 +80,16 @@ def batches_done(trainer: Trainer) -> int:
     """
     progress: Any = trainer.fit_loop.epoch_loop.batch_progress.total
     return int(progress.processed)
+
+
+def fetches_inside(module: Any) -> bool:
+    """Tell whether one of a module's steps takes `dataloader_iter` and fetches for itself."""
+    steps = ("training_step", "validation_step", "test_step", "predict_step")
+    return any("dataloader_iter" in _parameters(getattr(module, name, None)) for name in steps)
+
+
+def _parameters(hook: Any) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(hook).parameters)
+    except (TypeError, ValueError):
+        return ()

@@ -1,18 +1,29 @@
 """Splits the wait for data: the sampler's work, and waiting for worker processes.
 
-What is left of the wait is making a batch, or with workers, taking over what they sent.
+The rest of the wait is making a batch or, with workers, taking over what they sent.
+
+Private names, seen in torch 2.2 to 2.13; an iterator without them is not split:
+    torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
+    their _sampler_iter, _dataset_kind and _data_queue, and the queue's _poll
+Seen in Lightning 2.4 to 2.6: fit_loop._data_fetcher, and its CombinedLoader's _iterator
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakSet
 
 from torch.utils.data import dataloader
 
-from lightning_gpuprof.timing.regions import Context
-from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.adapters.names import reach
 
-_KNOWN = (dataloader._SingleProcessDataLoaderIter, dataloader._MultiProcessingDataLoaderIter)
+Context = AbstractContextManager[Any]
+
+_KNOWN = tuple(
+    found
+    for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    if (found := getattr(dataloader, name, None)) is not None
+)
 """Subclasses and other loaders are left alone: they may keep state where these do not."""
 
 
@@ -47,8 +58,8 @@ class TimedPoll:
 class LoaderParts:
     """The loaders' iterators that are being timed.
 
-    Nothing that is put into an iterator refers back to it: one that Lightning drops ends its
-    workers at once, as it does without us.
+    Nothing that is put into an iterator refers back to it: an iterator that Lightning drops ends
+    its workers at once, as it does without us.
 
     Args:
         sampler: Region of choosing what the next batch holds.
@@ -62,15 +73,15 @@ class LoaderParts:
 
     def watch(self, trainer: Any) -> None:
         """Time the iterators of this epoch's training loader."""
-        iterators: list[Any] = attempt(
-            lambda: trainer.fit_loop._data_fetcher.iterator._iterator.iterators, []
-        )
-        for iterator in iterators:
+        path = "fit_loop._data_fetcher.iterator._iterator.iterators"
+        for iterator in reach(trainer, path) or ():
             if type(iterator) in _KNOWN:
-                self._watch(iterator)
+                self._time_sampler(iterator)
+                self._time_workers(iterator)
+                self._timed.add(iterator)
 
     def mark(self, marked: bool) -> None:
-        """Time the sampler, or for now leave it alone; what waits for workers does so anyway."""
+        """Time the sampler, or for now leave it alone; the wait for workers is always timed."""
         for iterator in self._timed:
             self._time_sampler(iterator) if marked else self._leave_sampler(iterator)
 
@@ -78,26 +89,25 @@ class LoaderParts:
         """Put everything back as it was."""
         for iterator in list(self._timed):
             self._leave_sampler(iterator)
-            poll = getattr(getattr(iterator, "_data_queue", None), "_poll", None)
+            poll = reach(iterator, "_data_queue._poll")
             if isinstance(poll, TimedPoll):
                 iterator._data_queue._poll = poll.poll
         self._timed.clear()
 
     def _time_sampler(self, iterator: Any) -> None:
-        indices = iterator._sampler_iter
-        if iterator._dataset_kind == dataloader._DatasetKind.Iterable:
+        indices = getattr(iterator, "_sampler_iter", None)
+        if reach(iterator, "_dataset_kind") == reach(dataloader, "_DatasetKind.Iterable"):
             return  # it chooses for itself: its loader's sampler counts, for ever
         if indices is not None and not isinstance(indices, TimedIterator):
             iterator._sampler_iter = TimedIterator(indices, self._sampler)
 
     def _leave_sampler(self, iterator: Any) -> None:
-        if isinstance(iterator._sampler_iter, TimedIterator):
-            iterator._sampler_iter = iterator._sampler_iter.inner
+        indices = getattr(iterator, "_sampler_iter", None)
+        if isinstance(indices, TimedIterator):
+            iterator._sampler_iter = indices.inner
 
-    def _watch(self, iterator: Any) -> None:
-        self._time_sampler(iterator)
+    def _time_workers(self, iterator: Any) -> None:
         # With pinned memory a thread takes the batches over: its queue has no such method.
-        poll = getattr(getattr(iterator, "_data_queue", None), "_poll", None)
+        poll = reach(iterator, "_data_queue._poll")
         if poll is not None and not isinstance(poll, TimedPoll):
             iterator._data_queue._poll = TimedPoll(poll, self._workers)
-        self._timed.add(iterator)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.dynamo import Compilations
 from lightning_gpuprof.analysis.memory.batch_size import (
     BatchSizeAdvice,
     Circumstances,
@@ -30,7 +31,6 @@ from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
 from lightning_gpuprof.callbacks.memory.thinned import Thinned
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.adapters.dynamo import CompileWatch
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.batch_size.batch_samples import count_samples
 from lightning_gpuprof.probes.memory.memory import (
@@ -91,7 +91,7 @@ class BatchSizeAdvisor(RecordingCallback):
         batch_size: Callable[[Any], int] | None = None,
         console: bool = True,
         probe: Callable[[torch.device], MemoryProbe | None] = memory_probe,
-        compiles: Callable[[], CompileWatch] = CompileWatch,
+        compiles: Callable[[], Compilations] = Compilations,
     ) -> None:
         _check(window, band, warmup)
         super().__init__()

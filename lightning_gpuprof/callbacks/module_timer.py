@@ -8,13 +8,13 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer, is_kind
-from lightning_gpuprof.timing.components import Part
-from lightning_gpuprof.timing.backward_calls import BackwardCall
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import silence_unused
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.timing.backward_calls import BackwardCall
+from lightning_gpuprof.timing.components import Part
 
 
 class ModuleTimer(Callback):

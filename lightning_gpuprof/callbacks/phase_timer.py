@@ -8,12 +8,12 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.timing.device_events import DeviceEvents, device_events
 from lightning_gpuprof.session.guard import guarded, guarded_call
 from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer, silence_unused
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.timing.device_events import DeviceEvents, device_events
+from lightning_gpuprof.timing.run import TimingRun
 
 
 class PhaseTimer(Callback):

@@ -21,11 +21,11 @@ from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.output.console import say
 from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.session.step_start import StepBorders
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
+from lightning_gpuprof.session.step_start import StepBorders
 
 _INTERRUPTED_WAIT_S = 1.0
 _OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer", "_giving_way")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
-from lightning_gpuprof.probes.compiling import is_compiling
+from lightning_gpuprof.adapters.dynamo import is_compiling
 from lightning_gpuprof.timing.components import active_component
 
 _P = ParamSpec("_P")

@@ -10,12 +10,12 @@ from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.recording import RecordingCallback
 from lightning_gpuprof.callbacks.syncs.sync_window import SyncWindow
-from lightning_gpuprof.session.step_start import StepBorders
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
 from lightning_gpuprof.probes.syncs.sync_lint import CpuSyncWatch
 from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, SyncWatch
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, SyncSite
+from lightning_gpuprof.session.step_start import StepBorders
 
 _OF_A_RUN = ("_borders", "_trainer", "_watch", "_window")
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lightning_gpuprof.callbacks.guard import Sink, guarded
+from lightning_gpuprof.session.guard import Sink, guarded
 from lightning_gpuprof.session.timed_calls import untimed
 
 

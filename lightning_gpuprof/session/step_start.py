@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.timing.attach import fetches_inside
+from lightning_gpuprof.adapters.lightning import Callback, fetches_inside
 from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
 
 _NEVER = 1 << 62

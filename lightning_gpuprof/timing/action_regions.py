@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import hook_of, is_kind
+from lightning_gpuprof.records.phases import TRANSFER_HOOKS, Phase
 from lightning_gpuprof.timing.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,
@@ -13,6 +14,7 @@ from lightning_gpuprof.timing.actions import (
     parse_action,
     phase_of,
 )
+from lightning_gpuprof.timing.phase_clock import Inside, Region
 from lightning_gpuprof.timing.regions import (
     AroundBatches,
     AtBorder,
@@ -28,9 +30,7 @@ from lightning_gpuprof.timing.regions import (
     Traced,
     ValidationFetch,
 )
-from lightning_gpuprof.timing.phase_clock import Inside, Region
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
-from lightning_gpuprof.records.phases import TRANSFER_HOOKS, Phase
 
 _IDLE = Idle()
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)

@@ -1,20 +1,12 @@
 """Puts the tap and its regions into a Trainer for one run, and everything back afterwards."""
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import Trainer, hook_of, is_kind
-from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.actions import PHASES, Action, class_of_state_key
+from lightning_gpuprof.adapters.lightning import Trainer, fetches_inside, hook_of, is_kind
 from lightning_gpuprof.adapters.loaders import LoaderParts
-from lightning_gpuprof.timing.profiler_proxy import tap_of
-from lightning_gpuprof.timing.regions import AroundBatches, ByExperiment, Context
-from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
-from lightning_gpuprof.timing.phase_clock import Region
-from lightning_gpuprof.timing.step_timeline import WORKER_STARTUP, StepTimeline
 from lightning_gpuprof.records.phases import (
     EXPERIMENT,
     SAMPLER,
@@ -24,6 +16,13 @@ from lightning_gpuprof.records.phases import (
     Phase,
 )
 from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
+from lightning_gpuprof.timing.action_regions import ActionRegions
+from lightning_gpuprof.timing.actions import PHASES, Action, class_of_state_key
+from lightning_gpuprof.timing.phase_clock import Region
+from lightning_gpuprof.timing.profiler_proxy import tap_of
+from lightning_gpuprof.timing.regions import AroundBatches, ByExperiment, Context
+from lightning_gpuprof.timing.step_timeline import WORKER_STARTUP, StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """What the tap itself tells apart; collections are another callback's to tell."""
@@ -231,17 +230,6 @@ def is_idle(trainer: Any, action: Action) -> bool:
     if action.kind != "LightningModule":
         return False
     return hook_of(trainer.lightning_module, action.name) == f"ModelHooks.{action.name}"
-
-
-def fetches_inside(module: Any) -> bool:
-    """Tell whether a step takes `dataloader_iter`."""
-    steps = ("training_step", "validation_step", "test_step", "predict_step")
-    hooks = [getattr(module, name, None) for name in steps]
-    return any("dataloader_iter" in _parameters(hook) for hook in hooks if callable(hook))
-
-
-def _parameters(hook: Callable[..., Any]) -> Iterable[str]:
-    return attempt(lambda: list(inspect.signature(hook).parameters), [])
 
 
 def own_callback_names(trainer: Trainer) -> list[str]:

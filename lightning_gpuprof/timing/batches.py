@@ -7,13 +7,13 @@ from typing import Any, Protocol
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.timing.phase_clock import Region
-from lightning_gpuprof.timing.region_paths import close_code, open_code, swap_code
-from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.timing.phase_clock import Region
+from lightning_gpuprof.timing.region_paths import close_code, open_code, swap_code
+from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 
 _ROWS = (tuple, list)
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.phase_clock import Inside
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.session.guard import attempt
 
 
 class Part(AbstractContextManager[None]):

@@ -10,15 +10,15 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.timing.regions import AtBorder, Context, EpochLoop, Saving
-from lightning_gpuprof.timing.device_marks import DeviceMarks
-from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
-from lightning_gpuprof.timing.phase_clock import Region, Slot
-from lightning_gpuprof.timing.step_timeline import Fetch, StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded, is_disabled
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.timing.device_marks import DeviceMarks
+from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
+from lightning_gpuprof.timing.phase_clock import Region, Slot
+from lightning_gpuprof.timing.regions import AtBorder, Context, EpochLoop, Saving
+from lightning_gpuprof.timing.step_timeline import Fetch, StepTimeline
 
 MARKED = frozenset(Phase) - {
     Phase.CALLBACKS,

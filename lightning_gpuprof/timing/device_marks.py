@@ -18,6 +18,7 @@ from statistics import median_low
 from typing import Any
 
 from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records.schema import NOT_MEASURED
 from lightning_gpuprof.timing.device_clock import DeviceClock
 from lightning_gpuprof.timing.device_events import DeviceEvents
 from lightning_gpuprof.timing.device_rows import (
@@ -27,7 +28,6 @@ from lightning_gpuprof.timing.device_rows import (
     WHOLE,
     DeviceRows,
 )
-from lightning_gpuprof.records.schema import NOT_MEASURED
 
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""

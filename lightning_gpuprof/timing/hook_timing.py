@@ -6,8 +6,8 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, StepTimeline
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, StepTimeline
 
 HOOK_PHASES = (
     Phase.DATA_WAIT,

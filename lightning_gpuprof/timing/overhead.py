@@ -5,9 +5,9 @@ import time
 from collections import deque
 from statistics import median, median_low
 
-from lightning_gpuprof.timing.windows import Window
-from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.windows import Window
 from lightning_gpuprof.units import duration, percent
 
 _MIN_STEPS = 100

@@ -18,6 +18,7 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.timing.region_paths import (
     CUT,
     Path,
@@ -27,7 +28,6 @@ from lightning_gpuprof.timing.region_paths import (
     open_code,
     swap_code,
 )
-from lightning_gpuprof.records.phases import Phase
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -6,6 +6,8 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Profiler
+from lightning_gpuprof.records.phases import SELF_LOG, Phase
+from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.regions import (
     Context,
@@ -18,8 +20,6 @@ from lightning_gpuprof.timing.regions import (
     Saving,
 )
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.records.phases import SELF_LOG, Phase
-from lightning_gpuprof.records.schema import StepFlag
 
 
 class ProfilerTap(Profiler):

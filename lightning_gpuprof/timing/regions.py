@@ -7,6 +7,15 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
+from lightning_gpuprof.probes.torch_trace import traced
+from lightning_gpuprof.records.phases import (
+    EXPERIMENT,
+    FIRST_BATCH,
+    LOADER_START,
+    NEXT_BATCHES,
+    Phase,
+)
+from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import (
     LOG_LIMIT,
     Decorator,
@@ -17,15 +26,6 @@ from lightning_gpuprof.timing.phase_clock import (
 )
 from lightning_gpuprof.timing.region_paths import close_code, open_code
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.probes.torch_trace import traced
-from lightning_gpuprof.records.phases import (
-    EXPERIMENT,
-    FIRST_BATCH,
-    LOADER_START,
-    NEXT_BATCHES,
-    Phase,
-)
-from lightning_gpuprof.records.schema import StepFlag
 
 Context = AbstractContextManager[Any]
 Profile = Callable[[str], Context]

@@ -1,13 +1,17 @@
 """What a `PhaseTimer` holds for the length of one session."""
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.dynamo import Compilations, CompileLimits, counters
 from lightning_gpuprof.adapters.lightning import Trainer
-from lightning_gpuprof.timing.components import ActiveComponents
+from lightning_gpuprof.records.compiling import LIMIT_NOTE
+from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
+from lightning_gpuprof.session.hooks import BatchCalls
+from lightning_gpuprof.session.interrupts import interrupts_wait
+from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.attach import (
     EVALUATION_PHASES,
     FIT_PHASES,
@@ -15,24 +19,15 @@ from lightning_gpuprof.timing.attach import (
     own_callback_names,
 )
 from lightning_gpuprof.timing.batches import Batches, batch_size, size_of
-from lightning_gpuprof.adapters.compile_limits import CompileLimits
-from lightning_gpuprof.adapters.dynamo import CompileWatch
-from lightning_gpuprof.timing.components import Component
-from lightning_gpuprof.timing.device_marking import DeviceMarking
-from lightning_gpuprof.timing.hook_timing import HOOK_PHASES, HookTiming
-from lightning_gpuprof.session.interrupts import interrupts_wait
-from lightning_gpuprof.timing.step_choice import StepChoice
-from lightning_gpuprof.timing.window_writer import WindowWriting
+from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_events import DeviceEvents
+from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
+from lightning_gpuprof.timing.hook_timing import HOOK_PHASES, HookTiming
 from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.step_choice import StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.records.compiling import LIMIT_NOTE
-from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
-from lightning_gpuprof.session.hooks import BatchCalls
-from lightning_gpuprof.session.output import RunOutput
-
-_MODULES = sys.modules
+from lightning_gpuprof.timing.window_writer import WindowWriting
 
 
 class TimingRun:
@@ -58,7 +53,7 @@ class TimingRun:
         self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
         self.output = output
-        self._compiles = CompileWatch()
+        self._compiles = Compilations()
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
         self.left = window + 1  # the step whose batch ends has not ended itself
@@ -158,13 +153,12 @@ class TimingRun:
 
     def _look(self) -> None:
         """Flag the step of the batch that began last, if torch.compile compiled something in it."""
-        dynamo = _MODULES.get("torch._dynamo.utils")
-        if dynamo is None:
+        self.counters = counters()
+        if self.counters is None:
             return
-        self.counters = dynamo.counters
         for given_up in self._limits.take():
             self.output.write(Note(step=self.timeline.step, name=LIMIT_NOTE, value=given_up))
-        if not self._compiles.compiled_since(dynamo):
+        if not self._compiles.compiled_since():
             return
         took_ns, step = self._compiles.took_ns(), self.timeline.flag_last_batch(StepFlag.COMPILED)
         if took_ns and step is not None:

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 _GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole parts, are spread evenly and follow no period: a loop that

@@ -11,10 +11,10 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
-from lightning_gpuprof.timing.region_paths import CUT, cut_code
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
+from lightning_gpuprof.timing.region_paths import CUT, cut_code
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 WORKER_STARTUP = "worker_startup"

@@ -5,21 +5,21 @@ from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.session.console import profile_line, say
+from lightning_gpuprof.session.interrupts import interrupts_wait
+from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.session.safe_logger import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
-from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.timing.overhead import OwnCost
 from lightning_gpuprof.timing.step_choice import StepChoice
+from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.windows import (
     Layout,
     Window,
     outside_span,
     passed_over_span,
 )
-from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.records.schema import Note, StepFlag
-from lightning_gpuprof.session.console import profile_line, say
-from lightning_gpuprof.session.output import RunOutput
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""

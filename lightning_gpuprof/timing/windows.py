@@ -5,8 +5,6 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.timing.phase_clock import Cut, Slot
-from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.schema import (
     UNMARKED_STEPS,
@@ -15,6 +13,8 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
     StepsWindow,
 )
+from lightning_gpuprof.timing.phase_clock import Cut, Slot
+from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 
 SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a

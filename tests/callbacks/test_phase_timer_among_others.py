@@ -152,9 +152,7 @@ def test_a_failing_hook_disables_the_timer_and_training_goes_on(
 ):
     trainer = planted.make_trainer(timer, clock, tmp_path)
     profiler = trainer.profiler
-    monkeypatch.setattr(
-        "lightning_gpuprof.timing.run.TimingRun._begin", lambda *_: 1 / 0
-    )
+    monkeypatch.setattr("lightning_gpuprof.timing.run.TimingRun._begin", lambda *_: 1 / 0)
 
     with pytest.warns(RuntimeWarning, match="PhaseTimer failed and is off"):
         trainer.fit(planted.Model(clock))

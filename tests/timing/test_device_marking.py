@@ -7,10 +7,10 @@ from torch.utils.data import DataLoader, Dataset
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.timing import overhead, window_writer
-from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note, ProbeDisabled
+from lightning_gpuprof.timing import overhead, window_writer
+from lightning_gpuprof.timing.device_marks import DeviceMarks
 
 US, MS = 1_000, 1_000_000
 

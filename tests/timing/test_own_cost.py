@@ -3,11 +3,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lightning_gpuprof.timing.overhead import MOST_APART, OwnCost, boundary_cost_ns
-from lightning_gpuprof.timing.windows import Layout, Window
-from lightning_gpuprof.timing.phase_clock import Slot
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.timing.overhead import MOST_APART, OwnCost, boundary_cost_ns
+from lightning_gpuprof.timing.phase_clock import Slot
+from lightning_gpuprof.timing.windows import Layout, Window
 
 
 def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000, stall_ns=0):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_gpuprof.timing.phase_clock import Inside, PhaseClock, Slot
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.timing.phase_clock import Inside, PhaseClock, Slot
 
 
 class FakeClock:

@@ -11,9 +11,9 @@ from lightning_gpuprof.analysis.run.steady import steady_steps, step_flags
 from lightning_gpuprof.analysis.run.uneven.special_steps import compiling
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.region import region
-from lightning_gpuprof.timing import overhead, window_writer
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, Note, OutsideSpan, StepFlag
+from lightning_gpuprof.timing import overhead, window_writer
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lightning_gpuprof.timing.step_choice import StepChoice
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.timing.step_choice import StepChoice
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 
-from lightning_gpuprof.timing.phase_clock import PhaseClock
-from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
 class Loop:

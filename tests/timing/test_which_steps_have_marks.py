@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lightning_gpuprof.timing.regions import AtBorder
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
 from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.regions import AtBorder
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.records.phases import Phase
 
 MS = 1_000_000
 

@@ -8,14 +8,14 @@ import pytest
 from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.timing import overhead, window_writer
-from lightning_gpuprof.session.interrupts import interrupts_wait
-from lightning_gpuprof.timing.overhead import OwnCost
-from lightning_gpuprof.timing.run import TimingRun
-from lightning_gpuprof.timing.windows import Window
-from lightning_gpuprof.timing.phase_clock import PhaseClock
-from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.session.interrupts import interrupts_wait
+from lightning_gpuprof.timing import overhead, window_writer
+from lightning_gpuprof.timing.overhead import OwnCost
+from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.run import TimingRun
+from lightning_gpuprof.timing.step_timeline import StepTimeline
+from lightning_gpuprof.timing.windows import Window
 
 SECOND = 1_000_000_000
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.schedule import Action, Schedule
+from lightning_gpuprof.session.interrupts import interrupts_wait
 
 
 class Trace(Protocol):

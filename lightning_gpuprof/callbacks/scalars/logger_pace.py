@@ -7,8 +7,8 @@ from itertools import compress
 from typing import Any
 
 from lightning_gpuprof.callbacks.guard import attempt
-from lightning_gpuprof.session.safe_logger import SafeLogger
 from lightning_gpuprof.callbacks.scalars.tensorboard_events import Columns, TensorBoardEvents
+from lightning_gpuprof.session.safe_logger import SafeLogger
 
 SLOW_NS = 500_000
 """A call that takes longer talks to a server: one per step would be a cost that matters."""

@@ -11,12 +11,18 @@ import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.callbacks._lightning import is_kind
-from lightning_gpuprof.timing.actions import PHASES
 from lightning_gpuprof.probes.stacks.stack_lines import outwards, package_of
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.timing.actions import PHASES
 
-_OWN = os.path.join(os.path.dirname(lightning_gpuprof.__file__), "callbacks")
-_WATCHING = (os.path.join(_OWN, "syncs") + os.sep, os.path.join(_OWN, "sync_detector.py"))
+_OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
+_WATCHING = tuple(
+    os.path.join(_OWN, path)
+    for path in (
+        "callbacks/syncs/", "callbacks/sync_detector.py", "inspect/", "probes/", "adapters/",
+        "session/timed_calls.py",
+    )
+)  # fmt: skip
 _HOOK_CALLERS = ("_call_lightning_module_hook", "_call_strategy_hook", "_call_callback_hooks")
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")

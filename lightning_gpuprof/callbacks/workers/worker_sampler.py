@@ -20,11 +20,11 @@ from lightning_gpuprof.analysis.run.worker_lines import NOTE, WorkerLines
 from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.guard import attempt, guarded
 from lightning_gpuprof.callbacks.recording import EpochRecorder
-from lightning_gpuprof.session.timed_calls import TimedCalls
 from lightning_gpuprof.callbacks.workers.worker_start import WorkerStart
 from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.worker_counts import PlaceCount, WorkerCounts, read_counts
+from lightning_gpuprof.session.timed_calls import TimedCalls
 
 _INIT_FN = "worker_init_fn"
 MOST_LINES = 40

@@ -5,8 +5,8 @@ import logging
 import pytest
 import torch
 
+from lightning_gpuprof.adapters.dynamo import LOGGER, CompileLimits, read_warning
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.adapters.compile_limits import LOGGER, CompileLimits, read_warning
 from lightning_gpuprof.records.compiling import compile_limits
 from lightning_gpuprof.records.schema import Note
 

@@ -6,8 +6,8 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader, IterableDataset
 
-from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.adapters.loaders import LoaderParts
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 
 

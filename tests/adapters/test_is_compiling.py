@@ -2,13 +2,13 @@ import runpy
 
 import torch
 
-from lightning_gpuprof.probes import compiling
+from lightning_gpuprof.adapters import dynamo
 
 
 def test_it_is_torchs_own_question_which_dynamo_knows():
-    assert compiling.is_compiling is torch.compiler.is_compiling
+    assert dynamo.is_compiling is torch.compiler.is_compiling
 
 
 def test_torch_2_2_has_none_and_is_not_asked(monkeypatch):
     monkeypatch.delattr(torch.compiler, "is_compiling")
-    assert runpy.run_path(compiling.__file__)["is_compiling"]() is False
+    assert runpy.run_path(dynamo.__file__)["is_compiling"]() is False

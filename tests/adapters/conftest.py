@@ -1,0 +1,1 @@
+from training_fixtures import *  # noqa: F403 - fixtures that train
