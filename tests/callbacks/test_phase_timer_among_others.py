@@ -165,15 +165,13 @@ def test_a_failing_hook_disables_the_timer_and_training_goes_on(
     ]
 
 
-@pytest.mark.parametrize(
-    "fails", ["tap.tapping.Tapping._time_fit", "timing.timing_run.StepTimeline.stop"]
-)
+@pytest.mark.parametrize("fails", ["attach.Tapping._time_fit", "run.StepTimeline.stop"])
 def test_the_trainer_is_put_back_where_the_timer_fails_at_its_begin_or_end(
     planted, clock, timer, tmp_path, monkeypatch, fails
 ):
     trainer = planted.make_trainer(timer, clock, tmp_path)
     profiler, logger = trainer.profiler, set(vars(trainer.logger))
-    monkeypatch.setattr(f"lightning_gpuprof.callbacks.{fails}", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(f"lightning_gpuprof.timing.{fails}", lambda *_, **__: 1 / 0)
 
     with pytest.warns(RuntimeWarning, match="PhaseTimer failed and is off"):
         trainer.fit(planted.Model(clock))

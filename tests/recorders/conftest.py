@@ -1,3 +1,1 @@
-from training_fixtures import plain_trainers, session_of
-
-__all__ = ["plain_trainers", "session_of"]
+from training_fixtures import *  # noqa: F403 - fixtures that train
