@@ -32,8 +32,6 @@ RETAINED_NOTE = "retained_graph"
 """Note of this name: a look after a backward pass found its graph still there."""
 KEPT_NOTE = "kept_graphs"
 """Note of this name: whether the graph of a step was still there steps later."""
-INPUT_NOTE = "first_result_numbers"
-"""Note of this name: how many numbers the first operator of a step's forward pass made."""
 BATCH_NOTE = "batch_bytes"
 """Note of this name: bytes of the tensors of the run's first batch."""
 

@@ -16,7 +16,6 @@ from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.ranks.rank_view import rank_views
 from lightning_gpuprof.analysis.run.ranks.rank_waits import rank_waits
-from lightning_gpuprof.analysis.run.ranks.stop_check import stop_check
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
@@ -24,7 +23,6 @@ from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_r
 from lightning_gpuprof.analysis.run.uneven.epoch_ends import work_between_epochs
 from lightning_gpuprof.analysis.run.uneven.epoch_starts import epoch_starts
 from lightning_gpuprof.analysis.run.uneven.growth import phase_growth
-from lightning_gpuprof.analysis.run.uneven.larger_input import larger_input
 from lightning_gpuprof.analysis.run.uneven.rising import rising
 from lightning_gpuprof.analysis.run.uneven.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.uneven.special_steps import (
@@ -39,7 +37,6 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import (
     COMPILE_NOTE,
-    INPUT_NOTE,
     Note,
     ProbeDisabled,
     ProfilerCycle,
@@ -47,7 +44,7 @@ from lightning_gpuprof.records.schema import (
     SyncSite,
 )
 
-OF_STEPS = (RSS_NOTE, COMPILE_NOTE, INPUT_NOTE)
+OF_STEPS = (RSS_NOTE, COMPILE_NOTE)
 """Notes that are measurements of single steps, not news."""
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 
@@ -99,7 +96,6 @@ def analyze_run(
         memory=memory_use(chosen),
         growing=phase_growth(chosen, steady),
         rising=rising(spread),
-        larger_input=larger_input(chosen),
         memory_growth=memory_grown,
         memory_watched=memory_watched,
         step_noise_ns=step_noise_ns(chosen, steady),
@@ -110,7 +106,6 @@ def analyze_run(
         validations=validations(chosen, steady, every),
         ranks=rank_views(same, compared, waits),
         rank_waits=waits,
-        stop_check=stop_check(same, compared),
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
         advice=rank_advice(same, memory_grown),

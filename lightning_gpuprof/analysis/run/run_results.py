@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
     from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
     from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
-    from lightning_gpuprof.analysis.run.ranks.stop_check import StopCheck
     from lightning_gpuprof.analysis.run.sessions import SessionView
     from lightning_gpuprof.analysis.run.steady import StepStats
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
     from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
     from lightning_gpuprof.analysis.run.uneven.epoch_starts import EpochStarts
     from lightning_gpuprof.analysis.run.uneven.growth import Growth
-    from lightning_gpuprof.analysis.run.uneven.larger_input import LargerInput
     from lightning_gpuprof.analysis.run.uneven.rising import Rising
     from lightning_gpuprof.analysis.run.uneven.slowest import SlowStep
     from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
@@ -89,8 +87,6 @@ class RunResults:
     """Phases that take longer and longer."""
     rising: tuple[Rising, ...] = ()
     """What takes longer each time: callbacks, loggers, validations, and phases of each step."""
-    larger_input: LargerInput | None = None
-    """None where steps compute with as much all along, or nobody looked."""
     memory_growth: MemoryGrowth | None = None
     memory_watched: bool = False
     """Memory was recorded often enough to say whether it grows."""
@@ -107,8 +103,6 @@ class RunResults:
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
     """How long ranks wait for one another; None with one rank, or where it was not measured."""
-    stop_check: StopCheck | None = None
-    """None with one rank, with records of only some, or where the Trainer did not ask."""
     traces: tuple[TraceView, ...] = ()
     sync_sites: tuple[SyncSite, ...] = ()
     advice: Advice | None = None

@@ -16,7 +16,6 @@ from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.trace.kernels import KernelTable, kernel_table
 from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
-from lightning_gpuprof.analysis.trace.mode_calls import ModeCalls, mode_calls
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, host_regions, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.read_loops import ReadLoops, read_loops
@@ -30,7 +29,6 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     spans_within,
     within,
 )
-from lightning_gpuprof.analysis.trace.transforms import Transforms, transforms
 from lightning_gpuprof.traces.timeline import Timeline, select
 
 if TYPE_CHECKING:
@@ -49,7 +47,6 @@ class TraceAnalysis(Struct, frozen=True):
     """Everything that is found out about a trace.
 
     `devices` is empty on a CPU-only trace and `read_loops` None, `short_calls` on any other;
-    `mode_calls` is None where no dispatch mode was called;
     `modules` and `lines` are empty where no stacks were read; `roofline` is None where no shapes
     were recorded.
     """
@@ -63,8 +60,6 @@ class TraceAnalysis(Struct, frozen=True):
     syncs: SyncReport
     short_calls: ShortCalls | None
     read_loops: ReadLoops | None
-    mode_calls: ModeCalls | None
-    transforms: tuple[Transforms, ...]
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
     modules: tuple[PlaceStats, ...]
@@ -108,8 +103,6 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         syncs=sync_calls(trace, places),
         short_calls=short_calls(trace, regions),
         read_loops=read_loops(trace, regions),
-        mode_calls=mode_calls(trace),
-        transforms=transforms(trace, regions),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,
         modules=_by_place(trace, places, modules=True),

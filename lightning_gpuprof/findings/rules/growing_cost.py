@@ -33,7 +33,6 @@ grows with the model's input, up to its square, is left out. Severity: the commo
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.uneven.larger_input import LargerInput
 from lightning_gpuprof.analysis.run.uneven.rising import Rising
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
@@ -93,16 +92,7 @@ def evaluate(run: RunResults) -> tuple[Finding, ...] | Abstained | None:
         for one in _one_for_each_phase(run.rising)
         if one.phase.value not in told and one.cost_ns >= least_ns
     ]
-    larger = run.larger_input
-    if larger is not None and found:
-        found = [one for one in found if not _by_input(larger, one)]
-        if not found:
-            return Abstained(ID, larger.told)
     return tuple(_finding(run, run.step_ns, one) for one in found[:MOST])
-
-
-def _by_input(larger: LargerInput, one: Rising) -> bool:
-    return one.phase in memory_growth.WITH_INPUT and larger.explains(one.first_ns, one.last_ns)
 
 
 def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:

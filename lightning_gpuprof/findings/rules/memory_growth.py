@@ -23,24 +23,18 @@ run's first step, to which the pace leads back; severity is at least a warning w
 `WARN_BYTES_PER_STEP`, a gigabyte in 10,000 steps, or where graphs are kept, which has no end. A
 phase that gets slower while memory does not grow is no finding here (`growing-cost`). Where memory
 was not measured for long enough, it is told as `info` if the other phases kept their pace
-(`LIKE_OTHERS`). Where what the model computes with grows, on purpose as a rule (longer sequences,
-larger pictures or batches), memory and the passes grow with it: up to the square of that
-(`uneven/larger_input.py`) nothing is said, unless graphs are kept, or the input grows by as much
-with each step and samples saw the pass add to what the module holds (`_HELD`): then it is that what
-is kept is gone through, and as some of it has to stay, nothing of it is sure. A line is named where
+(`LIKE_OTHERS`). A line is named where
 samples saw the program, in a phase that gets slower, at one that adds to what an attribute or
 container holds (`_KEEPS`).
 """
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.uneven.growth import Growth
-from lightning_gpuprof.analysis.run.uneven.larger_input import LargerInput
 from lightning_gpuprof.analysis.savings.graph_nodes import graphs_are_kept
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
@@ -67,14 +61,6 @@ MIN_RISE = 0.1
 steps the medians of eighths of a steady phase scattered by 2 %."""
 MIN_FRAC = 0.01
 """Of a step: dispatch and measuring change by less."""
-WITH_INPUT = (
-    Phase.DATA_WAIT,
-    Phase.HOST_TO_DEVICE,
-    Phase.FORWARD,
-    Phase.BACKWARD,
-    Phase.OTHER,
-)
-"""Phases that make, move, go through or free what a model computes with."""
 LIKE_OTHERS = 0.5
 """Backward or optimizer rise by this share of it: then the whole machine gets slower."""
 OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
@@ -92,36 +78,22 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     memory = run.memory_growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
-    held = None if kept else _held(run, slower)
-    if memory is None and run.memory_watched and not kept and held is None:
+    if memory is None and run.memory_watched and not kept:
         return None
-    watched = memory is not None and memory.of_device
-    if run.larger_input is not None and held is None and not kept and not watched:
-        grown = bool(slower or memory)
-        slower = {p: g for p, g in slower.items() if not _by_input(run.larger_input, p, g)}
-        if grown and not slower and _fits(run.larger_input, memory):
-            return Abstained(ID, run.larger_input.told)
-    if memory is None and held is None:
+    if memory is None:
         told = {one.phase for one in run.rising}
         slower = {p: g for p, g in _by_themselves(slower, run.growing).items() if p not in told}
     if memory is None and not slower and not kept:
         return Abstained(
             ID, "memory was recorded in too few windows, and no phase gets slower by itself"
         )
-    found = _finding(run.step_ns, memory, slower, held or keeping(run, slower), kept=kept)
-    return found if held is None else _gone_through(found, run)
+    return _finding(run.step_ns, memory, slower, keeping(run, slower), kept=kept)
 
 
 _KEEPS = re.compile(
     r"[\w.]+(\.\w+|\[.+\])\s*=.*\b(cat|concat|concatenate|stack|vstack|hstack|append)\("
     r"|.*\w\.(append|extend|appendleft)\("
 )
-_HELD = re.compile(
-    r"(self\.[\w.]+)\s*=.*\b(cat|concat|concatenate|vstack|hstack|append)\(\s*[\[(]?\s*\1\b"
-    r"|self\.[\w.]+\.(append|extend|appendleft)\("
-    r"|.*\b(cat|concat|concatenate|stack|vstack|hstack)\(\s*(list\()?self\.[\w.]+\s*[,)]"
-)
-"""Lines that add to what the module holds, or join all of it."""
 _COPIES = re.compile(r"\b(cat|concat|concatenate|vstack|hstack)\(|np\.append\(")
 
 
@@ -134,48 +106,12 @@ def keeping(run: RunResults, slower: Iterable[Phase]) -> LineCount | None:
     return next((one for one in seen if _KEEPS.match(one.source)), None)
 
 
-def _held(run: RunResults, slower: Iterable[Phase]) -> LineCount | None:
-    """Return the line that adds to what the forward pass goes through, where that is what grows.
-
-    Longer sequences, on purpose, come in steps now and then; what is kept grows with each step.
-    """
-    lines, larger = host_lines(run.notes), run.larger_input
-    if lines is None or larger is None or not larger.evenly:
-        return None
-    seen = [one for phase in slower for one in lines.of(phase, (None, "python", "torch", "model"))]
-    return next((one for one in seen if _HELD.match(one.source)), None)
-
-
-def _gone_through(found: Finding, run: RunResults) -> Finding:
-    """Return a finding of steps that compute with all that was kept: some of it has to stay."""
-    assert run.larger_input is not None
-    assert run.step_ns is not None
-    saving = Range(low=0, high=found.saving_ns.high)
-    return replace(
-        found,
-        title=f"{found.title}; {run.larger_input.seen}",
-        advice=GONE_THROUGH,
-        change=BOUNDED,
-        saving_ns=saving,
-        severity=max(found.severity, grade(saving, run.step_ns), key=_RANK.index),
-        confidence=0.6,
-    )
-
-
 def _by_themselves(
     slower: dict[Phase, Growth], growing: dict[Phase, Growth]
 ) -> dict[Phase, Growth]:
     others = (p for p in OTHERS if p in growing and p not in slower)
     common = max((_rise_frac(growing[p]) for p in others), default=0.0)
     return {p: g for p, g in slower.items() if common < LIKE_OTHERS * _rise_frac(g)}
-
-
-def _fits(larger: LargerInput, memory: MemoryGrowth | None) -> bool:
-    return memory is None or larger.explains(memory.first_bytes, memory.last_bytes)
-
-
-def _by_input(larger: LargerInput, phase: Phase, grown: Growth) -> bool:
-    return phase in WITH_INPUT and larger.explains(grown.first, grown.last)
 
 
 def _rise_frac(growth: Growth) -> float:
@@ -196,12 +132,7 @@ COPIED = (
     "more: make it once as large as it may get, and write the new rows into it in turn."
 )
 ROWS = "self.memory[at : at + len(new)] = new  # of one tensor made once, instead of torch.cat"
-GONE_THROUGH = (
-    "Each step computes with all that was kept so far, so it takes longer and longer, without an "
-    "end: give what is kept a bound, such as its newest rows or a sample of them."
-)
-BOUNDED = "rows = rows[-4096:]  # of what is kept, whenever something is added"
-_RANK = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+
 UNSURE = "Memory was not measured for long enough to say whether it grows: train for longer. "
 
 

@@ -72,8 +72,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
         return Abstained(ID, "no step's backward pass was measured")
     grown = run.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
-    if grown is not None and run.larger_input is not None:
-        rises = rises and not run.larger_input.explains(grown.first, grown.last)
     if grown is not None and rises and graphs_are_kept(run.notes) is not False:
         return _growing(grown, step_ns)
     facts = trace_facts(run)

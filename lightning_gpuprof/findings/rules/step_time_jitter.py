@@ -82,8 +82,6 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     known = by_collector or seen.every_steps is not None
     if not known and run.device_time is not None and run.device_time.is_behind:
         return None  # the host waits for a place in the device's queue, now longer, now shorter
-    if not known and seen.phase in NEW_SHAPES and run.larger_input is not None:
-        return None  # later steps take longer because they are given more
     if not known and seen.excess_per_step_ns < MIN_TOLD_FRAC * run.step_ns:
         return None
     call = _called_at(run)

@@ -18,7 +18,7 @@ from lightning_gpuprof.records.files import (
     written_whole,
 )
 
-ANALYSIS_VERSION = 2
+ANALYSIS_VERSION = 3
 """Of the tables of an analysis. Raise it whenever one comes, or comes to mean something else: rules
 that need it would find nothing in what is kept of a trace. Documents from before have none."""
 

@@ -118,8 +118,6 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "upload_wait_ns": found.syncs.upload_ns,
         "short_calls": None if found.short_calls is None else to_builtins(found.short_calls),
         "read_loops": None if found.read_loops is None else to_builtins(found.read_loops),
-        "mode_calls": None if found.mode_calls is None else to_builtins(found.mode_calls),
-        "transforms": [to_builtins(row) for row in found.transforms],
         "modules": [_placed(row) for row in found.modules],
         "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,

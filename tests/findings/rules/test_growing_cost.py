@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, Note, OutsideSpan, StepFlag
 
 MS = 1_000_000
@@ -164,16 +164,6 @@ def test_memory_growth_tells_of_what_grows_with_memory(said):
     forward = [MS + step * 100_000 for step in range(STEPS)]
     notes = [Note(step=30 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
     assert said({"forward": forward}, records=notes) == ()
-
-
-def test_a_forward_that_grows_with_the_models_input_is_not_told(said):
-    forward = [MS + step * 100_000 for step in range(STEPS)]
-    notes = [
-        Note(step=50 * look, name="first_result_numbers", value=16 + 32 * look) for look in range(4)
-    ]
-    assert said({"forward": forward})
-    assert isinstance(said({"forward": forward}, records=notes), Abstained)
-    assert said({"callbacks": forward}, records=notes)
 
 
 def test_on_a_gpu_a_callbacks_time_may_be_hidden(said):

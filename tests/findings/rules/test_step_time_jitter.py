@@ -82,16 +82,6 @@ def test_irregular_ones_are_a_fact_at_most(judge):
     assert elsewhere.advice == found.advice
 
 
-def test_later_steps_that_are_given_more_are_no_spikes(judge):
-    forward = [60 * MS if step in (71, 85, 90) else 10 * MS for step in range(100)]
-    notes = [
-        Note(step=20 * look, name="first_result_numbers", value=16 + look) for look in range(4)
-    ]
-    assert judge("step-time-jitter", {"forward": forward}, records=notes) is None
-    phases = {"forward": 10 * MS, "other": forward}
-    assert judge("step-time-jitter", phases, records=notes) is not None
-
-
 def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(judge):
     forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
     columns = {"device_dur": 12 * MS, "device/forward": 12 * MS, "run_ahead/forward": 80 * MS}

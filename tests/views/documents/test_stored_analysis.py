@@ -21,7 +21,7 @@ from lightning_gpuprof.views.tab.query import Query
 from lightning_gpuprof.views.tab.runs import runs_view
 from lightning_gpuprof.views.tab.tab import find_view
 
-TABLES = (2, 2259021160)
+TABLES = (3, 317770950)
 """The version, and a checksum of the names in an analysis at that version."""
 
 

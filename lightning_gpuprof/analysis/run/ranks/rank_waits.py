@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
-from lightning_gpuprof.analysis.run.ranks import stop_check
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
 from lightning_gpuprof.arrays import Floats, Int64, Mask
-from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, Phase
+from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, STOP_CHECK, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note
 
@@ -39,7 +38,7 @@ _AFTER = (
 EXCHANGED = f"part/{Phase.BACKWARD.value}/{EXCHANGE}"
 _MEETINGS = {
     Phase.LOGGING: f"part/{Phase.LOGGING.value}/{SELF_LOG}",
-    Phase.OTHER: stop_check.COLUMN,
+    Phase.OTHER: f"part/{Phase.OTHER.value}/{STOP_CHECK}",
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
 
