@@ -1,22 +1,84 @@
-"""What the scripts of this folder share: their command line, and a clock that is no profiler."""
+"""What the programs share: how a run is set up, the plain parts of a model, a clock."""
 
-import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 SKIPPED_STEPS = 20
 
 
-class StepClock(L.Callback):
-    """Takes the wall time of the whole loop from the end of the 20th step to the end of training.
+class Module(L.LightningModule):
+    """Trains on `loss(batch)`, logs it, and steps with Adam, fused where `fused` is set."""
 
-    Validation, checkpoints and epoch ends are in it: a user waits for these too. At both ends the
-    work that a GPU has been given is waited for. `loss` is the last step's, where it returned one.
+    fused: bool | None = None
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        raise NotImplementedError
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        loss = self.loss(batch)
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.Adam(self.parameters(), lr=1e-3, fused=self.fused)
+
+
+class Supervised(Module):
+    """A network that is told the right answers: its batches are inputs and what is wanted."""
+
+    def __init__(self, *net: nn.Module, loss: Any = nn.functional.cross_entropy) -> None:
+        super().__init__()
+        self.net, self.criterion = nn.Sequential(*net), loss
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        return self.criterion(self.net(batch[0]), batch[1])
+
+
+@dataclass
+class Run:
+    """One run of a program.
+
+    Args:
+        steps: Training steps.
+        fixed: Whether the planted cause is mended.
+        root: Folder for what the Trainer writes.
+        callbacks: Added to the program's own: the profiler or a clock.
+    """
+
+    steps: int
+    fixed: bool
+    root: Path
+    callbacks: list[L.Callback] = field(default_factory=list)
+
+    def fit(
+        self, module: Any, *loaders: Any, callbacks: Sequence[L.Callback] = (), **options: Any
+    ) -> None:
+        """Train on the first loader, validate on the second; the options are the Trainer's."""
+        usual = {
+            "max_steps": self.steps,
+            "max_epochs": -1,
+            "accelerator": "auto",
+            "default_root_dir": self.root,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+        }
+        trainer = L.Trainer(callbacks=[*callbacks, *self.callbacks], **{**usual, **options})
+        trainer.fit(module, *loaders)
+
+
+class StepClock(L.Callback):
+    """Mean wall time of a step from the 20th on, validation and epoch ends included.
+
+    `loss` is the last step's, where it returned one: both forms of a program should learn the same.
     """
 
     def __init__(self) -> None:
@@ -30,69 +92,64 @@ class StepClock(L.Callback):
         self.steps += 1
         self._outputs = outputs
         if self.steps == SKIPPED_STEPS:
-            self._start_ns = _all_done_ns()
+            self._start_ns = time.perf_counter_ns()
 
     def on_train_end(self, *_: Any) -> None:
-        counted = self.steps - SKIPPED_STEPS
-        if counted > 0:
-            self.mean_ns = (_all_done_ns() - self._start_ns) / counted
+        if self.steps > SKIPPED_STEPS:
+            took_ns = time.perf_counter_ns() - self._start_ns
+            self.mean_ns = took_ns / (self.steps - SKIPPED_STEPS)
         if isinstance(self._outputs, dict) and "loss" in self._outputs:
             self.loss = float(self._outputs["loss"])
 
 
-def _all_done_ns() -> int:
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return time.perf_counter_ns()
+def shuffled(size: int, *tensors: torch.Tensor, **options: Any) -> DataLoader:
+    """Return a loader that fetches the rows of tensors one by one, as most programs do."""
+    return DataLoader(TensorDataset(*tensors), batch_size=size, shuffle=True, **options)
 
 
-def sized(gpu: Any, cpu: Any) -> Any:
-    """Return the sizes for a GPU where there is one, else those with which a CPU is done soon."""
-    return gpu if torch.cuda.is_available() else cpu
+def whole_batches(data: Dataset | Sequence[torch.Tensor], size: int) -> DataLoader:
+    """Return a loader that indexes a data set, or tensors, once for each batch."""
+    if isinstance(data, Sequence):
+        data = TensorDataset(*data)
+    picks = BatchSampler(RandomSampler(data), size, drop_last=True)  # type: ignore[arg-type]
+    return DataLoader(data, sampler=picks, batch_size=None)
 
 
-@dataclass
-class Run:
-    """How a script is to run this time.
+def mlp(*sizes: int, act: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Return linear layers of these sizes with an activation between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), act()]
+    return nn.Sequential(*layers[:-1])
+
+
+def convs(
+    *layers: tuple[int, int, int, int], dims: int = 2, norm: bool = False, pool: bool = True
+) -> nn.Sequential:
+    """Return convolutions, each (inputs, outputs, kernel, stride), with ReLU behind; then a mean.
 
     Args:
-        steps: Training steps.
-        fixed: Whether the planted cause is mended.
-        root: Folder for what the Trainer writes.
-        callbacks: Added to the script's own: the profiler or a clock.
+        layers: The convolutions, each padded by half its kernel.
+        dims: 1 for sequences, 2 for images.
+        norm: Whether a batch norm stands before each ReLU.
+        pool: Whether the mean over all places follows, flattened.
     """
-
-    steps: int
-    fixed: bool
-    root: Path
-    callbacks: list[L.Callback] = field(default_factory=list)
-
-    @property
-    def trainer(self) -> dict[str, Any]:
-        """Return the Trainer's arguments that are the same in every script."""
-        return {
-            "max_steps": self.steps,
-            "max_epochs": -1,
-            "accelerator": "auto",
-            "default_root_dir": self.root,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-        }
+    conv, batch_norm, mean = {
+        1: (nn.Conv1d, nn.BatchNorm1d, nn.AdaptiveAvgPool1d),
+        2: (nn.Conv2d, nn.BatchNorm2d, nn.AdaptiveAvgPool2d),
+    }[dims]
+    net: list[nn.Module] = []
+    for inputs, outputs, kernel, stride in layers:
+        net.append(conv(inputs, outputs, kernel, stride, kernel // 2))
+        net += [batch_norm(outputs), nn.ReLU()] if norm else [nn.ReLU()]
+    return nn.Sequential(*net, *([mean(1), nn.Flatten()] if pool else []))
 
 
-def arguments(steps: int) -> Run:
-    """Read the command line of a script whose run has that many steps by default."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--fixed", action="store_true", help="run it with its cause mended")
-    parser.add_argument("--profile", action="store_true", help="add GpuProfCallback")
-    parser.add_argument("--steps", type=int, default=steps)
-    parser.add_argument("--root", type=Path, default=Path("runs"))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    L.seed_everything(1, verbose=False)
-    callbacks: list[L.Callback] = []
-    if options.profile:
-        from lightning_gpuprof import GpuProfCallback
+def yes_or_no(scores: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return the loss of one score for each row, shaped (rows, 1)."""
+    return nn.functional.binary_cross_entropy_with_logits(scores.squeeze(1), wanted)
 
-        callbacks = [GpuProfCallback()]
-    return Run(options.steps, options.fixed, options.root, callbacks)
+
+def cross_entropy(scores: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return the loss of scores whose last dimension is the classes."""
+    return nn.functional.cross_entropy(scores.flatten(0, -2), wanted.flatten())

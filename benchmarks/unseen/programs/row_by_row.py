@@ -1,0 +1,45 @@
+"""Will the flight be late? A residual network on a table in memory.
+
+Seen in pytorch/pytorch issues 4959, "Speed up data loading for TensorDataset", and 106704.
+
+cause: the loader fetches 768 rows one by one and stacks them, where the table takes a list of rows
+accept: data-wait @line
+"""
+
+import torch
+from case import Module, Run, shuffled, whole_batches, yes_or_no
+from torch import nn
+
+STEPS, AIRPORTS, AIRLINES, COUNT = 350, 300, 24, 80_000
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        wide, narrow = nn.Linear(width, width), nn.Linear(width, width)
+        self.net = nn.Sequential(nn.BatchNorm1d(width), wide, nn.ReLU(), narrow)
+
+    def forward(self, x):
+        return x + self.net(x)
+
+
+class Lateness(Module):
+    def __init__(self):
+        super().__init__()
+        self.airport, self.airline = nn.Embedding(AIRPORTS, 16), nn.Embedding(AIRLINES, 8)
+        self.into, self.out = nn.Linear(12 + 2 * 16 + 8, 160), nn.Linear(160, 1)
+        self.blocks = nn.Sequential(Block(160), Block(160))
+
+    def loss(self, batch):
+        numbers, airports, airline, late = batch
+        x = torch.cat([numbers, self.airport(airports).flatten(1), self.airline(airline)], dim=1)
+        return yes_or_no(self.out(self.blocks(self.into(x))), late)
+
+
+def main(run: Run) -> None:
+    airports, airlines = torch.randint(AIRPORTS, (COUNT, 2)), torch.randint(AIRLINES, (COUNT,))
+    flights = [torch.randn(COUNT, 12), airports, airlines, torch.randint(2, (COUNT,)).float()]
+    if run.fixed:
+        run.fit(Lateness(), whole_batches(flights, 768))
+    else:
+        run.fit(Lateness(), shuffled(768, *flights, drop_last=True))  # cause
