@@ -1,9 +1,6 @@
 """Reads profilers' SQLite files: tables and columns that may be missing, files that end early."""
 
-import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
@@ -19,7 +16,6 @@ from lightning_gpuprof.traces.timeline import MISSING
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged file raises; SQLite's own message may quote bytes that are no text."""
 MAGIC = b"SQLite format 3\x00"
-_HEADER_BYTES = 100
 _BATCH_ROWS = 1 << 16
 _TEXT = frozenset(
     "value string name text category extdata type model_name product_name vendor_name "
@@ -40,9 +36,7 @@ class Database:
     def __init__(self, path: str, warnings: list[str] | None = None) -> None:
         self._path = path
         self._warnings = warnings if warnings is not None else []
-        self._copy = _copy_of_whole_pages(path, self._warnings)
-        opened = quote(self._copy or path)
-        self._connection = sqlite3.connect(f"file:{opened}?immutable=1", uri=True)
+        self._connection = sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)
         self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
         # Views of rocpd may call it for what is packed; without it SQLite refuses the whole view.
         self._connection.create_function("lz4_decompress", 1, lambda packed: None)
@@ -52,8 +46,6 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        if self._copy:
-            os.unlink(self._copy)
 
     @cached_property
     def tables(self) -> dict[str, list[str]]:
@@ -130,30 +122,6 @@ class Database:
 
 def _cast(column: str) -> str:
     return f'CAST("{column}" AS {"TEXT" if column in _TEXT else "INTEGER"})'
-
-
-def _copy_of_whole_pages(path: str, warnings: list[str]) -> str | None:
-    """Return a readable copy of a file that ends early; None where the file is whole.
-
-    SQLite refuses a file that is shorter than its header says. In the copy the header says how
-    long it is, so that all tables can be read whose pages are there.
-    """
-    with open(path, "rb") as file:
-        header = file.read(_HEADER_BYTES)
-        page_bytes = int.from_bytes(header[16:18], "big") or 1
-        page_bytes = 65536 if page_bytes == 1 else page_bytes
-        promised = int.from_bytes(header[28:32], "big")
-        pages = os.path.getsize(path) // page_bytes
-        if len(header) < _HEADER_BYTES or pages >= promised or not pages:
-            return None
-        warnings.append(f"The file ends early: {pages} of its {promised} pages are there.")
-        file.seek(0)
-        with tempfile.NamedTemporaryFile(delete=False, suffix=".sqlite") as copy:
-            shutil.copyfileobj(file, copy, 1 << 20)
-            copy.truncate(pages * page_bytes)
-            copy.seek(28)
-            copy.write(pages.to_bytes(4, "big"))
-        return copy.name
 
 
 def has_tables(path: str, head: bytes, *any_of: str) -> bool:

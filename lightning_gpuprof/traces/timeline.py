@@ -1,51 +1,230 @@
-"""What every trace reader returns: one Timeline of event tables.
+"""The Timeline that every trace reader returns: tables of events in integer nanoseconds.
 
-Names are stored once in `Timeline.names` and referred to by index. Times are relative to
-`Timeline.origin_ns`, so that they fit a float and a browser.
+A table is a frozen dataclass whose fields are numpy columns of one length: row `i` is one event.
+Where something was not recorded an index or id column holds -1 (`MISSING`), never 0. Rows are
+sorted by start, then longest first, so that a parent comes before its children. Columns of
+`Int64` other than `start_ns` may hold 32 bits, where a reader found all values to fit. Names are
+stored once in `Timeline.names`; times are relative to `Timeline.origin_ns`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
-from lightning_gpuprof.traces.event_tables import (
-    CATEGORIES,
-    CATEGORY_ID,
-    MISSING,
-    DeviceEvents,
-    Flows,
-    HostEvents,
-    MemoryEvents,
-    SyncEvents,
-    Table,
-    column_dtype,
-    fits_int32,
-    make_table,
-    of_category,
-    select,
-    start_order,
+import numpy as np
+import numpy.typing as npt
+
+from lightning_gpuprof.arrays import AnyArray, Int8, Int32, Int64, Mask
+
+MISSING = -1
+"""In an id or index column: the file does not record this."""
+
+CATEGORIES = (
+    "cpu_op",
+    "user_annotation",
+    "cuda_runtime",
+    "cuda_driver",
+    "python_function",
+    "kernel",
+    "gpu_memcpy",
+    "gpu_memset",
+    "cuda_sync",
+    "overhead",
+    "other",
 )
+"""Kineto's own names; readers of other sources and of older files map theirs onto these.
 
-__all__ = [
-    "CATEGORIES",
-    "CATEGORY_ID",
-    "MISSING",
-    "DeviceEvents",
-    "DeviceInfo",
-    "Flows",
-    "HostEvents",
-    "MemoryEvents",
-    "OpArguments",
-    "SyncEvents",
-    "Table",
-    "Thread",
-    "Timeline",
-    "column_dtype",
-    "fits_int32",
-    "make_table",
-    "of_category",
-    "select",
-    "start_order",
-]
+`cuda_runtime` and `cuda_driver` hold HIP's calls too, as Kineto has it.
+"""
+CATEGORY_ID = {name: index for index, name in enumerate(CATEGORIES)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Arrays of one length, one row per event, sorted by start and then longest first."""
+
+    start_ns: Int64
+    dur_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Int64:
+        """First nanosecond after each event."""
+        return self.start_ns + self.dur_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostEvents(Table):
+    """What ran on a host thread: operators, runtime and driver calls, annotations.
+
+    Args:
+        start_ns: Start, relative to the timeline's origin.
+        dur_ns: Duration.
+        name: Index into `Timeline.names`.
+        category: Index into `CATEGORIES`.
+        thread: Index into `Timeline.threads`.
+        correlation: Joins a launch to what it put on the device.
+        arguments: Index into `Timeline.arguments`: recorded shapes and dtypes.
+    """
+
+    name: Int32
+    category: Int8
+    thread: Int32
+    correlation: Int64
+    arguments: Int32
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceEvents(Table):
+    """What ran on a device: kernels, copies and fills.
+
+    Args:
+        start_ns: Start, relative to the timeline's origin.
+        dur_ns: Duration.
+        name: Index into `Timeline.names`.
+        category: Index into `CATEGORIES`.
+        device: The device's number in this file.
+        stream: The stream's number.
+        correlation: Same number as the launch's on the host; many kernels of one graph
+            launch share it.
+        num_bytes: Bytes copied or filled.
+    """
+
+    name: Int32
+    category: Int8
+    device: Int32
+    stream: Int64
+    correlation: Int64
+    num_bytes: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncEvents(DeviceEvents):
+    """Kineto's `cuda_sync` rows: what waited for what on the device.
+
+    Args:
+        wait_on_stream: Stream that was waited for.
+        wait_on_correlation: Correlation of the `cudaEventRecord` that was waited for.
+    """
+
+    wait_on_stream: Int64
+    wait_on_correlation: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryEvents(Table):
+    """Kineto's `[memory]` marks: each allocation and release (`dur_ns` is 0).
+
+    `device` is -1 for host memory; the bytes are those after it.
+    """
+
+    device: Int32
+    allocated_bytes: Int64
+    reserved_bytes: Int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flows(Table):
+    """Ends of arrows between host events (`dur_ns` is 0); launches are joined by correlation.
+
+    `fwdbwd` joins a forward operator to its backward; both ends of an arrow have the same `id`.
+    """
+
+    name: Int32
+    id: Int64
+    thread: Int32
+    is_start: Int8
+
+
+_T = TypeVar("_T", bound=Table)
+_DTYPES: dict[str, type[np.generic]] = {
+    "name": np.int32,
+    "thread": np.int32,
+    "arguments": np.int32,
+    "device": np.int32,
+    "category": np.int8,
+    "is_start": np.int8,
+}
+_ZERO_DEFAULT = ("start_ns", "dur_ns", "is_start")
+
+
+def column_dtype(name: str) -> type[np.generic]:
+    """Return the dtype of a table's column by its name."""
+    return _DTYPES.get(name, np.int64)
+
+
+def fits_int32(values: npt.NDArray[np.signedinteger]) -> bool:
+    """Tell whether all values fit into 32 bits.
+
+    >>> fits_int32(np.array([1, -2])), fits_int32(np.array([2**40])), fits_int32(np.array([], int))
+    (True, False, True)
+    """
+    limits = np.iinfo(np.int32)
+    return bool(values.min(initial=0) >= limits.min and values.max(initial=0) <= limits.max)
+
+
+def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
+    """Build a table from the columns that a source has; the others hold `MISSING`.
+
+    Rows come out sorted by start, then longest first.
+
+    >>> table = make_table(HostEvents, start_ns=[5, 1], dur_ns=[1, 9], name=[0, 1])
+    >>> table.name.tolist(), table.correlation.tolist()
+    ([1, 0], [-1, -1])
+    """
+    rows = max((len(values) for values in columns.values()), default=0)
+    pending = dict(columns)
+    start = np.asarray(pending.get("start_ns", np.zeros(rows)), dtype=np.int64)
+    dur = np.asarray(pending.get("dur_ns", np.zeros(rows)), dtype=np.int64)
+    order = start_order(start, dur)
+    del start, dur
+    arrays: dict[str, AnyArray] = {}
+    for column in fields(kind):
+        dtype = column_dtype(column.name)
+        values = pending.pop(column.name, None)
+        if values is None:
+            default = 0 if column.name in _ZERO_DEFAULT else MISSING
+            arrays[column.name] = np.broadcast_to(np.array(default, dtype=dtype), rows)
+        else:
+            arrays[column.name] = np.asarray(values, dtype=dtype)[order]
+    return kind(**arrays)  # type: ignore[arg-type]
+
+
+def start_order(start_ns: Int64, dur_ns: Int64, category: AnyArray | None = None) -> Int64:
+    """Return the order of rows by start, then longest first, then category, then as they come.
+
+    >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
+    [2, 1, 0]
+    """
+    order = np.argsort(start_ns, kind="stable")
+    ordered = start_ns[order]
+    same = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if len(tied):
+        among = order[tied]
+        keys = (-dur_ns[among], start_ns[among])
+        order[tied] = among[np.lexsort(keys if category is None else (category[among], *keys))]
+    return order
+
+
+def select(table: _T, keep: Mask | Int64) -> _T:
+    """Return the rows where `keep` is true, or the rows of the given indices.
+
+    >>> select(make_table(HostEvents, start_ns=[1, 2]), np.array([False, True])).start_ns.tolist()
+    [2]
+    """
+    return type(table)(**{f.name: getattr(table, f.name)[keep] for f in fields(table)})
+
+
+def of_category(table: HostEvents | DeviceEvents, *names: str) -> Mask:
+    """Return a mask of the rows of the given categories."""
+    # Comparisons, since looking each up would make indices of 64 bits of them all.
+    found: Mask = table.category == CATEGORY_ID[names[0]]
+    for name in names[1:]:
+        found |= table.category == CATEGORY_ID[name]
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Names files of kinds that are known but cannot be read here, and says what to give instead."""
+"""Names files of kinds that are known but not read here, and says what to give instead."""
 
 import re
 
@@ -16,87 +16,48 @@ _PERFETTO = (
     "Give the same profiler's rocpd, CSV or JSON file (rocprofv3 --output-format rocpd), or "
     "convert it with `traceconv json`",
 )
-_OTF2 = ("an OTF2 archive", "Record rocprofv3 with --output-format rocpd")
 _BY_NAME = {
     ".nsys-rep": _NSYS,
     ".qdrep": _NSYS,
-    ".qdstrm": _NSYS,
     ".ncu-rep": _NCU,
     ".pftrace": _PERFETTO,
     ".perfetto-trace": _PERFETTO,
-    ".otf2": _OTF2,
+    ".otf2": ("an OTF2 archive", "Record rocprofv3 with --output-format rocpd"),
 }
 """Binary kinds whose first bytes say little."""
 _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
     (rb"\APK\x03\x04", ("a zip archive", "Unpack it and give the trace within")),
-    (rb"\A\x28\xb5\x2f\xfd", ("packed by zstd", "Unpack it with `zstd -d`")),
-    (rb"\A\xfd7zXZ\x00", ("packed by xz", "Unpack it with `xz -d`")),
-    (rb"\ABZh[1-9]1AY&SY", ("packed by bzip2", "Unpack it with `bzip2 -d`")),
     (rb"\A[\s\S]{257}ustar", ("a tar archive", "Unpack it and give the trace within")),
-    (rb"\A(?:PAR1|ARROW1)", ("a table of Parquet or Arrow", _SQLITE)),
-    (rb"\A\x89HDF\r\n", ("an HDF5 file", _SQLITE)),
+    (rb"\A(?:\x28\xb5\x2f\xfd|\xfd7zXZ\x00|BZh[1-9])", ("packed", "Unpack it first")),
     (rb"\ANVR\x00", _NCU),
     (rb"\A\x0a(?=[\s\S]{0,256}[\x00-\x08])", _PERFETTO),
     (
         rb"==\d+== +(?:NVPROF|Profiling (?:result|application))",
-        (
-            "output of nvprof",
-            "Record with torch.profiler, or with `nsys profile` and `nsys export --type sqlite`",
-        ),
+        ("output of nvprof", f"Record with torch.profiler or nsys profile. {_SQLITE}"),
     ),
     (
         rb"(?m)^ *Time ?\(%\) +Total Time",
         ("a report of nsys laid out for reading", "Print it with `nsys stats --format csv`"),
     ),
     (
-        rb"(?m)^ +Section: \w[^\n]*\n *-{5,} -{5,}",
-        ("output of Nsight Compute laid out for reading", "Print it with `ncu --csv`"),
+        rb"(?m)^ +Section: \w[^\n]*\n *-{5,} -{5,}|^==(?:PROF|ERROR|WARNING)== ",
+        ("output of Nsight Compute without a CSV table", "Print it with `ncu --csv`"),
+    ),
+    (rb'"Ascend Hardware"', ("a trace of an Ascend NPU", "Read it with its vendor's tools")),
+    (
+        rb'\A"?(?:Sample_Timestamp|Kernel_Id"?,"?Kernel_Name|Kernel_Name"?,"?Kernel_Id|Node_Id)',
+        ("a list of rocprofv3 without kernel times", "Give the *_kernel_trace.csv beside it"),
     ),
     (
-        rb'"Ascend Hardware"',
+        rb'(?m)^"?(?:NVTX Range|Range|Name)"?,"?(?:Style|Total Proj|Projected Start)'
+        rb"|^(?:Total(?: Size)? \(\w+\),Count|PID,TID,DevId,)|^SKIPPED: ",
         (
-            "a trace of an Ascend NPU",
-            "Read it with its vendor's tools: here NVIDIA, AMD and Intel GPUs and TPUs are known",
-        ),
-    ),
-    (
-        rb'\A"?Sample_Timestamp"?,',
-        (
-            "a list of rocprofv3's program counter samples",
-            "Give the kernel trace of the same program (rocprofv3 --kernel-trace)",
-        ),
-    ),
-    (
-        rb'\A"?(?:Kernel_Id"?,"?Kernel_Name|Kernel_Name"?,"?Kernel_Id|Node_Id|Guid"?,"?Node_Id)',
-        (
-            "a list of rocprofv3 that holds no times",
-            "Give the kernel trace beside it (*_kernel_trace.csv)",
-        ),
-    ),
-    (
-        rb'(?m)^"?(?:NVTX Range|Range|Name)"?,"?(?:Style|Total Proj|Projected Start)',
-        (
-            "a report of nsys on ranges as the device saw them",
+            "output of nsys stats without times of kernels, copies or calls",
             "Print `nsys stats --format csv --report cuda_gpu_trace,nvtx_pushpop_trace`",
         ),
     ),
-    (
-        rb"(?m)^(?:Total(?: Size)? \(\w+\),Count|PID,TID,DevId,)",
-        (
-            "a report of nsys without times of kernels, copies or calls",
-            "Print `nsys stats --format csv --report cuda_gpu_kern_sum`",
-        ),
-    ),
-    (
-        rb"(?m)^SKIPPED: [^\n]*does not contain",
-        ("output of nsys with no report in it", "Record with `nsys profile --trace=cuda,nvtx`"),
-    ),
-    (
-        rb"(?m)^==(?:PROF|ERROR|WARNING)== ",
-        ("output of Nsight Compute without a table", "See what it says, and add --csv"),
-    ),
 )
-"""A pattern of the first bytes, what the file then is, and what to do."""
+"""A pattern of the first bytes, what the file is, and what to do."""
 
 
 def unsupported(head: Head) -> str | None:
@@ -110,5 +71,5 @@ def unsupported(head: Head) -> str | None:
     found += [kind for ending, kind in _BY_NAME.items() if head.path.endswith(ending)]
     if not found:
         return None
-    kind, remedy = found[0]
-    return f"is {kind}, which cannot be read here. {remedy}."
+    kind, advice = found[0]
+    return f"is {kind}, which cannot be read here. {advice}."

@@ -226,18 +226,6 @@ def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, tmp_path):
     assert "1 CSV rows" in timeline.warnings[0]
 
 
-def test_a_real_database_that_ends_early_gives_its_whole_pages(shared_traces, tmp_path):
-    whole = (shared_traces / "nsys" / "h100_2gpu_1s.sqlite").read_bytes()
-    cut = tmp_path / "cut.sqlite"
-    cut.write_bytes(whole[: len(whole) // 5])
-
-    timeline = open_timeline(str(cut))
-
-    assert 1000 < len(timeline.device) < 4368
-    assert "ends early" in timeline.warnings[0]
-    assert any("could be read only up to row" in text for text in timeline.warnings)
-
-
 def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(tmp_path):
     path = tmp_path / "graphs.sqlite"
     with sqlite3.connect(path) as connection:

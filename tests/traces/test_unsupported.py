@@ -28,7 +28,7 @@ def tarred():
 CASES = {
     "a.zip": (zipped(), "zip archive", "Unpack"),
     "a.tar": (tarred(), "tar archive", "Unpack"),
-    "a.json.zst": (b"\x28\xb5\x2f\xfd\x04\x00", "zstd", "zstd -d"),
+    "a.json.zst": (b"\x28\xb5\x2f\xfd\x04\x00", "packed", "Unpack"),
     "run.nsys-rep": (b"\x01\x02\x03", "Nsight Systems", "nsys export --type sqlite"),
     "run.qdrep": (b"\x01\x02\x03", "Nsight Systems", "nsys export --type sqlite"),
     "run.ncu-rep": (b"\x01\x02\x03", "Nsight Compute", "ncu --import"),
@@ -49,27 +49,39 @@ CASES = {
         "Nsight Compute",
         "ncu --csv",
     ),
-    "failed.csv": (b"==ERROR== ERR_NVGPUCTRPERM\n", "without a table", "--csv"),
+    "failed.csv": (b"==ERROR== ERR_NVGPUCTRPERM\n", "without a CSV table", "--csv"),
     "trace_view.json": (
         b'[{"ph": "M", "name": "process_name", "pid": 4, "args": {"name": "Ascend Hardware"}}]',
         "Ascend",
         "vendor",
     ),
-    "pc.csv": (b'"Sample_Timestamp","Exec_Mask"\n1,2\n', "samples", "--kernel-trace"),
-    "names.csv": (b'"Kernel_Id","Kernel_Name"\n1,"gemm"\n', "no times", "kernel_trace.csv"),
+    "pc.csv": (
+        b'"Sample_Timestamp","Exec_Mask"\n1,2\n',
+        "without kernel times",
+        "kernel_trace.csv",
+    ),
+    "names.csv": (
+        b'"Kernel_Id","Kernel_Name"\n1,"gemm"\n',
+        "without kernel times",
+        "kernel_trace.csv",
+    ),
     "skipped.csv": (
         b"Processing [a] with [b]... \nSKIPPED: a does not contain CUDA kernel data.\n",
-        "no report",
-        "--trace=cuda",
+        "without times",
+        "cuda_gpu_trace",
     ),
-    "sizes.csv": (b"Total (MB),Count,Avg (MB)\n1.0,2,0.5\n", "without times", "cuda_gpu_kern_sum"),
-    "projected.csv": (b"Range,Style,Total Proj Time (ns)\n:a,P,5\n", "ranges", "cuda_gpu_trace"),
+    "sizes.csv": (b"Total (MB),Count,Avg (MB)\n1.0,2,0.5\n", "without times", "cuda_gpu_trace"),
+    "projected.csv": (
+        b"Range,Style,Total Proj Time (ns)\n:a,P,5\n",
+        "without times",
+        "cuda_gpu_trace",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_cannot_be_read_is_named_with_what_to_give_instead(tmp_path, capsys, name):
-    content, kind, remedy = CASES[name]
+    content, kind, advice = CASES[name]
     path = tmp_path / name
     path.write_bytes(content)
 
@@ -78,7 +90,7 @@ def test_what_cannot_be_read_is_named_with_what_to_give_instead(tmp_path, capsys
     said = capsys.readouterr().err
     assert str(path) in said
     assert kind in said
-    assert remedy in said
+    assert advice in said
     assert said.count("\n") == 1
 
 

@@ -35,19 +35,14 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read the kernels and copies of every device, and the host's calls and ranges."""
     # Loading protobuf takes longer than reading a small file of another kind.
-    from lightning_gpuprof.traces.jax.xplane_proto import DecodeError, space_class, whole_part
+    from lightning_gpuprof.traces.jax.xplane_proto import DecodeError, space_class
 
     builder = TimelineBuilder("jax-xplane")
-    data, cut = whole_part(read_file(path, builder.warnings))
-    if cut:
-        builder.warnings.append("The file ends early; events after that point are missing.")
     space = space_class()()
     try:
-        space.ParseFromString(data)
+        space.ParseFromString(read_file(path, builder.warnings))
     except DecodeError as error:
-        raise TraceError(
-            f"{path} is not a readable xplane.pb ({error}). Record it again."
-        ) from error
+        raise TraceError(f"{path} is damaged or ends early ({error}). Record it again.") from error
     builder.warnings.extend(text.decode("utf-8", "replace") for text in space.errors)
     devices = []
     for plane in space.planes:

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-__all__ = ["DecodeError", "space_class", "whole_part"]
+__all__ = ["DecodeError", "space_class"]
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _INT, _UINT, _TEXT, _BYTES, _DOUBLE, _MESSAGE = (
@@ -59,8 +59,6 @@ _MESSAGES: dict[str, list[tuple[str, int, int, str]]] = {
     "EventEntry": [("key", 1, _INT, ""), ("value", 2, _MESSAGE, "XEventMetadata")],
     "StatEntry": [("key", 1, _INT, ""), ("value", 2, _MESSAGE, "XStatMetadata")],
 }
-NESTED = (1, 3, 4)
-"""Field numbers from a space to a plane, its lines and their events: where files are large."""
 
 
 @cache
@@ -80,58 +78,3 @@ def space_class() -> Any:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.XSpace"))
-
-
-def whole_part(data: bytes, nested: tuple[int, ...] = NESTED) -> tuple[bytes, bool]:
-    """Cut a message that ends early after its last whole field, and after that field's, and so on.
-
-    Returns:
-        A message that parses, and whether anything was cut.
-    """
-    position = 0
-    while position < len(data):
-        tag, after = _varint(data, position)
-        end = _end_of_value(data, tag, after)
-        if end is None:
-            break
-        if end > len(data):
-            start = _varint(data, after)[1]
-            if tag & 7 == 2 and nested and tag >> 3 == nested[0]:
-                inner, _ = whole_part(data[start:], nested[1:])
-                return data[:position] + _encode(tag) + _encode(len(inner)) + inner, True
-            break
-        position = end
-    return data[:position], position < len(data)
-
-
-def _end_of_value(data: bytes, tag: int, start: int) -> int | None:
-    kind = tag & 7
-    if kind == 0:
-        end = _varint(data, start)[1]
-        return end if end <= len(data) else None
-    if kind == 2:
-        length, begin = _varint(data, start)
-        return begin + length if begin <= len(data) else None
-    return start + {1: 8, 5: 4}[kind] if kind in (1, 5) else None
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number and the position behind it; beyond the end where it is cut."""
-    value = shift = 0
-    while position < len(data):
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        position += 1
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    return value, len(data) + 1
-
-
-def _encode(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
