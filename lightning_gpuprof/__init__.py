@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.latency.ab_test import ab_test
     from lightning_gpuprof.probes.latency.latency import benchmark_latency
-    from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.views.console.report_text import report
     from lightning_gpuprof.views.documents.compare import compare_runs
     from lightning_gpuprof.views.documents.compare_several import compare_several
@@ -65,10 +65,10 @@ __all__ = [
 _PUBLIC = {
     "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
-    "DeferredMean": "lightning_gpuprof.probes.scalars.deferred",
+    "DeferredMean": "lightning_gpuprof.recorders.scalars.deferred",
     "DeferredProgressBar": "lightning_gpuprof.callbacks.progress_bar",
     "DeferredRichProgressBar": "lightning_gpuprof.callbacks.progress_bar",
-    "DeferredScalars": "lightning_gpuprof.probes.scalars.deferred",
+    "DeferredScalars": "lightning_gpuprof.recorders.scalars.deferred",
     "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",
     "GpuProfConfig": "lightning_gpuprof.config",

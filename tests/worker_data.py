@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from lightning_gpuprof.callbacks.workers.sampling import THREAD
+from lightning_gpuprof.recorders.sampling.worker_sampling import THREAD
 
 begun = []
 

@@ -5,7 +5,8 @@ The rest of the wait is making a batch or, with workers, taking over what they s
 Private names, seen in torch 2.2 to 2.13; an iterator without them is not split:
     torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
     their _sampler_iter, _dataset_kind and _data_queue, and the queue's _poll
-Seen in Lightning 2.4 to 2.6: fit_loop._data_fetcher, and its CombinedLoader's _iterator
+Seen in Lightning 2.4 to 2.6: fit_loop._data_fetcher, and its CombinedLoader's _iterator;
+fit_loop._combined_loader and fit_loop._load_combined_loader_states
 """
 
 from collections.abc import Callable, Iterator
@@ -25,6 +26,13 @@ _KNOWN = tuple(
     if (found := getattr(dataloader, name, None)) is not None
 )
 """Subclasses and other loaders are left alone: they may keep state where these do not."""
+BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
+"""The fit loop's last call before it makes the first epoch's iterators: its loaders are final."""
+
+
+def training_loaders(fit_loop: Any) -> list[Any]:
+    """Return the loaders that training fetches from; empty where they are not to be found."""
+    return list(reach(fit_loop, "_combined_loader.flattened") or ())
 
 
 class TimedIterator:

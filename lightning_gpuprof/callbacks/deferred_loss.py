@@ -10,24 +10,24 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import (
+from lightning_gpuprof.adapters.lightning import (
     Callback,
     LightningModule,
     Trainer,
     rank_zero_warn,
 )
-from lightning_gpuprof.callbacks.dispatch import add_hook, called_by_trainer, drop_hook
-from lightning_gpuprof.callbacks.guard import attempt, guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
-from lightning_gpuprof.callbacks.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.callbacks.scalars.scalar_sink import ScalarSink, logged_names
-from lightning_gpuprof.callbacks.scalars.step_outputs import StepOutputs, gets_the_loss
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.scalars.epoch_means import EpochMeans
-from lightning_gpuprof.probes.scalars.rank_means import RankMeans
-from lightning_gpuprof.probes.scalars.scalar_log import Column, ScalarLog
-from lightning_gpuprof.probes.scalars.sketch import columns_of, sketch
-from lightning_gpuprof.probes.scalars.transfer import Transfer, to_host, with_room
+from lightning_gpuprof.recorders.scalars.epoch_means import EpochMeans
+from lightning_gpuprof.recorders.scalars.logger_pace import LoggerPace
+from lightning_gpuprof.recorders.scalars.rank_means import RankMeans
+from lightning_gpuprof.recorders.scalars.scalar_log import Column, ScalarLog
+from lightning_gpuprof.recorders.scalars.scalar_sink import ScalarSink, logged_names
+from lightning_gpuprof.recorders.scalars.sketch import columns_of, sketch
+from lightning_gpuprof.recorders.scalars.step_outputs import StepOutputs, gets_the_loss
+from lightning_gpuprof.recorders.scalars.transfer import Transfer, to_host, with_room
+from lightning_gpuprof.session.guard import attempt, guarded
+from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.session.recording import RecordingCallback
 
 _AT_END = "on_train_batch_end"
 _OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer, batches_done
-from lightning_gpuprof.callbacks.dispatch import Hooks, called_by_trainer
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, batches_done
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.device.amd_smi import amd_stats
-from lightning_gpuprof.probes.device.device_stats import DeviceStats, StatsSampler
-from lightning_gpuprof.probes.device.nvml import nvml_stats
+from lightning_gpuprof.recorders.device.amd_smi import amd_stats
+from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSampler
+from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import DeviceSample, Note
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.session.recording import RecordingCallback
 
 NOT_MEASURED_NOTE = "device-stats-not-measured"
 

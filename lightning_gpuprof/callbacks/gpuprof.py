@@ -8,24 +8,23 @@ from typing import Any
 
 from typing_extensions import Self, override
 
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer, is_kind
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer, is_kind
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
-from lightning_gpuprof.callbacks.dispatch import HOOKS, forward
-from lightning_gpuprof.callbacks.guard import disable, guarded
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
-from lightning_gpuprof.callbacks.output.console import report_command, say
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
-from lightning_gpuprof.callbacks.workers.worker_sampler import WorkerSampler
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.session.console import report_command, say
+from lightning_gpuprof.session.guard import disable, guarded
+from lightning_gpuprof.session.hooks import HOOKS, forward
+from lightning_gpuprof.session.output import RunOutput
 
 _SYNC_STEPS = 2
 """Steps in which syncs are traced, where nothing else is asked for."""
@@ -249,7 +248,6 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         parts.append(RunFacts())
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))
-        parts.append(WorkerSampler())
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:

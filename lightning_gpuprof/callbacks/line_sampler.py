@@ -1,4 +1,4 @@
-"""Notes at which lines of the program the training thread spends its time."""
+"""At which lines of the program the training thread and its loader's workers spend their time."""
 
 import linecache
 import sys
@@ -8,43 +8,59 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.recording import EpochRecorder
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.stacks.pacing import keep_sampling
-from lightning_gpuprof.probes.stacks.stack_lines import (
-    At,
-    no_collection,
-    shown_path,
-    where_is,
-)
-from lightning_gpuprof.probes.stacks.thread_watch import ThreadWatch
+from lightning_gpuprof.recorders.sampling.pacing import keep_sampling
+from lightning_gpuprof.recorders.sampling.stack_lines import At, no_collection, where_is
+from lightning_gpuprof.recorders.sampling.thread_watch import ThreadWatch
+from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
+from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.places import shown_path
+from lightning_gpuprof.session.recording import EpochRecorder
 
 THREAD = "gpuprof-lines"
 MOST_LINES = 40
-"""Lines kept: what is not among them takes less than a sample in a hundred."""
+"""Lines kept: any other takes less than a sample in a hundred."""
+END_S = 2.0
+"""The thread ends within some milliseconds; a process that is short of cores may take longer."""
 
 
 class LineSampler(EpochRecorder):
-    """Looks at the training thread's Python stack now and then, for a while.
+    """Samples the Python stack of the training thread, and of its loader's workers, for a while.
 
-    A thread of its own wakes every `interval_s` on average, at irregular distances so that it
-    cannot keep step with the steps, and reads names and line numbers, no values. It ends once it
-    has `most` samples; from then on this costs nothing. The first `warmup` steps are left out.
-    What a line takes is host time: on a GPU, what it queued may run later.
+    A thread wakes every `interval_s` on average, at irregular distances so that it cannot keep step
+    with the steps, and reads names and line numbers, no values. It ends once it has `most` samples;
+    from then on this costs nothing. The first `warmup` steps are left out. A line's time is host
+    time: on a GPU, the work it queued may run later.
+
+    Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
+    Touches: a thread until training ends or it has its samples; the interpreter's switch interval
+        while it waits for its turn, as the sample would else be of the next call that lets go of
+        the interpreter's lock (on Python 3.11 also the collector's first threshold); a training
+        loader's `worker_init_fn` while its workers start; a thread and a temporary file in each of
+        the first two workers.
+    When: training, from the end of warm-up.
+    Switch: lines=False
 
     Args:
         interval_s: Mean distance of the first samples; later ones are further apart.
         most: Samples after which it stops.
-        warmup: Steps that are not looked at.
+        warmup: Steps that are left out.
+        workers: Samples the loader's workers.
 
     Raises:
         ConfigError: A setting that cannot work.
     """
 
-    def __init__(self, *, interval_s: float = 0.02, most: int = 300, warmup: int = 5) -> None:
+    def __init__(
+        self,
+        *,
+        interval_s: float = 0.02,
+        most: int = 300,
+        warmup: int = 5,
+        workers: WorkerSampler | None = None,
+    ) -> None:
         if interval_s <= 0 or most < 1:
             raise ConfigError(
                 f"LineSampler(interval_s={interval_s}, most={most}) would take no sample. "
@@ -57,22 +73,30 @@ class LineSampler(EpochRecorder):
         self._watched = 0
         self._threads = ThreadWatch()
         self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._workers = workers or WorkerSampler()
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self._seen, self._noted, self._threads = Counter(), 0, ThreadWatch()
+        if stage == "fit" and self._output is not None and _can_walk_frames():
+            self._workers.setup(trainer, self._output)
 
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-        if not getattr(sys, "_is_gil_enabled", lambda: True)():
-            return  # frames of a thread that runs meanwhile cannot be walked
+        self._workers.put_back()
+        self._end_thread()
+        if not _can_walk_frames():
+            return
         self._watched = threading.get_ident()
         self._stop = threading.Event()
-        threading.Thread(target=self._watch, args=(self._stop,), name=THREAD, daemon=True).start()
+        self._thread = threading.Thread(
+            target=self._watch, args=(self._stop,), name=THREAD, daemon=True
+        )
+        self._thread.start()
 
     def sample(self) -> None:
         """Take one sample of the training thread, where it is in a step."""
@@ -103,6 +127,7 @@ class LineSampler(EpochRecorder):
 
     @override
     def _write(self) -> None:
+        self._workers.write()
         seen = self._seen.copy()
         whole = seen.total()
         if self._output is None or whole == self._noted:
@@ -110,18 +135,30 @@ class LineSampler(EpochRecorder):
         self._noted = whole
         threads = self._threads.use(self._watched)
         found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), threads)
-        self._output.note(NOTE, found)
+        self._output.note(HOST_NOTE, found)
 
     @override
     def _release(self) -> None:
+        self._workers.release()
+        self._end_thread()
+
+    def _end_thread(self) -> None:
         self._stop.set()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(END_S)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stop": None}
+        return {**self.__dict__, "_stop": None, "_thread": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._stop = threading.Event()
+
+
+def _can_walk_frames() -> bool:
+    """Tell whether the interpreter has its lock: else a frame may run while it is walked."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _rows(seen: Counter[At]) -> list[LineCount]:

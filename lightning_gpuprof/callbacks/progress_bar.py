@@ -11,8 +11,8 @@ from lightning_gpuprof.adapters.lightning import (
     TQDMProgressBar,
     Trainer,
 )
-from lightning_gpuprof.callbacks.scalars.bar_values import BarValues
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.recorders.scalars.bar_values import BarValues
 
 # Both bars have these hooks; which of them comes next is decided by the class below.
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.probes.stacks.call_places import own_line_like
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.debugging import AnomalyMode
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks
+from lightning_gpuprof.session.places import own_line_like
 
 AGAIN = 50
 """Batches between two reads once it was on: it may have been meant for the first batch alone."""

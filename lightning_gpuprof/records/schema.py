@@ -247,7 +247,7 @@ class Scalars(_Record, tag="scalars"):
     values: dict[str, list[float | None]]
     tensors: dict[str, list[list[float | None]]] = {}
     """Of chosen outputs of many numbers: columns of their norm and signed sums, by which two
-    runs' are held against each other (`probes/scalars/sketch.py`)."""
+    runs' are held against each other (`recorders/scalars/sketch.py`)."""
     not_finite: dict[str, list[int]] | None = None
     """By name, the steps whose value (a tensor's norm) was NaN or infinite, which is null on disk;
     None in files from before this was written down."""

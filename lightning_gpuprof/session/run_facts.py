@@ -12,9 +12,9 @@ import torch
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.adapters.lightning import Trainer
-from lightning_gpuprof.probes.device.left_unused import gpu_left_unused
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.left_unused import gpu_left_unused
 from lightning_gpuprof.session.shared_state import shared_with
 
 _TRAINER_FACTS = (

@@ -20,7 +20,7 @@ from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.probes.scalars.scalar_log import ScalarLog
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
 

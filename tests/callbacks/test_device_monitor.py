@@ -3,7 +3,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.device.device_stats import StatsReading, StatsSampler
+from lightning_gpuprof.recorders.device.device_stats import StatsReading, StatsSampler
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import DeviceSample, Note
 

@@ -13,7 +13,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.callbacks.line_sampler import THREAD, LineSampler
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.stacks.pacing import SETTLE_S
+from lightning_gpuprof.recorders.sampling.pacing import SETTLE_S
 from lightning_gpuprof.records.schema import Note
 
 

@@ -7,9 +7,9 @@ from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar, DeferredRichProgressBar
-from lightning_gpuprof.callbacks.scalars import bar_values
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.recorders.scalars import bar_values
 
 BARS = [(TQDMProgressBar, DeferredProgressBar), (RichProgressBar, DeferredRichProgressBar)]
 

@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.sync_cures import cure
-from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.probes.syncs.sync_watch import Patches
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (
@@ -25,6 +24,7 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
     SyncSite,
 )
+from lightning_gpuprof.session.places import shown_path
 
 
 def fit(folder, model, *callbacks, batches=10, progress=False, **options):

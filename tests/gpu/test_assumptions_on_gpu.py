@@ -17,8 +17,8 @@ from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.tune import tune
 from lightning_gpuprof.probes.memory.memory import memory_probe
 from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
-from lightning_gpuprof.probes.scalars.transfer import to_host
 from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
+from lightning_gpuprof.recorders.scalars.transfer import to_host
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 

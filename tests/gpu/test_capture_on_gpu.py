@@ -16,8 +16,8 @@ from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.probes.memory.memory import memory_probe
-from lightning_gpuprof.probes.scalars.deferred import DeferredScalars
-from lightning_gpuprof.probes.scalars.scalar_log import ScalarLog
+from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory, ProbeDisabled, Scalars
 

@@ -1,1 +1,3 @@
-from training_fixtures import *  # noqa: F403 - fixtures that train
+from training_fixtures import mesh, plain_trainers, session_of
+
+__all__ = ["mesh", "plain_trainers", "session_of"]

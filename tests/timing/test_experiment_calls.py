@@ -10,7 +10,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.probes.stacks.stack_lines import where_is
+from lightning_gpuprof.recorders.sampling.stack_lines import where_is
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 

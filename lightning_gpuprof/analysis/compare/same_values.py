@@ -19,7 +19,7 @@ class ValueCheck:
         last_base: The base's value at the last common step; of a tensor, its norm.
         last_new: The new run's value there.
         of_tensor: It is a tensor of many numbers: a difference is how far the two lie apart,
-            relative to the base's norm, as their sketches tell (`probes/scalars/sketch.py`).
+            relative to the base's norm, as their sketches tell (`recorders/scalars/sketch.py`).
     """
 
     name: str

@@ -3,56 +3,17 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from msgspec import Struct
-
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.lines import WORKERS_NOTE, WorkerLines
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note
 
-NOTE = "worker_lines"
-"""Note of this name: where samples of worker processes' main threads were."""
+NOTE = WORKERS_NOTE
 LEAST_COUNT = 5
 """Samples at a line below which its share says nothing, as in `line_times.py`."""
 MOSTLY = 0.5
-
-
-class WorkerLines(Struct, frozen=True):
-    """All samples of the worker processes that were looked at.
-
-    Args:
-        processes: How many were.
-        work: Samples in which they made a batch.
-        waiting: Samples in which they waited for work.
-        handing: Samples in which they did neither: they handed a batch over.
-        lines: Lines of the user's own in which they made batches; the phase is `data_wait`.
-        start_ns: From when the loader was asked for an iterator until its first worker ran.
-        init_ns: What the user's `worker_init_fn` took in it; None where there is none.
-    """
-
-    processes: int
-    work: int
-    waiting: int
-    handing: int
-    lines: tuple[LineCount, ...]
-    start_ns: int | None = None
-    init_ns: int | None = None
-
-    @property
-    def whole(self) -> int:
-        """All samples."""
-        return self.work + self.waiting + self.handing
-
-    @property
-    def waiting_frac(self) -> float:
-        """Share of the samples in which they waited for work."""
-        return self.waiting / self.whole
-
-    @property
-    def as_lines(self) -> HostLines:
-        """Their work as if the training thread had done it, waiting for data."""
-        return HostLines(self.work, self.lines, {Phase.DATA_WAIT.value: self.work})
 
 
 @dataclass(frozen=True)

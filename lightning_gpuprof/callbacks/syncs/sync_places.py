@@ -11,8 +11,9 @@ import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.callbacks._lightning import is_kind
-from lightning_gpuprof.probes.stacks.stack_lines import outwards, package_of
+from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.session.places import package_of
 from lightning_gpuprof.timing.actions import PHASES
 
 _OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))

@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from lightning_gpuprof.callbacks.syncs.sync_places import Place, log_call_place, place_of
-from lightning_gpuprof.probes.stacks.stack_lines import shown_path
 from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.session.places import shown_path
 
 Line = tuple[str, int, str]
 

@@ -38,7 +38,7 @@ from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
+from lightning_gpuprof.records.lines import ThreadLoad, ThreadUse
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.units import duration, percent
 

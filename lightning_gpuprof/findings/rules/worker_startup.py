@@ -39,12 +39,13 @@ Severity: the common scale
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.validations import Validations
-from lightning_gpuprof.analysis.run.worker_lines import WorkerLines, worker_lines
+from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.handover_cures import without_workers
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 

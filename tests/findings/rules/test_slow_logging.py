@@ -4,7 +4,8 @@ from rule_cases import MS, US, WORK, every, op, span, unmarked
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, When, Where
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
-from lightning_gpuprof.records.notes import SYNCED_NOTE, ThreadLoad, ThreadUse
+from lightning_gpuprof.records.lines import ThreadLoad, ThreadUse
+from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.schema import Note
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Where
-from lightning_gpuprof.records.notes import ThreadLoad, ThreadUse
+from lightning_gpuprof.records.lines import ThreadLoad, ThreadUse
 from lightning_gpuprof.records.schema import Device, Note
 
 MS = 1_000_000

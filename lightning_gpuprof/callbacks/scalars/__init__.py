@@ -1,1 +1,0 @@
-"""Logged values on their way to the records, the loggers and the progress bar."""

@@ -1,1 +1,0 @@
-"""Looks into a DataLoader's worker processes."""

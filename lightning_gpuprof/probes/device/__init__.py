@@ -1,1 +1,0 @@
-"""What the driver says of the device, and what the machine has."""

@@ -1,1 +1,0 @@
-"""Where the threads of the process are, by their Python stacks."""

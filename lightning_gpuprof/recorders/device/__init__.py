@@ -1,0 +1,1 @@
+"""Device readings of the vendor's driver."""

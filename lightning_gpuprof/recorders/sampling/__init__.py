@@ -1,0 +1,1 @@
+"""Where threads of the process and of its loader workers are, by their Python stacks."""

@@ -1,0 +1,88 @@
+"""Which library a line is in that calls one written in C: such a call has no frame of its own."""
+
+import ast
+import linecache
+import sys
+from functools import lru_cache
+from itertools import islice
+from types import CodeType, FrameType, ModuleType
+
+from lightning_gpuprof.recorders.sampling.program_text import parsed
+
+_TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
+"""What begins so computes with tensors: its calls are operators, the model's own."""
+_WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"})
+_PYTHONS = sys.stdlib_module_names - {"builtins", "operator", "_operator"} - _WAITS
+"""Python's own modules whose calls work on Python's own values. What is built in, such as `sum`,
+may go through tensors, and is not told."""
+
+
+def called_library(frame: FrameType) -> str | None:
+    """Return what a running frame calls in a library written in C, such as `numpy.normal`.
+
+    None where it calls nothing, calls an operator of torch's, or does not say: the function must
+    be reached from a name of the frame's module. Values of local names are never looked at. Before
+    Python 3.11 an instruction does not say to which expression it belongs: None then.
+    """
+    code = frame.f_code
+    path = _called_path(code, frame.f_lasti)
+    if path is None or path[0] not in frame.f_globals:
+        return None
+    if path[0] in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        return None
+    package = _package(frame.f_globals[path[0]])
+    if package is None or package.startswith(_TORCHS):
+        return None
+    if package not in _PYTHONS and not _is_installed(package):
+        return None
+    return f"{package}.{path[-1]}"
+
+
+@lru_cache(maxsize=4096)
+def _called_path(code: CodeType, instruction: int) -> tuple[str, ...] | None:
+    """Return the names of the function that an instruction calls: `("np", "random", "normal")`."""
+    text = _text_of(code, instruction)
+    tree = parsed(f"({text})") if text else None
+    called = tree.body[0] if tree else None
+    if not isinstance(called, ast.Expr) or not isinstance(called.value, ast.Call):
+        return None
+    names, at = [], called.value.func
+    while isinstance(at, ast.Attribute):
+        names.append(at.attr)
+        at = at.value
+    return (at.id, *reversed(names)) if isinstance(at, ast.Name) else None
+
+
+def _text_of(code: CodeType, instruction: int) -> str | None:
+    """Return the text of the expression that an instruction belongs to."""
+    if sys.version_info < (3, 11) or instruction < 0:
+        return None
+    at = next(islice(code.co_positions(), instruction // 2, None), None)
+    if at is None:
+        return None
+    first, last, begin, end = at
+    if first is None or last is None:
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    if not lines or not all(lines):
+        return None
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    return b"".join(lines).decode(errors="replace")
+
+
+def _package(value: object) -> str | None:
+    """Return the package that a module, function or object comes from."""
+    if isinstance(value, ModuleType):
+        name: object = value.__name__
+    elif isinstance(value, type) or callable(value):
+        name = getattr(value, "__module__", None)
+    else:
+        name = type(value).__module__
+    return name.split(".")[0] if isinstance(name, str) else None
+
+
+@lru_cache(maxsize=256)
+def _is_installed(package: str) -> bool:
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file

@@ -1,0 +1,310 @@
+"""Where a thread is: the user's line and the phase, read off its Python stack."""
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import NamedTuple
+
+from lightning_gpuprof.recorders.sampling.library_calls import called_library
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.session.places import GPUPROF, USER, Place, package_of
+
+_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
+_AROUND_STEPS = ("python", "torch", GPUPROF, *_LIGHTNING)
+"""Packages with frames between Lightning's loop and the module (an optimizer calls its closure)."""
+_BY_FUNCTION = {
+    "training_step": Phase.FORWARD,
+    "backward": Phase.BACKWARD,
+    "manual_backward": Phase.BACKWARD,
+    "configure_gradient_clipping": Phase.CLIP_GRADIENTS,
+    "optimizer_zero_grad": Phase.ZERO_GRAD,
+    "optimizer_step": Phase.OPTIMIZER_STEP,
+    "batch_to_device": Phase.HOST_TO_DEVICE,
+    "on_before_batch_transfer": Phase.HOST_TO_DEVICE,
+    "on_after_batch_transfer": Phase.HOST_TO_DEVICE,
+}
+"""Hooks of the module, and the Strategy's methods around them."""
+_BY_LIGHTNING = {
+    "_call_callback_hooks": Phase.CALLBACKS,
+    "_call_lightning_module_hook": Phase.OTHER,
+    "log_metrics": Phase.LOGGING,
+    "save_checkpoint": Phase.CHECKPOINT,
+}
+_BY_FILE = {
+    "fetchers.py": Phase.DATA_WAIT,
+    "evaluation_loop.py": Phase.VALIDATION,
+    "model_checkpoint.py": Phase.CHECKPOINT,
+}
+_STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT)
+"""All else inside it is validation, as the timer has it: its batches, the module's hooks."""
+_LOOP = "training_epoch_loop.py"
+_COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
+_WAITING = ("threading.py", "queue.py")
+"""Files of Python in which one thread waits for another."""
+_CALLS_MODULES = ("_call_impl", "inner")
+_LOGS = "call_to_log"
+"""The tap's function around a call that logs by a logger's `experiment`."""
+_LOADING = ("serialization.py",)
+"""Files of torch that read and write others: no computing."""
+
+
+class At(NamedTuple):
+    """Where a thread is; `file` is empty where no frame of the user's own is in the step."""
+
+    phase: Phase
+    file: str
+    line: int
+    function: str
+    callee: str | None
+    kind: str | None
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Put garbage collection off while another thread's frames are walked, on Python 3.11.
+
+    There, walking makes objects of frames, and that may start a collection in the middle. What it
+    finalizes can let go of the interpreter's lock (torch's tensors do), the other thread returns
+    from the frame, and the walk goes on in freed memory. Later versions collect between
+    instructions alone; earlier ones have the objects already.
+    """
+    if not _COLLECTS_IN_A_WALK:
+        yield
+        return
+    usual = gc.get_threshold()
+    held = (0, *usual[1:])
+
+    def put_back() -> None:
+        if gc.get_threshold() == held:  # else the program has set another meanwhile
+            gc.set_threshold(*usual)
+
+    # Not by `gc.disable()`: the program may call that itself meanwhile, and would be undone.
+    with _putting_back(put_back):
+        gc.set_threshold(*held)
+        yield
+
+
+QUICK_S = 50e-6
+_OPEN: list[Callable[[], object]] = []
+"""What puts back what a sample that is being taken has changed of the process."""
+
+
+@contextmanager
+def quick_turns() -> Iterator[None]:
+    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
+
+    Python grants it after 5 ms, or when a call lets go of it: whoever looks at another thread then
+    finds it at such a call, hardly ever in the Python before it. The setting is the process's,
+    so it is put back at once.
+    """
+    usual = sys.getswitchinterval()
+    with _putting_back(partial(sys.setswitchinterval, usual)):
+        sys.setswitchinterval(min(usual, QUICK_S))
+        yield
+
+
+@contextmanager
+def _putting_back(put_back: Callable[[], object]) -> Iterator[None]:
+    """Put something back at the end, and in a process forked before, where this thread is not."""
+    _OPEN.append(put_back)
+    try:
+        yield
+    finally:
+        put_back()
+        _OPEN.remove(put_back)
+
+
+def _after_fork() -> None:
+    while _OPEN:
+        _OPEN.pop()()
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def where_is(frame: FrameType | None) -> At | None:
+    """Return where in a training step a thread is, given its innermost frame; None outside.
+
+    Names of functions and files are looked at, values never: reading another thread's local
+    variables would keep them alive.
+    """
+    users: FrameType | None = None
+    in_step = False
+    phase: Phase | None = None
+    called: list[FrameType] = []
+    hook: bool | None = None
+    before: str | None = None
+    caller: FrameType | None = None
+    again = logs = False
+    for each in outwards(frame):
+        code = each.f_code
+        package = package_of(code.co_filename)
+        logs = logs or (users is None and package == GPUPROF and code.co_name == _LOGS)
+        if _calls_modules(each, package):
+            if hook is None and before is not None:
+                hook = before not in ("", "forward")
+            caller = None
+        elif caller is None and package == USER and phase is None:
+            caller = each
+        before = code.co_name if package == USER else ""
+        if package == USER and phase is None and users is None:
+            users = each
+        elif users is None and phase is None and package != GPUPROF:
+            called.append(each)
+        again = again or (phase is None and _recomputes(each, package))
+        found = _phase(each, package)
+        if phase is None or (found is Phase.VALIDATION and phase not in _STAY_IN_VALIDATION):
+            phase = found
+        if _runs_steps(each, package):
+            in_step = True
+            break
+    if not in_step:
+        return None
+    phase = phase or Phase.OTHER
+    if users is None:
+        return At(phase, "", 0, "", None, None)
+    if phase is Phase.CALLBACKS and caller is not None and hook is not None:
+        # A callback that runs the model: the line is the callback's, not the model's.
+        users, called = caller, []
+    callee, kind = name_of(called[-1]) if called else called_library(users), kind_of(called)
+    if not called and callee is not None:
+        kind = "python"
+    if phase is Phase.BACKWARD and (again or hook is False):
+        kind = "model"  # activations that are computed again
+    if hook and kind not in ("wait", "log", "traceback"):
+        kind = "hook"
+    if logs and phase is Phase.FORWARD:
+        kind = "log"
+    if kind == "log" and phase is not Phase.VALIDATION:
+        phase = Phase.LOGGING  # as the timer has it
+    return At(
+        phase,
+        users.f_code.co_filename,
+        line_of(users),
+        users.f_code.co_name,
+        callee,
+        kind,
+    )
+
+
+def own_line(frame: FrameType | None) -> Place | None:
+    """Return file, line and function of a thread's innermost frame in the user's own code.
+
+    Where no frame is the user's, it is the outermost one that is not Python's. In a training step
+    it is the outermost one of a library that holds the module: the user's own further out has
+    called the Trainer, not this.
+    """
+    outermost = library = None
+    for each in outwards(frame):
+        package = package_of(each.f_code.co_filename)
+        if _runs_steps(each, package):
+            outermost = library
+            break
+        if package != "python":
+            outermost = each
+        if package not in _AROUND_STEPS:
+            library = each
+        if package == USER:
+            break
+    if outermost is None:
+        return None
+    return outermost.f_code.co_filename, line_of(outermost), outermost.f_code.co_name
+
+
+def own_lines(frame: FrameType | None) -> tuple[Place, ...]:
+    """Return a thread's lines in the user's own code within a step, the innermost first."""
+    found: list[Place] = []
+    for each in outwards(frame):
+        package = package_of(each.f_code.co_filename)
+        if _runs_steps(each, package):
+            break
+        if package == USER:
+            found.append((each.f_code.co_filename, line_of(each), each.f_code.co_name))
+    return tuple(found)
+
+
+def line_of(frame: FrameType) -> int:
+    """Return the line a frame is at; for a jump that the compiler made, the last one before it."""
+    number: int | None = frame.f_lineno
+    if number is not None:
+        return number
+    code = frame.f_code
+    before = [line for start, _, line in code.co_lines() if line and start <= frame.f_lasti]
+    return before[-1] if before else code.co_firstlineno
+
+
+def _phase(frame: FrameType, package: str) -> Phase | None:
+    code = frame.f_code
+    if package == USER or package in _LIGHTNING:
+        found = _BY_FUNCTION.get(code.co_name)
+        if found is not None:
+            return found
+    if package in _LIGHTNING:
+        return _BY_LIGHTNING.get(code.co_name) or _BY_FILE.get(os.path.basename(code.co_filename))
+    return None
+
+
+def _calls_modules(frame: FrameType, package: str) -> bool:
+    """Tell whether a frame is where torch calls a module's `forward` and the hooks around it."""
+    code = frame.f_code
+    return (
+        package == "torch"
+        and code.co_name in _CALLS_MODULES
+        and os.path.basename(code.co_filename) == "module.py"
+    )
+
+
+def _runs_steps(frame: FrameType, package: str) -> bool:
+    """Tell whether a frame is Lightning's loop over batches."""
+    code = frame.f_code
+    return (
+        package in _LIGHTNING
+        and code.co_name in ("advance", "on_advance_end")
+        and os.path.basename(code.co_filename) == _LOOP
+    )
+
+
+def _recomputes(frame: FrameType, package: str) -> bool:
+    file = frame.f_code.co_filename
+    return package == "torch" and os.path.basename(file) == "checkpoint.py"
+
+
+def kind_of(called: list[FrameType]) -> str | None:
+    """Tell what a user's line is in, from the frames inside it, innermost first."""
+    if not called:
+        return None
+    if any(each.f_code.co_name == "format_stack" for each in called):
+        return "traceback"
+    packages = [package_of(each.f_code.co_filename) for each in called]
+    innermost = os.path.basename(called[0].f_code.co_filename)
+    if packages[0] == packages[-1] == "python" and innermost in _WAITING:
+        return "wait"
+    if packages[-1] in _LIGHTNING:
+        return "log" if called[-1].f_code.co_name in ("log", "log_dict") else "lightning"
+    if "torchmetrics" in packages:
+        return "metric"
+    if packages[-1] != "torch":
+        # A step that calls its library's own (`super().training_step`) is the model's.
+        return "model" if called[-1].f_code.co_name in _BY_FUNCTION else "python"
+    if any(os.path.basename(each.f_code.co_filename) in _LOADING for each in called):
+        return "python"
+    return "model" if any(each.f_code.co_name == "_call_impl" for each in called) else "torch"
+
+
+def name_of(frame: FrameType) -> str:
+    """Return a function's name with its package's, such as `json.load`."""
+    code = frame.f_code
+    module = str(frame.f_globals.get("__name__", "")).split(".")[0]
+    return f"{module}.{code.co_name}" if module else code.co_name
+
+
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Go through a thread's frames, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

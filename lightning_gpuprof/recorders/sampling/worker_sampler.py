@@ -1,0 +1,203 @@
+"""Notes at which lines of the program worker processes spend their time."""
+
+import linecache
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, training_loaders
+from lightning_gpuprof.recorders.sampling.worker_counts import PlaceCount, WorkerCounts, read_counts
+from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
+from lightning_gpuprof.records.lines import WORKERS_NOTE, LineCount, WorkerLines
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.session.guard import attempt, guarded
+from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.places import shown_path
+from lightning_gpuprof.session.timed_calls import TimedCalls
+
+_INIT_FN = "worker_init_fn"
+MOST_LINES = 40
+"""Lines kept: what is not among them takes less than a sample in a hundred."""
+
+
+class WorkerSampler:
+    """Samples the Python stacks of the training loader's first worker processes, for a while.
+
+    While iterators of a loader are made, its `worker_init_fn` is another one: it calls the user's,
+    then starts a thread in the worker that samples the worker's main thread until it has `most`
+    samples. It writes them to a temporary folder, which is gone when training ends. Loaders of
+    validation, and those that are not torch's own, are left alone.
+
+    Args:
+        interval_s: Mean distance of the first samples; later ones are further apart.
+        most: Samples of one worker after which its thread ends.
+    """
+
+    def __init__(self, *, interval_s: float = 0.02, most: int = 200) -> None:
+        self.interval_s, self.most = interval_s, most
+        self._output: RunOutput | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._calls = TimedCalls()
+        self._placed: list[tuple[Any, WorkerStart]] = []
+        self._folder: str | None = None
+        self._starts = self._noted = self._taken = 0
+        self._found: WorkerLines | None = None
+
+    @guarded
+    def setup(self, trainer: Any, output: RunOutput) -> None:
+        """Be there when the training loaders' iterators are made."""
+        self._output = output
+        self._release()
+        self._clear()
+        fit_loop = trainer.fit_loop
+        place = partial(self._place, fit_loop)
+        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _Around(_nothing, place))
+        self._calls.add(fit_loop.epoch_loop, "on_run_start", _Around(place, self.put_back))
+
+    @guarded
+    def _place(self, fit_loop: Any) -> None:
+        """Let workers that are started next be sampled."""
+        self.put_back()
+        self._read()
+        left = self.most - self._taken
+        for number, loader in enumerate(training_loaders(fit_loop) if left > 0 else []):
+            if _starts_workers(loader) and self._made_folder() is not None:
+                self._starts += 1
+                start = WorkerStart(
+                    inner=loader.worker_init_fn,
+                    folder=self._folder or "",
+                    name=f"{number}-{self._starts}",
+                    interval_s=self.interval_s,
+                    most=left,
+                    asked_ns=time.perf_counter_ns(),
+                )
+                vars(loader)[_INIT_FN] = start
+                self._placed.append((loader, start))
+
+    @guarded
+    def put_back(self) -> None:
+        """Give each loader its own `worker_init_fn` back: the iterators are made."""
+        self._put_back()
+
+    def _put_back(self) -> None:
+        while self._placed:
+            loader, start = self._placed.pop()
+            if vars(loader).get(_INIT_FN) is start:
+                vars(loader)[_INIT_FN] = start.inner
+
+    def _made_folder(self) -> str | None:
+        if self._folder is None:
+            self._folder = attempt(lambda: tempfile.mkdtemp(prefix="gpuprof-workers-"), None)
+        return self._folder
+
+    def _read(self) -> None:
+        if self._folder is not None and os.path.isdir(self._folder):
+            counts = [one for one in read_counts(self._folder) if one.whole]
+            self._found = _together(counts) if counts else None
+            taken: Counter[int] = Counter()
+            for one in counts:
+                taken[one.worker] += one.whole
+            self._taken = max(taken.values(), default=0)
+
+    @guarded
+    def write(self) -> None:
+        """Record all samples so far, if there are more than the last time."""
+        self._read()
+        found = self._found
+        if self._output is None or found is None or found.whole == self._noted:
+            return
+        self._noted = found.whole
+        self._output.note(WORKERS_NOTE, found)
+
+    def release(self) -> None:
+        """Put everything back and remove the temporary folder."""
+        self._release()
+
+    def _release(self) -> None:
+        attempt(self._read, None)
+        self._put_back()
+        self._calls.restore()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_calls": None, "_placed": [], "_folder": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._calls = TimedCalls()
+
+
+class _Around:
+    """Does something before a call and something after it, also where it fails."""
+
+    def __init__(self, before: Any, after: Any) -> None:
+        self._before, self._after = before, after
+
+    def __enter__(self) -> None:
+        self._before()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._after()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _starts_workers(loader: object) -> bool:
+    """Tell whether an iterator of a loader starts worker processes now."""
+    return (
+        isinstance(loader, DataLoader)
+        and loader.num_workers > 0
+        and getattr(loader, "_iterator", None) is None
+        and _INIT_FN in vars(loader)
+        and not isinstance(loader.worker_init_fn, WorkerStart)
+    )
+
+
+def _together(counts: Sequence[WorkerCounts]) -> WorkerLines:
+    """Return the samples of all workers as one."""
+    seen: Counter[PlaceCount] = Counter()
+    for place in (place for one in counts for place in one.seen):
+        key = PlaceCount(place.file, place.line, place.function, place.callee, place.kind, 0)
+        seen[key] += place.count
+    own = [(at, count) for at, count in seen.most_common() if at.file]
+    return WorkerLines(
+        processes=len(counts),
+        work=sum(one.work for one in counts),
+        waiting=sum(one.waiting for one in counts),
+        handing=sum(one.handing for one in counts),
+        lines=tuple(_line(at, count) for at, count in own[:MOST_LINES]),
+        start_ns=max((one.start_ns for one in counts if one.start_ns is not None), default=None),
+        init_ns=max((one.init_ns for one in counts if one.init_ns is not None), default=None),
+    )
+
+
+def _line(at: PlaceCount, count: int) -> LineCount:
+    return LineCount(
+        phase=Phase.DATA_WAIT.value,
+        file=shown_path(at.file),
+        line=at.line,
+        function=at.function,
+        source=linecache.getline(at.file, at.line).strip(),
+        callee=at.callee,
+        kind=at.kind,
+        count=count,
+    )

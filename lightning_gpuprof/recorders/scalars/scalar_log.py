@@ -1,0 +1,296 @@
+"""Keeps one scalar per step on the device and reads a whole window of them with one copy."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, SupportsFloat
+
+import torch
+from torch import Tensor
+
+from lightning_gpuprof.recorders.scalars.transfer import Transfer, to_host
+
+Scalar = Tensor | float | int
+Column = list[Tensor | float | None]
+_HAS_FLOAT64 = ("cpu", "cuda", "meta")
+_NONE: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class ScalarBatch:
+    """The values of a window as numbers; `None` where a step gave none."""
+
+    steps: list[Any]
+    """As `add` was given them."""
+    values: dict[str, list[float | None]]
+
+
+class Window(Protocol):
+    """A closed window's values on their way to the host."""
+
+    def ready(self) -> bool:
+        """Tell whether they have arrived; never waits."""
+        ...
+
+    def result(self) -> dict[str, list[float | None]]:
+        """Return them; waits where they have not arrived."""
+        ...
+
+
+class ScalarLog:
+    """Records named scalars step by step without a host sync.
+
+    Each value is copied on its own device, so a static output of a CUDA graph may be overwritten
+    afterwards and no autograd graph is kept alive. At a window's end they are put together there
+    as float64, which holds every value of the narrower types exactly: what comes out is bit for
+    bit what `float(value)` would have given at that step, NaN and infinities included. Devices
+    without float64 (MPS) keep floats as float32 and integers as int64, as exact.
+
+    Args:
+        names: The scalars to keep.
+        window: Steps per copy to the host; `add` closes a window that is full. None: whoever
+            adds closes windows as well.
+        transfer: Queues a copy to the host; tests pass a fake.
+        send: Sends a window in another way than by a copy as it is, where it returns one.
+        refuse: Told of each value that is no single number, which is then left out. By default
+            `add` raises.
+
+    Attributes:
+        steps: Of the open window, as `add` was given them.
+        first: Values of the first name in it. Where that is the only name, whoever has a tensor
+            without a graph that nobody else writes to may append it, and the step, without `add`.
+
+    >>> log = ScalarLog(["loss"], window=2)
+    >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})
+    >>> log.arrived()
+    [ScalarBatch(steps=[0, 1], values={'loss': [0.5, 0.25]})]
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        window: int | None,
+        transfer: Transfer = to_host,
+        send: Callable[[dict[str, Column]], Window | None] | None = None,
+        refuse: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        self._names = list(names)
+        self._window = window
+        self._transfer = transfer
+        self._send = send
+        self._refuse = refuse
+        self._begin_window()
+        self._pending: deque[tuple[list[Any], Window]] = deque()
+
+    def __len__(self) -> int:
+        """Return the number of steps in the open window."""
+        return len(self.steps)
+
+    @property
+    def on_their_way(self) -> bool:
+        """Whether windows were sent that nobody has taken since."""
+        return bool(self._pending)
+
+    def add(
+        self,
+        step: Any,
+        values: Mapping[str, Scalar | None],
+        private: Mapping[str, Tensor] = _NONE,
+    ) -> None:
+        """Keep a step's values; names that are missing or None stay absent.
+
+        Args:
+            step: Comes back with them.
+            values: By name.
+            private: Tensors without a graph that nobody else writes to; they need no copy and
+                come before `values`.
+
+        Raises:
+            TypeError: A value is no real number.
+            ValueError: A tensor holds more or less than one value.
+        """
+        for name, column in self._columns.items():
+            kept: Tensor | float | None = private.get(name)
+            if kept.__class__ is not Tensor:  # none, or of a subclass
+                value = values.get(name) if kept is None else kept
+                if value is not None:
+                    kept = self._copied(name, value)
+            column.append(kept)
+        self.steps.append(step)
+        if self._window is not None and len(self.steps) >= self._window:
+            self.close_window()
+
+    def take_back(self) -> None:
+        """Forget what was added last, which must be in the open window."""
+        for kept in (self.steps, *self._columns.values()):
+            kept.pop()
+
+    def _copied(self, name: str, value: Scalar) -> Tensor | float | None:
+        if value.__class__ is not Tensor or value.dim() or value.is_complex():
+            try:
+                check_scalar(name, value)
+                value = _local(name, value)
+            except (TypeError, ValueError) as error:
+                if self._refuse is None:
+                    raise
+                self._refuse(name, error)
+                return None
+        if not isinstance(value, Tensor):
+            return float(value)
+        value = value.detach().clone()
+        return value.reshape(()) if value.dim() else value
+
+    def close_window(self) -> None:
+        """Queue the copy of the open window; does nothing where it is empty."""
+        if self._pending and self._pending[-1][0] is self.steps:
+            self._begin_window()  # Ctrl-C came before
+        if not self.steps:
+            return
+        for column in self._columns.values():
+            del column[len(self.steps) :]  # of a step that Ctrl-C tore
+        sent = self._send(self._columns) if self._send is not None else None
+        self._pending.append((self.steps, sent or _HostCopy(self._columns, self._transfer)))
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        self.steps: list[Any] = []
+        self._columns: dict[str, Column] = {name: [] for name in self._names}
+        self.first = self._columns[self._names[0]]
+
+    def arrived(self) -> list[ScalarBatch]:
+        """Return the windows whose copy is complete, oldest first; never waits."""
+        batches = []
+        while self._pending and self._pending[0][1].ready():
+            steps, window = self._pending.popleft()
+            batches.append(ScalarBatch(steps, window.result()))
+        return batches
+
+    def drain(self) -> list[ScalarBatch]:
+        """Close the open window and return all that is left; waits for the device."""
+        self.close_window()
+        batches = [ScalarBatch(steps, window.result()) for steps, window in self._pending]
+        self._pending.clear()
+        return batches
+
+
+def check_scalar(name: str, value: object) -> None:
+    """Refuse what `float()` could not turn into one number.
+
+    Raises:
+        TypeError: It is complex, or neither a tensor nor a number.
+        ValueError: It holds more or less than one value.
+    """
+    if not isinstance(value, Tensor):
+        # SupportsFloat covers Python's and numpy's real numbers and leaves complex ones out.
+        if not isinstance(value, SupportsFloat) or isinstance(value, (str, bytes)):
+            raise TypeError(
+                f"{name!r} is {value!r:.80}, neither a number nor a tensor with one value."
+            )
+        return
+    if value.is_complex():
+        raise TypeError(
+            f"{name!r} is complex ({value.dtype}), which is no single number. "
+            "Pass its .abs(), .real or .imag."
+        )
+    if value.numel() != 1:
+        raise ValueError(
+            f"{name!r} has shape {tuple(value.shape)}: only one value can be kept per step. "
+            "Reduce it first, for example with .mean()."
+        )
+
+
+def _local(name: str, value: Any) -> Any:
+    """Return this rank's copy of a distributed tensor's value; what is none comes back as it is.
+
+    Raises:
+        ValueError: The ranks hold parts of it.
+    """
+    placements = getattr(value, "placements", None)
+    if placements is None:
+        return value
+    if all(one.is_replicate() for one in placements):
+        return value.detach().to_local()
+    raise ValueError(
+        f"{name!r} is a DTensor of which each rank holds a part {tuple(placements)}: its value "
+        "takes communication in every step. Return .full_tensor() where that is wanted."
+    )
+
+
+def exact_dtype(value: Tensor) -> torch.dtype:
+    """Return a type that holds the tensor's values exactly on its device."""
+    if value.device.type in _HAS_FLOAT64:
+        return torch.float64
+    return torch.float32 if value.is_floating_point() else torch.int64
+
+
+class _HostCopy:
+    """A window's values on their way to the host, with one copy per device."""
+
+    def __init__(self, columns: dict[str, Column], transfer: Transfer) -> None:
+        self._columns = columns
+        parts: dict[tuple[torch.device, torch.dtype], list[_Part]] = {}
+        for column in columns.values():
+            for part in _parts(column):
+                parts.setdefault((part.values.device, part.values.dtype), []).append(part)
+        self._copies = [
+            (
+                some,
+                transfer(
+                    some[0].values if len(some) == 1 else torch.cat([part.values for part in some])
+                ),
+            )
+            for some in parts.values()
+        ]
+
+    def ready(self) -> bool:
+        return all(pending.ready() for _, pending in self._copies)
+
+    def result(self) -> dict[str, list[float | None]]:
+        for parts, pending in self._copies:
+            numbers = pending.result().double().tolist()
+            for part in parts:
+                count = len(part.values)
+                part.fill(numbers[:count])
+                numbers = numbers[count:]
+        columns: dict[str, Any] = self._columns
+        return columns
+
+
+class _Part(NamedTuple):
+    """Values of one column that are of one kind, put together."""
+
+    column: Column
+    places: list[int] | None
+    """Where in the column they belong; None for all of it."""
+    values: Tensor
+
+    def fill(self, numbers: list[float]) -> None:
+        """Put the numbers in the values' places."""
+        if self.places is None:
+            self.column[:] = numbers
+            return
+        for place, number in zip(self.places, numbers, strict=True):
+            self.column[place] = number
+
+
+def _parts(column: Column) -> list[_Part]:
+    """Put a column's tensors together, those of each device and type."""
+    whole: Any = column
+    if {type(value) for value in column} == {Tensor}:
+        kinds = {(value.dtype, value.device) for value in whole}
+        if len(kinds) == 1:  # nearly always
+            return [_Part(column, None, _exact(whole))]
+    by_kind: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for place, value in enumerate(column):
+        if isinstance(value, Tensor):
+            by_kind.setdefault((value.dtype, value.device), []).append(place)
+    return [
+        _Part(column, places, _exact([whole[place] for place in places]))
+        for places in by_kind.values()
+    ]
+
+
+def _exact(values: list[Tensor]) -> Tensor:
+    stacked = torch.stack(values)
+    return stacked.to(exact_dtype(stacked))

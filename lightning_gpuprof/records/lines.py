@@ -1,0 +1,168 @@
+"""Which lines of the program the training thread and its loader's workers were seen at."""
+
+import re
+from collections.abc import Sequence
+from math import sqrt
+
+from msgspec import Struct
+
+from lightning_gpuprof.records.phases import Phase
+
+HOST_NOTE, WORKERS_NOTE = "host_lines", "worker_lines"
+Z = 2.0
+"""Standard errors of a share's interval: it holds the true share 19 times in 20."""
+_TAKES_LOCK = re.compile(r"with [\w.\[\]]+( as \w+)?:|.*\.acquire\(")
+"""A line whose only call is a lock's: in `with self.lock:` nothing else can take time."""
+
+
+class LineCount(Struct, frozen=True):
+    """How many samples found the training thread at one line.
+
+    Args:
+        phase: Phase of the step.
+        file: File of the user's innermost frame.
+        line: Its line.
+        function: Its function.
+        source: The line's text; empty where it could not be read.
+        callee: What the line was in, such as `json.load` or `numpy.normal`; None where it ran
+            itself, or an operator of torch's.
+        kind: Whose code the callee is: model, torch, log, metric, python; `hook` in a hook on a
+            module, whatever it calls; `wait` where it waits for another thread; `traceback`
+            where the stack was being written down, as anomaly detection does; None as above.
+        count: Samples.
+    """
+
+    phase: str
+    file: str
+    line: int
+    function: str
+    source: str
+    callee: str | None
+    kind: str | None
+    count: int
+
+    @property
+    def named(self) -> str:
+        """Its function's name; its place where that has none of its own.
+
+        >>> LineCount("forward", "t.py", 7, "<listcomp>", "", None, None, 9).named
+        't.py:7'
+        """
+        return f"{self.file}:{self.line}" if self.function.startswith("<") else self.function
+
+    @property
+    def waits(self) -> bool:
+        """Whether the line waits for another thread.
+
+        >>> LineCount("forward", "t.py", 1, "f", "with self.lock:", None, None, 9).waits
+        True
+        """
+        if self.kind == "wait":
+            return True
+        return self.kind is None and _TAKES_LOCK.match(self.source) is not None
+
+
+class ThreadLoad(Struct, frozen=True):
+    """What another Python thread of the process did while samples were taken.
+
+    Args:
+        name: The thread's name.
+        cpu_ns: Time on a core.
+        file: Where it was seen most often, in the user's code if it is there.
+        line: Its line.
+        function: Its function.
+        source: The line's text; empty where it could not be read.
+    """
+
+    name: str
+    cpu_ns: int
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    source: str = ""
+
+
+class ThreadUse(Struct, frozen=True):
+    """How long the training thread ran while samples were taken, and what others did.
+
+    Args:
+        watched_ns: Wall time from the first sample to the last.
+        cpu_ns: Time of the training thread on a core.
+        queued_ns: Time in which it was ready but had no core.
+        others: The other threads, the busiest first.
+    """
+
+    watched_ns: int
+    cpu_ns: int
+    queued_ns: int
+    others: tuple[ThreadLoad, ...]
+
+
+class HostLines(Struct, frozen=True):
+    """All samples in training steps. `whole` counts those outside the user's code too.
+
+    `threads` is None where the system keeps no account of threads' times.
+    """
+
+    whole: int
+    lines: tuple[LineCount, ...]
+    by_phase: dict[str, int]
+    threads: ThreadUse | None = None
+
+    def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
+        """Return the lines of a phase, the most often seen first."""
+        found = [
+            one
+            for one in self.lines
+            if one.phase == phase.value and (kinds is None or one.kind in kinds)
+        ]
+        return sorted(found, key=lambda one: -one.count)
+
+    def interval(self, count: int, phase: Phase | None = None) -> tuple[float, float]:
+        """Return between which shares of a phase's time, or a step's, the true one lies.
+
+        >>> low, high = HostLines(400, (), {"forward": 100}).interval(50, Phase.FORWARD)
+        >>> round(low, 2), round(high, 2)
+        (0.4, 0.6)
+        """
+        whole = self.whole if phase is None else self.by_phase[phase.value]
+        share = count / whole
+        error = Z * sqrt(share * (1 - share) / whole)
+        return max(0.0, share - error), min(1.0, share + error)
+
+
+class WorkerLines(Struct, frozen=True):
+    """All samples of the worker processes that were looked at.
+
+    Args:
+        processes: How many were.
+        work: Samples in which they made a batch.
+        waiting: Samples in which they waited for work.
+        handing: Samples in which they did neither: they handed a batch over.
+        lines: Lines of the user's own in which they made batches; the phase is `data_wait`.
+        start_ns: From when the loader was asked for an iterator until its first worker ran.
+        init_ns: What the user's `worker_init_fn` took in it; None where there is none.
+    """
+
+    processes: int
+    work: int
+    waiting: int
+    handing: int
+    lines: tuple[LineCount, ...]
+    start_ns: int | None = None
+    init_ns: int | None = None
+
+    @property
+    def whole(self) -> int:
+        """All samples."""
+        return self.work + self.waiting + self.handing
+
+    @property
+    def waiting_frac(self) -> float:
+        """Share of the samples in which they waited for work."""
+        return self.waiting / self.whole
+
+    @property
+    def as_lines(self) -> HostLines:
+        """Their work as if the training thread had done it, waiting for data."""
+        return HostLines(self.work, self.lines, {Phase.DATA_WAIT.value: self.work})

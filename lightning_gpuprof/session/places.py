@@ -1,0 +1,86 @@
+"""Places in the program as they are written down."""
+
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from functools import lru_cache
+
+import torch
+
+import lightning_gpuprof
+from lightning_gpuprof.records.module_calls import CallPlace
+
+Place = tuple[str, int, str]
+"""File, line and function."""
+USER, GPUPROF = "", "lightning_gpuprof"
+"""Packages of the user's own files and of this package's."""
+_SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
+_OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
+_PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+_GENERATED = "torchinductor_"
+"""Begins the name of the folder into which torch.compile writes the modules it makes."""
+
+
+def shown(place: Place) -> CallPlace:
+    """Return a place with its path as a user would write it, and its text."""
+    file, line, function = place
+    return CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())
+
+
+def own_line_like(pattern: str) -> CallPlace | None:
+    """Return the first line of the program's own files that matches a pattern."""
+    switch = re.compile(pattern)
+    for file in _own_files():
+        for number, text in enumerate(linecache.getlines(file), 1):
+            source = text.strip()
+            if switch.search(source) and not source.startswith("#"):
+                return CallPlace(shown_path(file), number, "", source)
+    return None
+
+
+def _own_files() -> list[str]:
+    """Return the program's loaded files, the script first."""
+    main = sys.modules.get("__main__")
+    modules = [main, *(one for name, one in list(sys.modules.items()) if name != "__main__")]
+    files = (getattr(one, "__file__", None) for one in modules)
+    python = (file for file in files if isinstance(file, str) and file.endswith(".py"))
+    return list(dict.fromkeys(file for file in python if package_of(file) == ""))
+
+
+def shown_path(file: str) -> str:
+    """Return a path as a user in the training's folder would write it."""
+    path, here = os.path.abspath(file), os.getcwd()
+    return os.path.relpath(path, here) if path.startswith(here + os.sep) else path
+
+
+@lru_cache(maxsize=4096)
+def package_of(filename: str) -> str:
+    """Return the package that a file is part of: empty for the user's own, `python` for Python's.
+
+    Modules that torch.compile writes are torch's: nobody can change a line of them.
+
+    >>> package_of(os.__file__), package_of(torch.__file__), package_of("train.py")
+    ('python', 'torch', '')
+    """
+    if filename.startswith("<"):  # frozen or generated: no line to show
+        return "python"
+    path = os.path.abspath(filename)
+    if path.startswith(_OWN + os.sep):
+        return GPUPROF
+    for mark in (_SITE, "site-packages", "dist-packages"):
+        _, found, rest = path.rpartition(mark + os.sep)
+        if found:
+            return rest.split(os.sep)[0].removesuffix(".py")
+    if _is_generated(path):
+        return "torch"
+    return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else USER
+
+
+def _is_generated(path: str) -> bool:
+    """Tell whether torch.compile wrote a file; torch puts a folder of its own into the variable."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if folder and path.startswith(os.path.abspath(folder) + os.sep):
+        return True
+    return f"{os.sep}{_GENERATED}" in path

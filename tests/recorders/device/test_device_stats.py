@@ -1,0 +1,372 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lightning_gpuprof.recorders.device.amd_smi import AmdSmiStats, amd_stats
+from lightning_gpuprof.recorders.device.device_stats import StatsReading, StatsSampler, summarize
+from lightning_gpuprof.recorders.device.nvml import NvmlStats, nvml_stats
+from lightning_gpuprof.recorders.sampling.thread_watch import OWN
+
+GIB = 2**30
+
+
+class FakeNvml:
+    """`pynvml` of one device, as far as it is used."""
+
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self):
+        self.processes = [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)]
+        self.reasons = 0x4 | 0x20
+        self.running = True
+        self.mig = None
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlShutdown(self):
+        self.running = False
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        if index > 0:
+            raise self.NVMLError("no such device")
+        return "handle"
+
+    def nvmlDeviceGetMigMode(self, handle):
+        if self.mig is None:
+            raise self.NVMLError("not supported")
+        return [self.mig, self.mig]
+
+    def nvmlDeviceGetUtilizationRates(self, handle):
+        return SimpleNamespace(gpu=87, memory=40)
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        return SimpleNamespace(used=5 * GIB, total=24 * GIB)
+
+    def nvmlDeviceGetTemperature(self, handle, sensor):
+        return 71
+
+    def nvmlDeviceGetPowerUsage(self, handle):
+        return 310_000
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        raise self.NVMLError("not supported")
+
+    def nvmlDeviceGetClockInfo(self, handle, kind):
+        return 1410 if kind == self.NVML_CLOCK_SM else 1593
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
+        return self.reasons
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        return self.processes
+
+
+class FakeAmdSmi:
+    """`amdsmi` of one device, as far as it is used."""
+
+    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
+    AmdSmiTemperatureType = SimpleNamespace(JUNCTION="junction")
+    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
+
+    class AmdSmiException(Exception):
+        pass
+
+    def amdsmi_init(self):
+        pass
+
+    def amdsmi_get_processor_handles(self):
+        return ["handle"]
+
+    def amdsmi_get_gpu_activity(self, handle):
+        return {"gfx_activity": 90, "umc_activity": "N/A"}
+
+    def amdsmi_get_power_info(self, handle):
+        return {
+            "current_socket_power": "N/A",
+            "average_socket_power": 540,
+            "power_limit": 750_000_000,
+        }
+
+    def amdsmi_get_temp_metric(self, handle, sensor, metric):
+        raise self.AmdSmiException("not supported")
+
+    def amdsmi_get_clock_info(self, handle, kind):
+        return {"cur_clk": 1700} if kind == "mem" else {"clk": 2100}
+
+    def amdsmi_get_gpu_vram_usage(self, handle):
+        return {"vram_used": 1024, "vram_total": 196_592}
+
+    def amdsmi_get_violation_status(self, handle):
+        return {"active_ppt_pwr": True, "active_hbm_thrm": False, "active_vr_thrm": "N/A"}
+
+    def amdsmi_get_gpu_process_list(self, handle):
+        return [
+            {"pid": 7, "memory_usage": {"vram_mem": GIB}},
+            {"pid": 8, "memory_usage": {"vram_mem": 2 * GIB}},
+        ]
+
+
+def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
+    reading = NvmlStats(0, nvml=FakeNvml(), pid=7).read()
+    assert reading == StatsReading(
+        busy_frac=0.87,
+        memory_busy_frac=0.4,
+        temperature_c=71,
+        power_mw=310_000,
+        power_limit_mw=None,
+        sm_clock_mhz=1410,
+        memory_clock_mhz=1593,
+        throttle_reasons=frozenset({"sw_power_cap", "sw_thermal_slowdown"}),
+        used_bytes=5 * GIB,
+        total_bytes=24 * GIB,
+        others_bytes=0,
+        others_count=0,
+    )
+
+
+def test_other_processes_are_counted_only_where_ours_is_in_the_list():
+    nvml = FakeNvml()
+    nvml.processes.append(SimpleNamespace(pid=8, usedGpuMemory=2 * GIB))
+    reading = NvmlStats(0, nvml=nvml, pid=7).read()
+    assert (reading.others_bytes, reading.others_count) == (2 * GIB, 1)
+    hidden = NvmlStats(0, nvml=nvml, pid=1).read()
+    assert (hidden.others_bytes, hidden.others_count) == (None, None)
+    nvml.processes[1].usedGpuMemory = None
+    assert NvmlStats(0, nvml=nvml, pid=7).read().others_bytes is None
+
+
+def test_a_driver_older_than_the_library_still_tells_why_clocks_are_low():
+    class NewLibrary(FakeNvml):
+        def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+            raise self.NVMLError("function not found")
+
+    assert NvmlStats(0, nvml=NewLibrary()).read().throttle_reasons == frozenset(
+        {"sw_power_cap", "sw_thermal_slowdown"}
+    )
+
+
+def test_an_unthrottled_device_has_no_reasons_which_is_not_the_same_as_unknown():
+    nvml = FakeNvml()
+    nvml.reasons = 0
+    assert NvmlStats(0, nvml=nvml).read().throttle_reasons == frozenset()
+
+
+class TwoUnequal(FakeNvml):
+    """NVML numbers them by place, CUDA the faster one first."""
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        return ["first", "second"][index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        if uuid != "GPU-faster":
+            raise self.NVMLError("not found")
+        return "second"
+
+    def nvmlDeviceGetUtilizationRates(self, handle):
+        return SimpleNamespace(gpu={"first": 1, "second": 99}[handle], memory=0)
+
+
+@pytest.mark.parametrize(
+    ("uuid", "busy"), [("faster", 0.99), (None, 0.01), ("an instance's", 0.01)]
+)
+def test_nvmls_device_is_found_by_its_own_id_and_else_by_its_number(uuid, busy):
+    assert NvmlStats(0, nvml=TwoUnequal(), uuid=uuid).read().busy_frac == busy
+
+
+@pytest.mark.parametrize("error", [OSError("no libnvidia-ml"), IndexError("no such device")])
+def test_where_torch_cannot_tell_nvmls_number_nothing_is_read(monkeypatch, error):
+    def fails(device):
+        raise error
+
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "_get_nvml_device_index", fails)
+    assert nvml_stats(torch.device("cuda", 0)) is None
+
+
+def test_nvml_without_the_device_says_so_and_closing_lets_go():
+    nvml = FakeNvml()
+    with pytest.raises(RuntimeError, match="no such device"):
+        NvmlStats(1, nvml=nvml)
+    NvmlStats(0, nvml=nvml).close()
+    assert not nvml.running
+
+
+def test_amd_smi_is_read_in_our_units_and_the_unsupported_is_absent():
+    reading = AmdSmiStats(0, smi=FakeAmdSmi(), pid=7).read()
+    assert reading == StatsReading(
+        busy_frac=0.9,
+        memory_busy_frac=None,
+        temperature_c=None,
+        power_mw=540_000,
+        power_limit_mw=750_000,
+        sm_clock_mhz=2100,
+        memory_clock_mhz=1700,
+        throttle_reasons=frozenset({"sw_power_cap"}),
+        used_bytes=1024 * 2**20,
+        total_bytes=196_592 * 2**20,
+        others_bytes=2 * GIB,
+        others_count=1,
+    )
+
+
+def test_an_old_amd_smi_lacks_calls_without_failing():
+    class Old(FakeAmdSmi):
+        amdsmi_get_violation_status = None
+
+        def __getattribute__(self, name):
+            if name == "amdsmi_get_violation_status":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    assert AmdSmiStats(0, smi=Old()).read().throttle_reasons is None
+    with pytest.raises(RuntimeError, match="AMD SMI cannot be used"):
+        AmdSmiStats(3, smi=FakeAmdSmi())
+
+
+@pytest.mark.parametrize(("mig", "whole"), [(None, True), (0, True), (1, False)])
+def test_of_a_partitioned_device_the_whole_cards_memory_and_processes_are_not_told(mig, whole):
+    nvml = FakeNvml()
+    nvml.mig = mig
+    reading = NvmlStats(0, nvml=nvml, pid=7).read()
+    assert (reading.used_bytes, reading.total_bytes) == (
+        (5 * GIB, 24 * GIB) if whole else (None, None)
+    )
+    assert (reading.others_bytes, reading.others_count) == ((0, 0) if whole else (None, None))
+    assert (reading.busy_frac, reading.power_mw) == (0.87, 310_000)
+
+
+def test_amdsmi_without_its_library_gives_no_readings(tmp_path, monkeypatch):
+    (tmp_path / "amdsmi.py").write_text("raise OSError('libamd_smi.so: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert amd_stats(torch.device("cuda")) is None
+
+
+AMDSMI = """
+class AmdSmiException(Exception):
+    pass
+
+begun = False
+
+def amdsmi_init():
+    global begun
+    if {broken}:
+        raise AmdSmiException("no driver")
+    begun = True
+
+def amdsmi_get_processor_handles():
+    if not begun:
+        raise AmdSmiException("AMDSMI_STATUS_NOT_INIT")
+    return ["first", "second"]
+"""
+
+
+@pytest.mark.parametrize(("broken", "there"), [(False, True), (True, False)])
+def test_amd_smi_has_begun_when_torch_asks_it_for_the_device(tmp_path, monkeypatch, broken, there):
+    (tmp_path / "amdsmi.py").write_text(AMDSMI.format(broken=broken))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+
+    def index(device):  # as torch 2.13 does
+        import amdsmi
+
+        return len(amdsmi.amdsmi_get_processor_handles()) - 1
+
+    monkeypatch.setattr(torch.cuda, "_get_amdsmi_device_index", index)
+    assert (amd_stats(torch.device("cuda", 0)) is not None) is there
+    sys.modules.pop("amdsmi", None)
+
+
+def test_a_cpu_has_no_readings():
+    assert nvml_stats(torch.device("cpu")) is None
+    assert amd_stats(torch.device("cpu")) is None
+
+
+def test_readings_are_summed_up_and_what_none_has_stays_absent():
+    summary = summarize(
+        [
+            StatsReading(
+                busy_frac=0.5, power_mw=100, sm_clock_mhz=1000, throttle_reasons=frozenset()
+            ),
+            StatsReading(
+                busy_frac=1.0,
+                power_mw=301,
+                sm_clock_mhz=1400,
+                throttle_reasons=frozenset({"sw_power_cap"}),
+            ),
+        ]
+    )
+    assert (summary.samples, summary.busy_frac, summary.power_mw) == (2, 0.75, 200)
+    assert (summary.max_power_mw, summary.min_sm_clock_mhz, summary.max_sm_clock_mhz) == (
+        301,
+        1000,
+        1400,
+    )
+    assert summary.throttle_frac == {"sw_power_cap": 0.5}
+    assert summary.max_temperature_c is None
+    assert summarize([StatsReading()]).throttle_frac is None
+
+
+class FakeStats:
+    def __init__(self, readings):
+        self.readings = readings
+        self.closed = False
+
+    def read(self):
+        reading = self.readings.pop(0)
+        if isinstance(reading, Exception):
+            raise reading
+        return reading
+
+    def close(self):
+        self.closed = True
+
+
+def turns(count):
+    """A wait that lets the loop turn so many times."""
+    left = iter([False] * count + [True])
+    return lambda seconds: next(left)
+
+
+def test_the_sampler_gives_each_reading_once():
+    stats = FakeStats([StatsReading(busy_frac=0.2), StatsReading(busy_frac=0.4)])
+    sampler = StatsSampler(stats, interval_s=1, wait=turns(2))
+    sampler.run()
+    assert sampler.take().busy_frac == pytest.approx(0.3)
+    assert sampler.take() is None
+
+
+def test_a_reading_that_fails_ends_the_sampling_and_is_told():
+    stats = FakeStats([StatsReading(busy_frac=0.2), RuntimeError("GPU is lost")])
+    sampler = StatsSampler(stats, interval_s=1, wait=turns(5))
+    sampler.run()
+    assert sampler.take().samples == 1
+    assert sampler.error == "RuntimeError: GPU is lost"
+
+
+def test_the_thread_ends_when_closed():
+    stats = FakeStats([])
+    sampler = StatsSampler(stats, interval_s=60)
+    sampler.start()
+    sampler.close()
+    assert stats.closed
+    assert not sampler._thread.is_alive()
+
+
+def test_its_thread_is_not_taken_for_one_of_the_programs():
+    class Nothing:
+        def close(self):
+            pass
+
+    sampler = StatsSampler(Nothing(), interval_s=0.05, wait=lambda seconds: True)
+    sampler.start()
+    assert sampler._thread.name.startswith(OWN)
+    sampler.close()

@@ -1,0 +1,121 @@
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from lightning_gpuprof.recorders.sampling import worker_sampling as sampling
+from lightning_gpuprof.recorders.sampling import worker_start
+from lightning_gpuprof.recorders.sampling.stack_lines import At
+from lightning_gpuprof.recorders.sampling.worker_counts import read_counts
+from lightning_gpuprof.recorders.sampling.worker_sampling import (
+    IDLE,
+    LEAST_WAITING,
+    WRITE_EVERY,
+    WorkerSampling,
+)
+from lightning_gpuprof.recorders.sampling.worker_stack import Doing, Seen
+from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
+from lightning_gpuprof.records.phases import Phase
+
+WORK = Seen(Doing.WORK, At(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
+WAIT, HANDOVER = Seen(Doing.WAIT), Seen(Doing.HANDOVER)
+
+
+@pytest.fixture
+def seen(monkeypatch, tmp_path):
+    """Sample what a list says, one after the other."""
+
+    def sampled(found, *, most=100):
+        left = list(found)
+        monkeypatch.setattr(sampling, "where_in_worker", lambda frame: left.pop(0))
+        one = WorkerSampling(str(tmp_path), "0-1-0", worker=0, watched=1, init_ns=5)
+        stop = SimpleNamespace(wait=lambda timeout: not left)
+        one.watch(stop, interval_s=1.0, most=most)
+        (counts,) = read_counts(str(tmp_path))
+        return counts, left
+
+    return sampled
+
+
+def test_work_and_waiting_are_counted_apart(seen):
+    counts, _ = seen([WORK, WAIT, WORK, HANDOVER])
+    assert (counts.work, counts.waiting, counts.handing, counts.whole) == (2, 1, 1, 4)
+    (place,) = counts.seen
+    assert (place.file, place.line, place.callee, place.count) == ("t.py", 3, "json.loads", 2)
+    assert (counts.worker, counts.start_ns, counts.init_ns) == (0, None, 5)
+
+
+def test_what_comes_before_the_first_batch_is_no_waiting(seen):
+    counts, _ = seen([None, WAIT, HANDOVER, WORK, WAIT, None])
+    assert (counts.work, counts.waiting, counts.handing) == (1, 1, 0)
+
+
+def test_a_worker_that_only_ever_waits_has_nothing_to_do(seen):
+    counts, _ = seen([None, HANDOVER] + [WAIT] * (LEAST_WAITING - 1))
+    assert counts.whole == 0
+    counts, _ = seen([None, HANDOVER] + [WAIT] * LEAST_WAITING)
+    assert (counts.work, counts.waiting, counts.handing) == (0, LEAST_WAITING, 0)
+    counts, _ = seen([WAIT] * LEAST_WAITING + [WORK])
+    assert (counts.work, counts.waiting) == (1, 0)
+
+
+def test_it_ends_with_its_samples_and_where_there_is_nothing_to_see(seen):
+    counts, left = seen([WORK] * 9, most=5)
+    assert (counts.work, len(left)) == (5, 4)
+    _, left = seen([WAIT] * 90, most=5)
+    assert len(left) == 90 - 5 * IDLE
+
+
+def test_counts_are_written_again_and_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampling, "where_in_worker", lambda frame: WORK)
+    one = WorkerSampling(str(tmp_path), "0-1-0", worker=0, watched=1)
+    for _ in range(2 * WRITE_EVERY + 3):
+        one.sample()
+    assert [counts.work for counts in read_counts(str(tmp_path))] == [2 * WRITE_EVERY]
+
+
+def test_a_torn_file_is_left_out(tmp_path):
+    (tmp_path / "0-1-0.json").write_text('{"worker": 0, "wai')
+    (tmp_path / "0-1-1.json.77.part").write_text("{}")
+    assert list(read_counts(str(tmp_path))) == []
+
+
+def start(folder, inner=None):
+    return WorkerStart(inner, str(folder), "0-1", interval_s=1e6, most=10, asked_ns=0)
+
+
+def own_threads():
+    return [one for one in threading.enumerate() if one.name == sampling.THREAD]
+
+
+def test_the_threads_end_is_waited_for_and_its_last_samples_written(tmp_path, monkeypatch):
+    ends = []
+    monkeypatch.setattr(
+        sampling, "Finalize", lambda owner, call, args, exitpriority: ends.append(args[0])
+    )
+    called = []
+    start(tmp_path, called.append)(0)
+    assert called == [0]
+    assert len(own_threads()) == 1
+    ends[0]()
+    assert not own_threads()
+    (counts,) = read_counts(str(tmp_path))
+    assert counts.start_ns > 0
+    assert counts.init_ns >= 0
+
+
+def test_a_thread_whose_folder_is_gone_ends_in_silence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sampling, "Finalize", lambda *args, **kwargs: None)
+    start(tmp_path / "gone")(0)
+    for thread in own_threads():
+        thread.join(timeout=10)
+    assert not own_threads()
+    assert capsys.readouterr().err == ""
+
+
+def test_other_workers_and_failures_of_ours_are_let_alone(tmp_path, monkeypatch):
+    start(tmp_path)(2)
+    assert not own_threads()
+    monkeypatch.setattr(worker_start, "WorkerSampling", None)
+    start(tmp_path)(0)
+    assert list(tmp_path.iterdir()) == []

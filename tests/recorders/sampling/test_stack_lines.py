@@ -1,0 +1,318 @@
+import gc
+import json
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.recorders.sampling import stack_lines
+from lightning_gpuprof.recorders.sampling.stack_lines import line_of, own_line, where_is
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.session.places import package_of
+
+found = {}
+
+
+def look(name):
+    found[name] = where_is(sys._getframe(1))
+
+
+def test_outside_of_training_there_is_no_place():
+    look("here")
+    assert found["here"] is None
+
+
+class Looks(torch.nn.Module):
+    def forward(self, x):
+        look("module")
+        return x
+
+
+class Runs(Callback):
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        pl_module.again(batch)
+
+
+class LooksAgain(torch.nn.Module):
+    def forward(self, x):
+        look("run")
+        return x
+
+
+class Encodes(json.JSONEncoder):
+    def default(self, o):
+        return str(o)
+
+
+def watch(module, args, output):
+    helps()
+
+
+def helps():
+    look("watched")
+
+
+class Model(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.looks = Looks()
+        self.again = LooksAgain()
+        self.looks.register_forward_hook(watch)
+
+    def training_step(self, batch, batch_idx):
+        look("step")
+        self.looks(batch)
+        self.log(Name("loss"), 0.0)
+        with threading.Condition(Lock()):
+            pass
+        # A frame of Python's own, innermost: what the user's line is in.
+        json.dumps(Frame(), cls=Encodes)
+        return super().training_step(batch, batch_idx)
+
+    def on_before_optimizer_step(self, optimizer):
+        look("hook")
+
+
+class Name(str):
+    def __contains__(self, part):
+        found["logs"] = where_is(sys._getframe(1))  # past this method, in self.log
+        return super().__contains__(part)
+
+
+class Lock:
+    def acquire(self):
+        pass
+
+    release = acquire
+
+    def __enter__(self):
+        found["waits"] = where_is(sys._getframe(1))  # past this method, in `threading`
+
+    def __exit__(self, *_):
+        pass
+
+
+class Frame:
+    def __str__(self):
+        frame = sys._getframe(2)  # past `default`, in the encoder
+        found["called"] = where_is(frame)
+        return ""
+
+
+class Data(RandomDataset):
+    def __getitem__(self, index):
+        look("data")
+        return super().__getitem__(index)
+
+
+class GoesBack(BoringModel):
+    """A hook on a gradient looks, and so does what is computed again for the backward pass."""
+
+    def training_step(self, batch, batch_idx):
+        x = self.layer(batch)
+        x.register_hook(self.sees)
+        return checkpoint(self.recomputed, x, use_reentrant=False).sum()
+
+    def sees(self, gradient):
+        look("gradient")
+
+    def recomputed(self, x):
+        look("again")
+        return x.square()
+
+
+def fit(model, tmp_path):
+    found.clear()
+    trainer = Trainer(
+        max_steps=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        callbacks=[Runs()] if hasattr(model, "again") else [],
+        default_root_dir=tmp_path,
+        accelerator="cpu",
+    )
+    trainer.fit(model, DataLoader(Data(32, 8)))
+    return found
+
+
+@pytest.fixture
+def places(tmp_path):
+    return fit(Model(), tmp_path)
+
+
+def test_a_hook_on_a_gradient_is_told_from_what_is_computed_again(tmp_path):
+    places = fit(GoesBack(), tmp_path)
+    gradient, again = places["gradient"], places["again"]
+    assert (gradient.phase, gradient.function, gradient.kind) == (Phase.BACKWARD, "sees", None)
+    assert (again.phase, again.function, again.kind) == (Phase.BACKWARD, "recomputed", "model")
+
+
+def test_the_phase_is_that_of_the_hook_around(places):
+    assert {name: at.phase for name, at in places.items()} == {
+        "data": Phase.DATA_WAIT,
+        "step": Phase.FORWARD,
+        "module": Phase.FORWARD,
+        "watched": Phase.FORWARD,
+        "called": Phase.FORWARD,
+        "logs": Phase.LOGGING,
+        "waits": Phase.FORWARD,
+        "hook": Phase.OTHER,
+        "run": Phase.CALLBACKS,
+    }
+
+
+def test_the_line_is_the_innermost_of_the_users_own(places):
+    functions = {name: at.function for name, at in places.items()}
+    assert functions == {
+        "data": "__getitem__",
+        "step": "training_step",
+        "module": "forward",
+        "watched": "helps",
+        "called": "training_step",
+        "logs": "training_step",
+        "waits": "training_step",
+        "hook": "on_before_optimizer_step",
+        # What the callback runs is the model's, that it runs it is the callback's.
+        "run": "on_train_batch_end",
+    }
+
+
+def test_what_a_line_is_in_is_named_with_whose_it_is(places):
+    assert (places["called"].callee, places["called"].kind) == ("json.dumps", "python")
+    assert (places["step"].callee, places["step"].kind) == (None, None)
+    assert (places["logs"].callee, places["logs"].kind) == ("lightning.log", "log")
+    assert places["waits"].kind == "wait"
+    # In a hook on a module, not in the module itself.
+    assert (places["watched"].kind, places["module"].kind) == ("hook", None)
+
+
+SITE = "/env/lib/python3.12/site-packages"
+LOOP = f"{SITE}/lightning/pytorch/loops/training_epoch_loop.py", "advance"
+LIBRARY = f"{SITE}/forecasting/module.py"
+
+
+def stack(*calls):
+    """Return the innermost frame of calls, given from the outermost one on."""
+    frame = None
+    for file, name in calls:
+        code = SimpleNamespace(co_filename=file, co_name=name)
+        frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_globals={})
+    return frame
+
+
+@pytest.mark.parametrize(("function", "kind"), [("training_step", "model"), ("blur", "python")])
+def test_the_step_of_a_librarys_module_is_the_model(function, kind):
+    frame = stack(LOOP, ("/home/me/train.py", "training_step"), (LIBRARY, function))
+    assert (where_is(frame).file, where_is(frame).kind) == ("/home/me/train.py", kind)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "phase"),
+    [
+        ("pytorch/trainer/call.py", "_call_lightning_module_hook", Phase.VALIDATION),
+        ("pytorch/loops/fetchers.py", "__next__", Phase.VALIDATION),
+        ("pytorch/strategies/strategy.py", "batch_to_device", Phase.VALIDATION),
+        ("pytorch/trainer/call.py", "_call_callback_hooks", Phase.CALLBACKS),
+        ("pytorch/loggers/tensorboard.py", "log_metrics", Phase.LOGGING),
+    ],
+)
+def test_in_a_validation_hooks_of_the_module_and_batches_are_validation(file, function, phase):
+    evaluation = f"{SITE}/lightning/pytorch/loops/evaluation_loop.py", "run"
+    called = (
+        (f"{SITE}/lightning/{file}", function),
+        ("/home/me/train.py", "plot"),
+        (LIBRARY, "draw"),
+    )
+    at = where_is(stack(LOOP, evaluation, *called))
+    assert (at.phase, at.function) == (phase, "plot")
+    assert where_is(stack(LOOP, *called)).phase is not Phase.VALIDATION
+
+
+@pytest.mark.parametrize(
+    ("inside", "file"),
+    [
+        ([(LIBRARY, "training_step"), (LIBRARY, "blur")], LIBRARY),
+        ([(LIBRARY, "training_step"), ("/home/me/net.py", "forward")], "/home/me/net.py"),
+        ([], None),
+    ],
+)
+def test_the_line_that_calls_the_trainer_is_not_where_a_librarys_step_is(inside, file):
+    closure = (f"{SITE}/torch/optim/adam.py", "step"), (f"{SITE}/lightning/call.py", "call")
+    linear = (f"{SITE}/torch/nn/modules/linear.py", "forward")
+    own = own_line(stack(("/home/me/train.py", "main"), LOOP, *closure, *inside, linear))
+    assert (own and own[0]) == file
+    assert own is None or own[2] != "blur"  # the outermost
+
+
+def test_a_module_that_torch_compile_wrote_is_torchs(monkeypatch, tmp_path):
+    assert package_of("/home/me/torchinductor_me/ab/cab.py") == "torch"
+    assert package_of(str(tmp_path / "cache" / "ab" / "cab.py")) == ""
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    assert package_of(str(tmp_path / "cache" / "ab" / "another.py")) == "torch"
+    assert package_of(str(tmp_path / "train.py")) == ""
+
+
+def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
+    here = sys._getframe()
+    frame = SimpleNamespace(f_lineno=None, f_code=here.f_code, f_lasti=here.f_lasti)
+    assert line_of(frame) == here.f_lineno - 1
+
+
+def frames_made(depth):
+    """Make the objects of many frames, as a walk over a deep stack does; return how many."""
+    if depth:
+        return frames_made(depth - 1)
+    frame, count = sys._getframe(), 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def collections_in_a_walk(threshold=20):
+    """Return how often the collector ran in a walk over frames."""
+    before, begun = gc.get_threshold(), []
+
+    def note(phase, info):
+        begun.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        gc.set_threshold(threshold)
+        with stack_lines.no_collection():
+            begun.clear()
+            frames_made(200)
+            count = len(begun)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+    return count
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 collects in a walk")
+def test_nothing_is_collected_while_frames_are_walked(monkeypatch):
+    assert collections_in_a_walk() == 0
+    monkeypatch.setattr(stack_lines, "_COLLECTS_IN_A_WALK", False)
+    assert collections_in_a_walk() > 0
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_collector_that_the_user_switched_off_stays_off(monkeypatch, collects):
+    monkeypatch.setattr(stack_lines, "_COLLECTS_IN_A_WALK", True)
+    was_on = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        with stack_lines.no_collection():
+            assert gc.get_threshold()[0] == 0
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if was_on else gc.disable)()

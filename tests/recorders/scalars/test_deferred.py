@@ -1,0 +1,232 @@
+import math
+import struct
+
+import pytest
+import torch
+
+from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars, DeferredSum
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch, ScalarLog
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
+
+
+class LateCopy:
+    """A copy that arrives when the test says so."""
+
+    def __init__(self, values):
+        self.values = values.clone()
+        self.arrived = False
+
+    def ready(self):
+        return self.arrived
+
+    def result(self):
+        self.arrived = True
+        return self.values
+
+
+class LateTransfer:
+    def __init__(self):
+        self.copies = []
+
+    def __call__(self, values):
+        self.copies.append(LateCopy(values))
+        return self.copies[-1]
+
+
+def bits(number):
+    return struct.pack("<d", number)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_are_bit_for_bit_what_item_gives(dtype):
+    torch.manual_seed(0)
+    values = [(torch.randn(()) * 100).to(dtype) for _ in range(20)]
+    log = ScalarLog(["loss"], window=7)
+
+    for step, value in enumerate(values):
+        log.add(step, {"loss": value})
+
+    got = [v for batch in log.arrived() + log.drain() for v in batch.values["loss"]]
+    assert [bits(v) for v in got] == [bits(float(v.item())) for v in values]
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
+def test_special_values_survive(special):
+    log = ScalarLog(["loss"], window=1)
+    log.add(0, {"loss": torch.tensor(special, dtype=torch.float64)})
+    [batch] = log.arrived()
+    assert bits(batch.values["loss"][0]) == bits(special)
+
+
+def test_steps_without_a_value_stay_absent():
+    log = ScalarLog(["loss", "kl"], window=3)
+    log.add(4, {"loss": torch.tensor(1.0)})
+    log.add(5, {"loss": None, "kl": 2})
+    log.add(6, {})
+    assert log.arrived() == [
+        ScalarBatch(steps=[4, 5, 6], values={"loss": [1.0, None, None], "kl": [None, 2.0, None]})
+    ]
+
+
+def test_a_window_costs_one_transfer_and_is_read_when_it_has_arrived():
+    transfer = LateTransfer()
+    log = ScalarLog(["loss", "kl"], window=2, transfer=transfer)
+    for step in range(4):
+        log.add(step, {"loss": torch.tensor(float(step)), "kl": torch.tensor(step * 10)})
+
+    assert len(transfer.copies) == 2
+    assert log.arrived() == []
+    transfer.copies[0].arrived = True
+    assert [batch.steps for batch in log.arrived()] == [[0, 1]]
+    assert [batch.values["kl"] for batch in log.drain()] == [[20.0, 30.0]]
+    assert log.drain() == []
+
+
+def test_later_windows_wait_behind_an_earlier_one():
+    transfer = LateTransfer()
+    log = ScalarLog(["loss"], window=1, transfer=transfer)
+    log.add(0, {"loss": torch.tensor(1.0)})
+    log.add(1, {"loss": torch.tensor(2.0)})
+    transfer.copies[1].arrived = True
+    assert log.arrived() == []
+
+
+def test_an_output_that_is_overwritten_later_keeps_its_value():
+    static = torch.tensor(1.0)
+    log = ScalarLog(["loss"], window=2)
+    log.add(0, {"loss": static})
+    static.fill_(7.0)
+    log.add(1, {"loss": static})
+    assert log.arrived()[0].values["loss"] == [1.0, 7.0]
+
+
+def test_no_autograd_graph_is_kept_alive():
+    weight = torch.ones(1, requires_grad=True)
+    log = ScalarLog(["loss"], window=1)
+    log.add(0, {"loss": (weight * 2).sum()})
+    log.add(1, {"loss": (weight * 3).sum()})
+    assert [batch.values["loss"] for batch in log.arrived()] == [[2.0], [3.0]]
+
+
+def test_values_from_inference_mode_mix_with_ordinary_ones():
+    log = ScalarLog(["loss"], window=2)
+    with torch.inference_mode():
+        log.add(0, {"loss": torch.tensor(1.0)})
+    log.add(1, {"loss": torch.tensor(2.0)})
+    assert log.arrived()[0].values["loss"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "says"),
+    [
+        (torch.tensor(1j), TypeError, "complex"),
+        (1j, TypeError, "neither a number"),
+        ("0.5", TypeError, "neither a number"),
+        (torch.zeros(3), ValueError, r"shape \(3,\)"),
+        (torch.zeros(0), ValueError, "only one value"),
+    ],
+)
+def test_what_is_no_single_number_is_refused_by_name(value, error, says):
+    with pytest.raises(error, match=f"'kl'.*{says}"):
+        ScalarLog(["kl"], window=1).add(0, {"kl": value})
+    with pytest.raises(error, match=f"'kl'.*{says}"):
+        DeferredSum("kl").add(value)
+
+
+def test_one_value_in_any_shape_is_a_number():
+    log = ScalarLog(["loss"], window=1)
+    log.add(0, {"loss": torch.full((1, 1), 0.5)})
+    assert log.arrived()[0].values["loss"] == [0.5]
+
+
+def test_a_sum_is_bit_for_bit_the_sum_of_items():
+    torch.manual_seed(1)
+    values = [torch.randn(()) for _ in range(100)]
+    total, expected = DeferredSum(), 0.0
+    for value in values:
+        total += value
+        expected += value.item()
+    assert bits(total.result()) == bits(expected)
+
+
+def test_a_dict_of_sums_replaces_a_dict_of_floats():
+    acc = DeferredScalars("recon")
+    for step in range(3):
+        acc["kl"] += torch.tensor(step, dtype=torch.bfloat16)
+        acc["beta"] += 0.5
+    assert acc.result() == {"recon": 0.0, "kl": 3.0, "beta": 1.5}
+    acc.reset()
+    assert acc.result() == {"recon": 0.0, "kl": 0.0, "beta": 0.0}
+    assert list(acc) == ["recon", "kl", "beta"]
+
+
+def test_a_copy_that_was_begun_keeps_the_values_of_that_moment():
+    acc = DeferredScalars()
+    acc["kl"] += torch.tensor(1.0)
+    pending = acc.start_copy()
+    acc["kl"] += torch.tensor(1.0)
+    assert pending.ready()
+    assert pending.result() == {"kl": 1.0}
+
+
+def test_a_sum_holds_no_graph():
+    weight = torch.ones(2, requires_grad=True)
+    acc = DeferredScalars()
+    for _ in range(2):
+        acc["loss"] += weight.sum()
+    value = acc["loss"]
+    assert not value.requires_grad
+    assert acc.result() == {"loss": 4.0}
+
+
+def test_a_mean_is_absent_before_its_first_value():
+    mean = DeferredMean()
+    assert mean.result() is None
+    mean.update(torch.tensor(1.0), weight=3)
+    mean.update(torch.tensor(5.0))
+    assert mean.result() == 2.0
+    mean.reset()
+    assert mean.result() is None
+
+
+def test_sums_compile_without_a_graph_break():
+    torch._dynamo.reset()
+    acc, total, mean = DeferredScalars(), DeferredSum(), DeferredMean()
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(x, weight):
+        loss = (x * weight).sum()
+        acc["kl"] += loss
+        acc["same"] += loss
+        total.add(loss)
+        mean.update(loss, weight=x.shape[0])
+        return loss
+
+    weight = torch.ones(3, requires_grad=True)
+    expected = 0.0
+    for _ in range(4):
+        loss = step(torch.randn(3), weight)
+        loss.backward()
+        expected += loss.item()
+    assert acc.result() == {"kl": expected, "same": expected}
+    assert total.result() == expected
+    assert mean.result() == expected * 3 / 12
+
+
+def test_a_loss_that_every_rank_holds_whole_is_kept_and_parts_of_one_are_refused(mesh):
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    whole = DTensor.from_local(torch.tensor(0.5), mesh, [Replicate()])
+    part = DTensor.from_local(torch.tensor(0.5), mesh, [Partial()])
+    refused = []
+    log = ScalarLog(["loss", "norm"], window=None, refuse=lambda *why: refused.append(why))
+
+    log.add(0, {"loss": whole, "norm": part})
+    log.add(1, {"loss": torch.tensor(2.0)}, {"loss": whole.detach()})
+
+    [batch] = log.drain()
+    assert batch.values == {"loss": [0.5, 0.5], "norm": [None, None]}
+    [(name, error)] = refused
+    assert name == "norm"
+    assert "Return .full_tensor()" in str(error)

@@ -1,0 +1,55 @@
+"""Ctrl-C may come at any moment of a window's way: no loss is lost and none is there twice."""
+
+import pytest
+from deferred_runs import Model, fit, recorded, scalars
+from lightning.pytorch import Trainer
+
+from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.recorders.scalars import scalar_sink
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
+
+
+def interrupt(monkeypatch, owner, name, *, nth):
+    """Raise KeyboardInterrupt in the nth call of a function, before it has done anything."""
+    function, calls = getattr(owner, name), []
+
+    def interrupted(*args, **kwargs):
+        calls.append(name)
+        if len(calls) == nth:
+            raise KeyboardInterrupt
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "nth"),
+    [
+        (scalar_sink, "_joined", 2),
+        (scalar_sink, "_not_finite", 2),
+        (scalar_sink, "Scalars", 2),
+        (ScalarLog, "_begin_window", 3),
+    ],
+)
+def test_no_loss_is_lost_nor_kept_twice(tmp_path, monkeypatch, owner, name, nth):
+    interrupt(monkeypatch, owner, name, nth=nth)
+    trainers = []
+    monkeypatch.setattr(Trainer, "_teardown", lambda trainer: trainers.append(trainer))
+    model = Model()
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        fit(tmp_path, model, DeferredLoss(window=2))
+    assert recorded(trainers[0]) == dict(enumerate(model.items))
+    assert sum(len(record.steps) for record in scalars(trainers[0])) == len(model.items)
+
+
+def test_a_step_whose_outputs_were_kept_in_part_is_none_and_those_before_it_stay(
+    tmp_path, monkeypatch
+):
+    interrupt(monkeypatch, ScalarLog, "_copied", nth=6)  # the loss itself needs no copy
+    trainers = []
+    monkeypatch.setattr(Trainer, "_teardown", lambda trainer: trainers.append(trainer))
+    model = Model()
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        fit(tmp_path, model, DeferredLoss(["loss", "kl"]))
+    assert recorded(trainers[0]) == dict(enumerate(model.items[:5]))
+    assert len(recorded(trainers[0], "kl")) == 5
