@@ -14,7 +14,7 @@ from statistics import median
 import msgspec.structs
 
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
-from lightning_gpuprof.analysis.trace.trace import TraceAnalysis
+from lightning_gpuprof.analysis.trace_analysis import TraceAnalysis
 
 SAME_FRAC = 0.01
 """A row's time may differ by this share and count as the same: launches of one kernel on one

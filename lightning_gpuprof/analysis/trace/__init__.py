@@ -1,1 +1,1 @@
-"""What one Timeline says; `trace.py` puts all of it together."""
+"""What one Timeline says; `trace_analysis.py` puts all of it together."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.units import duration, shortened

@@ -9,13 +9,13 @@ from lightning_gpuprof.analysis.trace.launch_join import Launches, join_launches
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
-from lightning_gpuprof.analysis.trace.trace import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.analysis.trace.trace_window import (
     Window,
     spans_within,
     steady_window,
     step_window,
 )
+from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 from lightning_gpuprof.views.documents.stored_analysis import ANALYSIS_VERSION

@@ -7,7 +7,7 @@ import msgspec
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
-from lightning_gpuprof.analysis.trace.trace import TraceAnalysis
+from lightning_gpuprof.analysis.trace_analysis import TraceAnalysis
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 from lightning_gpuprof.views.documents.work_payload import diff_payload
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun

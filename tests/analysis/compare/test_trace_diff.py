@@ -7,7 +7,7 @@ import pytest
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import ChangeKind, compare_traces
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
 SPEC = SyntheticSpec(steps=3)

@@ -5,7 +5,7 @@ from synthetic import SyntheticSpec
 from lightning_gpuprof.analysis.drawing.drawing import make_drawing
 from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
 from lightning_gpuprof.analysis.drawing.kinds import KINDS
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents, Thread, Timeline, make_table
 

@@ -1,5 +1,5 @@
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.analysis.trace.trace_window import Window
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
 

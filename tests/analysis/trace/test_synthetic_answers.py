@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SyntheticSpec, write_synthetic
 
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
 # What each planted cause is called in our analysis.

@@ -3,8 +3,8 @@
 import pytest
 
 from lightning_gpuprof.analysis.trace.nesting import nest
-from lightning_gpuprof.analysis.trace.trace import analyze_timeline
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
+from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 

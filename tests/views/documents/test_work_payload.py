@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
 from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.trace import analyze_trace
+from lightning_gpuprof.analysis.trace_analysis import analyze_trace
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.documents.work_payload import (

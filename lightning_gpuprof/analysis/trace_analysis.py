@@ -1,10 +1,10 @@
 """All analyses of one Timeline, in the order in which they build on each other."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.roofline.roofline import Roofline, roofline
 from lightning_gpuprof.analysis.trace.code_places import (
     CodePlaces,
     PlaceStats,
@@ -30,9 +30,6 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     within,
 )
 from lightning_gpuprof.traces.timeline import Timeline, select
-
-if TYPE_CHECKING:
-    from lightning_gpuprof.analysis.roofline.roofline import Roofline
 
 
 class DeviceReport(Struct, frozen=True):
@@ -64,7 +61,7 @@ class TraceAnalysis(Struct, frozen=True):
     quality: TraceQuality
     modules: tuple[PlaceStats, ...]
     lines: tuple[PlaceStats, ...]
-    roofline: "Roofline | None"
+    roofline: Roofline | None
 
 
 def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceAnalysis:
@@ -111,12 +108,9 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
     )
 
 
-def _roofline(trace: LinkedTrace, window: Window | None) -> "Roofline | None":
+def _roofline(trace: LinkedTrace, window: Window | None) -> Roofline | None:
     if not len(trace.timeline.device) or not len(trace.timeline.arguments):
         return None
-    # Imported here: its models of operators take a while, and many traces have no shapes.
-    from lightning_gpuprof.analysis.roofline.roofline import roofline
-
     span_ns = window.end_ns - window.start_ns if window else None
     return roofline(trace, span_ns=span_ns)
 
