@@ -52,17 +52,6 @@ def test_without_losses_in_both_runs_it_is_unknown_what_they_compute(
     assert said in capsys.readouterr().out
 
 
-def test_record_files_stand_for_their_runs(two_runs, capsys):
-    files = [f"{run}/plugins/gpuprof/rank0.jsonl" for run in two_runs(0.8)]
-    assert main(["compare", *files]) == 0
-    assert "The new run is faster: 33% less" in capsys.readouterr().out
-
-
-def test_what_takes_many_times_as_long_is_told_in_times(two_runs, capsys):
-    main(["compare", *two_runs(24.0)])
-    assert "The new run is slower: 20.1 times the time per step (" in capsys.readouterr().out
-
-
 def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, write_run, capsys):
     steps = np.arange(100) % 10
     flags = (steps == 0) * StepFlag.EPOCH_START + (steps == 9) * StepFlag.VALIDATION
@@ -187,12 +176,6 @@ def test_a_share_that_is_none_is_refused(two_runs, share, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *two_runs(1.0), f"--fail-if-slower={share}"])
     assert "is not a share: pass 5% or 0.05" in capsys.readouterr().err
-
-
-def test_steps_of_a_short_run_are_not_called_steady(make_session, write_run, capsys):
-    run = write_run(make_session({"forward": MS}, steps=1, flags=StepFlag.WARMUP))
-    main(["compare", run, run])
-    assert "(1 warm-up step)" in capsys.readouterr().out
 
 
 def test_of_a_run_without_steps_no_finding_is_gone(make_session, write_run, capsys):

@@ -71,12 +71,6 @@ def test_the_table_of_several_runs_is_in_the_json(tries, capsys):
     ]
 
 
-def test_of_two_runs_the_json_is_what_it_was(tries, capsys):
-    main(["compare", *tries[:2], "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert document == lightning_gpuprof.compare_runs(*tries[:2]).payload()
-
-
 def test_one_slower_run_of_several_fails_the_check(tries):
     base, faster, same, slower = tries
     assert main(["compare", base, faster, same, "--fail-if-slower", "5%"]) == 0
@@ -90,15 +84,6 @@ def test_a_run_too_short_to_tell_is_not_passed_over_nor_hides_a_slower_one(
     short = write_run(make_session({"forward": MS}, steps=4), name="short")
     assert main(["compare", *tries[:2], short, "--fail-if-slower", "5%"]) == 2
     assert main(["compare", tries[0], short, tries[3], "--fail-if-slower", "5%"]) == 1
-
-
-def test_another_batch_size_is_told_of_its_run_alone(tries, make_session, write_run, capsys):
-    larger = write_run(make_session({"forward": FORWARD}, samples=16), name="larger")
-    main(["compare", *tries[:2], larger])
-    first, second = capsys.readouterr().out.split("\nRun 2\n")
-    assert "! batch sizes differ (8 and 16): times are per sample" in second
-    assert "Run 1" not in first
-    assert "(66-66%)" in first  # its sentence is per sample
 
 
 def test_another_model_is_counted_as_neither_faster_nor_slower(make_session, write_run, capsys):
@@ -199,11 +184,3 @@ def test_of_a_run_alone_it_is_said_what_is_missing(tries, tmp_path, capsys):
         capsys.readouterr().err
     )
     assert main(["compare", str(tmp_path / "nowhere")]) == 2
-
-
-def test_without_batch_sizes_none_is_called_the_one_with_most_samples(
-    make_session, write_run, capsys
-):
-    runs = [write_run(make_session({"forward": FORWARD}), name=name) for name in "abc"]
-    main(["compare", *runs])
-    assert "samples per second" not in capsys.readouterr().out

@@ -47,29 +47,10 @@ def printed(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", TIMED)
-def test_report(h100, capsys, name):
-    run = str(h100 / name)
-    assert list(odd_numbers(printed(capsys, "report", run))) == []
-    assert main(["report", run]) == 0
-    out = capsys.readouterr().out
-    assert "WHERE A STEP GOES" in out
-    assert "nan" not in out.replace("nanosecond", "").lower().split()
-
-
 def test_a_report_of_a_run_that_ran_out_of_memory(h100, capsys):
     assert main(["report", str(h100 / "out-of-memory")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "ended with OutOfMemoryError: CUDA out of memory. Tried to allocate 4096.00 GiB" in said
-
-
-@pytest.mark.parametrize("name", TRACED)
-def test_a_report_of_one_file(h100, tmp_path, name):
-    page = tmp_path / "report.html"
-    assert main(["report", str(h100 / name), "--html", str(page)]) == 0
-    text = page.read_text()
-    assert "NVIDIA H100" in text
-    assert "NaN" not in text.partition("<script")[0]
 
 
 @pytest.mark.parametrize("name", TRACED)
@@ -94,19 +75,6 @@ def test_compare_of_runs(h100, capsys):
     assert list(odd_numbers(found)) == []
     assert main(["compare", base, new]) == 0
     assert "low-precision-unused" in capsys.readouterr().out.partition("FINDINGS GONE")[2]
-
-
-def test_compare_of_traces(h100, capsys):
-    files = [
-        str(next((h100 / name).rglob(f"*{TRACE_SUFFIX}")))
-        for name in ("fp32-products", "reads-in-a-loop")
-    ]
-    found = printed(capsys, "compare", *files)
-    products = next(row for row in found["categories"] if row["name"] == "gemm")
-    assert products["base_count"] == products["test_count"] == 11  # 4 layers; the first has no dx
-    assert products["change"] == "faster"
-    up = next(row for row in found["copies"] if row["name"].startswith("HtoD"))
-    assert up["base_count"] == up["test_count"] == 1
 
 
 @pytest.fixture(scope="module")
@@ -139,18 +107,6 @@ def test_the_tabs_answers(ask, name, route):
 
 
 @pytest.mark.parametrize("name", TRACED)
-def test_the_tabs_tables_of_a_trace(ask, name):
-    assert ask("operators", name).json["kernels"]
-    assert ask("device", name).json["gpu"]["busy_ns"] > 0
-    roofs = ask("roofline", name).json["roofs"]
-    assert roofs["device"] == "NVIDIA H100 SXM"
-    assert roofs["kernel_frac"] > 0.8
-    calls = ask("calls", name).json
-    assert calls["state"] == "prepared"
-    assert sum(calls["device_ns"]) > 0
-
-
-@pytest.mark.parametrize("name", TRACED)
 def test_the_tabs_timeline_has_a_lane_for_the_stream_and_each_kernel_its_launch(ask, name):
     found = ask("timeline", name).json
     assert {"stream", "thread", "annotations", "idle"} <= {one["kind"] for one in found["groups"]}
@@ -172,21 +128,6 @@ def test_the_thread_of_the_steps_comes_before_autograds_own(ask, name):
     found = ask("timeline", name).json
     threads = [one["label"] for one in found["groups"] if one["kind"] == "thread"]
     assert ["python3" in one for one in threads] == [True, False]
-
-
-@pytest.mark.parametrize("name", TRACED)
-def test_the_lane_of_syncs_has_what_the_table_has(ask, name):
-    found = ask("timeline", name).json
-    [index] = [i for i, one in enumerate(found["groups"]) if one["kind"] == "syncs"]
-    first, last = found["span_ns"]
-    data = ask(
-        "timeline_cut", name, **{"from": first, "to": last, "columns": 12_000, "groups": str(index)}
-    ).get_data()
-    head = json.loads(data[4 : 4 + struct.unpack("<I", data[:4])[0]])
-    names = set(head["names"].values())
-    device = ask("device", name).json
-    assert names == {row["name"] for row in device["syncs"]}
-    assert 0 < head["blocks"] <= device["sync_count"]
 
 
 @pytest.mark.parametrize("name", ["leak", "out-of-memory"])

@@ -143,20 +143,3 @@ def test_the_host_waits_where_it_is_in_a_call_that_waits(both):
     assert found["sync_ns"] == sum(call.dur for call in waits + uploads)
     assert found["upload_wait_ns"] == sum(call.dur for call in uploads)
     assert sum(row["blocked_ns"] for row in found["syncs"]) == found["sync_ns"]
-
-
-def test_turns_of_loops_wait_inside_reads_alone(both):
-    raw, found = both
-    loops, reads, waited = found["read_loops"], 0, 0
-    for step in raw.steps.values():
-        own = [e for e in raw.of("cpu_op") if e.name == "aten::_local_scalar_dense"]
-        own = [read for read in own if step.start <= read.start < step.end]
-        reads += len(own)
-        # The first read of a step's loop ends no turn.
-        waited += sum(
-            call.dur
-            for call in raw.of(*CALLS)
-            if call.name.endswith("Synchronize")
-            and any(read.start <= call.start < read.end for read in own[1:])
-        )
-    assert (loops["read_count"], loops["waited_ns"]) == (reads, waited)

@@ -1,5 +1,4 @@
 import csv
-import sqlite3
 
 import pytest
 
@@ -80,10 +79,6 @@ def test_of_a_report_of_calls_and_kernels_the_kernels_are_read(tmp_path):
     assert [row.name for row in open_tables(str(path)).stats] == ["gemm"]
 
 
-def test_statistics_by_domain_are_not_taken_for_kernels(tiny_traces):
-    assert open_tables(str(tiny_traces / "rocprofv3_domain_stats.csv")).kind == "domain"
-
-
 def test_long_and_wide_ncu_files_give_the_same_counters(tiny_traces):
     long = open_tables(str(tiny_traces / "ncu_long.csv"))
     wide = open_tables(str(tiny_traces / "ncu_wide.csv"))
@@ -141,13 +136,3 @@ def test_real_statistics_are_what_csv_gives(shared_traces, path, kind):
     assert [(r.name, r.count, r.total_ns) for r in tables.stats] == [
         (row["Name"], int(row["Calls"]), int(row["TotalDurationNs"])) for row in rows
     ]
-
-
-def test_the_statistics_agree_with_the_database_of_the_same_profiler(shared_traces):
-    folder = shared_traces / "rocprof" / "rocprof-v1"
-    tables = open_tables(str(folder / "8b9062c6__results.stats.csv"))
-    with sqlite3.connect(folder / "41afdd52__results.db") as connection:
-        names = connection.execute("SELECT DISTINCT KernelName FROM KERN").fetchall()
-    connection.close()
-
-    assert {row.name for row in tables.stats} <= {name.strip('"') for (name,) in names}

@@ -6,7 +6,7 @@ import pytest
 from lightning_gpuprof.analysis.compare.bootstrap import change_of_mean
 from lightning_gpuprof.analysis.compare.compare import Verdict, compare
 from lightning_gpuprof.analysis.compare.same_values import check_values
-from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle, Scalars
+from lightning_gpuprof.records.schema import Device, ProfilerCycle, Scalars
 
 MS = 1_000_000
 
@@ -27,17 +27,9 @@ class TestInterval:
         assert few.low < -0.2 < few.high
         assert many.high - many.low < (few.high - few.low) / 3
 
-    def test_is_the_same_each_time(self):
-        assert change_of_mean(noisy(10), noisy(9)) == change_of_mean(noisy(10), noisy(9))
-
     def test_holds_the_truth_in_about_95_of_100_pairs_of_equal_runs(self):
         pairs = [change_of_mean(noisy(10, seed=i), noisy(10, seed=i + 500)) for i in range(100)]
         assert 88 <= sum(not pair.excludes_zero for pair in pairs) <= 100
-
-    def test_slow_steps_at_regular_distances_do_not_make_it_too_sure(self):
-        base = np.where(np.arange(100) % 20 == 0, 100 * MS, 10 * MS)
-        new = np.where(np.arange(100) % 20 == 5, 100 * MS, 10 * MS)
-        assert not change_of_mean(base, new).excludes_zero
 
     def test_needs_enough_steps(self):
         assert change_of_mean(noisy(10, steps=7), noisy(10)) is None
@@ -97,18 +89,6 @@ class TestVerdict:
         base = {"phases": {"forward": noisy(10)}, "samples": short}
         new = {"phases": {"forward": noisy(5)}, "samples": 64}
         assert not both(analyze, base, new).per_sample
-
-    def test_loaders_that_ask_for_a_little_more_are_compared_per_sample(self, analyze):
-        base, new = (
-            {
-                "phases": {"forward": noisy(10)},
-                "samples": size,
-                "loader": Loader(batch_size=size),
-            }
-            for size in (128, 130)
-        )
-        assert both(analyze, base, new).per_sample
-        assert not both(analyze, base, base).per_sample
 
     def test_the_change_is_of_all_steps_also_where_few_were_marked(self, analyze):
         base, new = (analyze({"forward": noisy(ms, seed=ms)}) for ms in (10, 5))

@@ -7,11 +7,8 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     SYNC_STEPS_NOTE,
-    UNMARKED_STEPS,
     Device,
     Note,
-    OutsideSpan,
-    StepFlag,
     SyncSite,
 )
 
@@ -60,21 +57,6 @@ def test_a_step_is_as_long_as_the_devices_where_the_host_gets_ahead(analyze, gro
     assert run.step_ns == step_ns
 
 
-def test_marked_steps_that_take_the_host_longer_are_no_measure_of_the_devices(analyze):
-    # The host fills the device's queue in 50 steps, all marked, and waits from then on, where one
-    # step in ten is marked, and takes the host as much longer as the next one takes it less.
-    steps = np.append(np.arange(50), np.arange(50, 250, 10))
-    host = np.where(steps < 50, 1 * MS, 8 * MS)
-    ahead = np.minimum(3 * MS * (steps + 1), 150 * MS)
-    columns = marks(np.zeros(70), 4 * MS, 0, ahead=(ahead, ahead, ahead)) | {"step": steps}
-    others = OutsideSpan(
-        where=UNMARKED_STEPS, start_ns=0, dur_ns=640 * MS, phase_ns={}, steps=180, flagged={}
-    )
-    run = analyze({"forward": host}, steps=70, columns=columns, records=[others], device=GPU)
-    assert run.steps.dur.mean_ns == (50 + 20 * 8 + 640) * MS // 250
-    assert run.step_ns == pytest.approx(4 * MS, rel=0.01)
-
-
 @pytest.mark.parametrize(("every", "alone_ns"), [(5, 2 * MS), (1, 3 * MS)])
 def test_what_the_host_takes_alone_is_taken_from_steps_without_marks(analyze, every, alone_ns):
     # The queue is half full at step 50. A mark makes a step a millisecond longer for the host.
@@ -88,36 +70,11 @@ def test_what_the_host_takes_alone_is_taken_from_steps_without_marks(analyze, ev
     assert run.device_time.host_alone_ns == alone_ns
 
 
-def test_steps_of_a_full_queue_between_two_in_which_it_fills_are_not_the_hosts_alone(analyze):
-    # Full from step 25 to 79, where each step waits for the device; then it is empty once more.
-    steps = np.arange(100)
-    marked, full = steps % 5 == 0, (steps >= 25) & (steps < 80)
-    device = np.where(marked, 10 * MS, NOT_MEASURED)
-    behind = np.where(full, 100 * MS, MS)
-    ahead = np.where(marked, behind, NOT_MEASURED)
-    columns = marks(np.where(marked, 0, NOT_MEASURED), device, device, ahead=(ahead,) * 3)
-    columns["device_dur"] = device
-    host = np.where(full, 10 * MS, np.where(marked, 3 * MS, 2 * MS))
-    run = analyze({"forward": host}, columns=columns, device=GPU)
-    assert (run.device_time.host_alone_ns, run.device_time.host_alone_least_ns) == (2 * MS, 2 * MS)
-
-
 def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze):
     ahead = np.tile(30 * MS * np.arange(50), 2)
     columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
     columns["epoch"] = np.repeat([0, 1], 50)
     assert analyze(HOST, columns=columns, device=GPU).step_ns == 40 * MS
-
-
-def test_a_device_that_catches_up_in_steps_apart_has_been_behind_between_them(analyze):
-    # The profiler's end waits for all that is queued.
-    steps = np.arange(40)
-    profiled = (steps >= 17) & (steps < 20)
-    ahead = 10 * MS * np.where(steps < 20, steps, steps - 20)
-    columns = marks(np.zeros(40), 10 * MS, 10 * MS, ahead=(ahead, ahead, ahead))
-    flags = np.where(profiled, int(StepFlag.PROFILED), 0)
-    run = analyze(HOST, steps=40, columns=columns, flags=flags, device=GPU)
-    assert run.device_time.falls_behind_ns == 10 * MS
 
 
 def test_what_the_host_takes_alone_is_the_same_in_each_epoch(analyze):
@@ -132,22 +89,6 @@ def test_what_the_host_takes_alone_is_the_same_in_each_epoch(analyze):
     host = np.where(within >= 34, 5 * MS, np.where(marked, 3 * MS, 2 * MS))
     run = analyze({"forward": host}, columns=columns, steps=600, device=GPU)
     assert (run.device_time.host_alone_ns, run.device_time.host_alone_least_ns) == (2 * MS, 2 * MS)
-
-
-def test_an_epochs_first_step_is_no_measure_of_steps_without_marks(analyze):
-    # Of 200 steps ten are marked, and the epoch's first: it takes the device two seconds.
-    device = np.full(11, 30 * MS)
-    device[0] = 2_000 * MS
-    ahead = 5 * MS * np.arange(1, 12)
-    columns = marks(0, device, 0, ahead=(ahead, ahead, ahead))
-    flags = np.where(np.arange(11) == 0, int(StepFlag.EPOCH_START), 0)
-    phases = {"forward": np.where(flags, 2_000 * MS, 25 * MS)}
-    others = OutsideSpan(
-        where=UNMARKED_STEPS, start_ns=0, dur_ns=189 * 25 * MS, phase_ns={}, steps=189, flagged={}
-    )
-    run = analyze(phases, steps=11, columns=columns, flags=flags, records=[others], device=GPU)
-    # The mean of all steps, each as much longer as the device took.
-    assert run.step_ns == pytest.approx(((2_000 + 199 * 25) / 200 + 5) * MS)
 
 
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):

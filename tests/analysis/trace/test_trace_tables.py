@@ -114,21 +114,6 @@ def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_ste
     assert found[node] == (1, 0, 0)
 
 
-def test_an_optimizer_that_steps_within_backward_updates_weights(write_trace, op):
-    path = write_trace(
-        [
-            op("autograd::engine::evaluate_function: AccumulateGrad", 0, 100),
-            op("aten::add_", 5, 10),
-            op("Optimizer.step#SGD.step", 20, 60, cat="user_annotation"),
-            op("aten::add_", 30, 20),
-        ]
-    )
-
-    (row,) = [one for one in analysed(path).operators if one.name == "aten::add_"]
-
-    assert (row.count, row.backward_count, row.update_count) == (2, 1, 1)
-
-
 def test_an_annotation_that_ends_after_its_caller_does_not_swallow_what_follows(write_trace, op):
     path = write_trace(
         [

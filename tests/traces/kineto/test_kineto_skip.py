@@ -124,15 +124,6 @@ def test_one_other_event_among_python_calls_is_kept(tmp_path, skipped):
         assert len(found.device) == 1
 
 
-def test_an_operator_that_is_called_like_the_category_is_kept(tmp_path, skipped):
-    events = [event("cpu_op", PYTHON, number) for number in range(100)]
-
-    found = read(tmp_path / "t.json.gz", events)
-
-    assert len(found.host) == 100
-    assert not any(skipped)
-
-
 def test_python_calls_are_read_where_stacks_are_asked_for(tmp_path, skipped):
     calls = [event(PYTHON, "f", number) for number in range(100)]
 
@@ -140,18 +131,3 @@ def test_python_calls_are_read_where_stacks_are_asked_for(tmp_path, skipped):
 
     assert len(found.host) == 100
     assert not skipped
-
-
-def test_times_that_a_float_cannot_hold_stay_exact_beside_python_calls(tmp_path, skipped):
-    base = 1_683_564_901_548_726
-    calls = [event(PYTHON, "f", base + number) for number in range(100)]
-    kernels = [{**event("kernel", "k", 1), "ts": base + at} for at in (0, 50)]
-    text = json.dumps({"traceEvents": [*calls, *kernels]})
-    last = text.rindex(f"{base + 50}") + len(f"{base + 50}")
-    path = tmp_path / "t.json"
-    path.write_text(f"{text[:last]}.125{text[last:]}")
-
-    found = kineto.read(str(path), ReadOptions())
-
-    assert any(skipped)
-    assert found.device.start_ns.tolist() == [0, 50_125]

@@ -135,17 +135,6 @@ def test_files_that_powershell_wrote_are_read(write, encoding):
     assert open_tables(path).stats == expected(KERNELS)
 
 
-def test_grids_and_blocks_beside_kernels_change_nothing(write):
-    header, *rows = KERN_SUM
-    header = header.replace(",Name", ",GridXYZ,BlockXYZ,Name")
-    rows = [row.replace(",0,", ",0,   4    1    1,  64    1    1,", 1) for row in rows]
-
-    stats = open_tables(write(printed([header, *rows]))).stats
-
-    found = [(row.name, row.count, row.total_ns) for row in stats]
-    assert found == [row[:3] for row in KERNELS]
-
-
 def test_timelines_of_one_file_come_together(write, totals_by_name):
     timeline = open_timeline(write(printed(NVTX_SUM, PUSH_POP, API_TRACE, gpu_trace())))
 
@@ -174,22 +163,6 @@ def test_launches_with_their_kernels_are_read_where_no_other_report_has_them(wri
     assert len(beside.host) == 2
 
 
-@pytest.mark.parametrize("unit", ["nsec", "ns"])
-def test_the_oldest_way_to_write_units_is_read(write, unit):
-    header, *rows = gpu_trace(unit)
-    header = header.replace("Start (", "Start(").replace("Duration (", "Duration(")
-
-    timeline = open_timeline(write(printed([header, *rows])))
-
-    assert timeline.device.dur_ns.tolist() == [200, 300, 50]
-
-
-def test_a_device_without_a_number_has_none(write):
-    timeline = open_timeline(write(printed(gpu_trace(device="H100"))))
-
-    assert timeline.device.device.tolist() == [-1, -1, -1]
-
-
 def test_exact_sizes_are_kept_where_the_unit_is_bytes(write):
     report = [line.replace("4.000,9.5", "4096,9.5") for line in gpu_trace(size="B")]
 
@@ -204,12 +177,6 @@ def test_a_file_that_ends_within_a_row_keeps_the_rows_before_it(write):
 
     assert timeline.device.dur_ns.tolist() == [200, 300]
     assert "1 CSV rows" in timeline.warnings[0]
-
-
-def test_a_report_without_rows_is_an_empty_table(write):
-    tables = open_tables(write(printed(KERN_SUM[:1])))
-
-    assert (tables.kind, tables.stats) == ("kernel", ())
 
 
 def test_a_timeline_is_preferred_to_the_sums_beside_it(write):

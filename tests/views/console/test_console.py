@@ -86,16 +86,6 @@ def test_what_no_finding_explains_is_said_with_where_to_look(report):
     assert "together:" not in render(report(loader=Loader(num_workers=0)))
 
 
-def test_where_the_device_falls_behind_its_step_is_what_savings_are_of(report):
-    def shown(ahead):
-        columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
-        return " ".join(render(report(device=Device(type="cuda"), columns=columns)).split())
-
-    behind = "the device takes 12.0 ms per step, and is behind the host until an epoch's end"
-    assert behind in shown([2 * MS * step for step in range(1, 101)])
-    assert "the device takes" not in shown(6 * MS)
-
-
 @pytest.mark.parametrize(
     ("when", "phase", "explained"),
     [
@@ -362,23 +352,9 @@ def test_a_run_without_the_profiler_says_that_it_was_switched_off(report):
     assert re.search(r"traces +none: trace=False", render(report(config={"trace": False})))
 
 
-def test_an_error_without_a_message_is_named_without_a_colon(make_session, write_run):
-    records = make_session(PHASES)
-    end = structs.replace(records[-1], status="interrupted", error="KeyboardInterrupt: \n")
-    text = render(load_report(write_run([*records[:-1], end])))
-    assert "note: The session ended with KeyboardInterrupt\n" in text
-
-
 def test_why_another_profiler_left_no_trace_is_said(report):
     busy = Note(step=4, name="profiler-busy", message="A torch profiler is at work.")
     assert "none: A torch profiler is at work." in render(report(records=[busy]))
-
-
-def test_in_a_notebook_the_report_is_the_same_text(report, monkeypatch):
-    loaded = report()
-    text = render(loaded)
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    assert render(loaded) == text
 
 
 def test_the_lines_of_the_program_are_told_whatever_the_rules_know(report):
@@ -393,15 +369,6 @@ def test_the_lines_of_the_program_are_told_whatever_the_rules_know(report):
     # 80 of 100 samples of 3 ms, give or take two standard errors of 4 %.
     assert "2.16 ms to 2.64 ms  24.0%  forward  mine.py:7 `x = slow(x)`" in table
     assert "mine.py:9" not in table  # four samples say nothing
-
-
-def test_a_long_line_of_the_program_is_cut_to_one_row(report):
-    line = LineCount("forward", "mine.py", 7, "forward", "x = " + "y + " * 40, None, None, 80)
-    seen = Note(step=9, name=NOTE, value=HostLines(200, (line,), {"forward": 100}))
-    text = render(report(records=[seen]))
-    table = text[text.index("AT WHICH LINES") : text.index("THE REST")]
-    assert len(table.strip().splitlines()) == 3
-    assert "mine.py:7 `x = y +" in table
 
 
 def test_without_samples_no_lines_are_told(report):

@@ -15,7 +15,6 @@ from lightning_gpuprof.views.documents.trace_payload import analyze_file
 PAGE = (Path(__file__).parents[3] / "docs" / "json_analyze.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*) \|$", re.MULTILINE)
 SHAPE = re.compile(r"^(?:likewise, )?`\[?\{([^}]*)\}\]?`")
-SECTIONS = ("gpu", "launches", "quality")
 REAL = [
     "kineto/tracelens-h100/gaunernst_bert-small-uncased__1016001.json.gz",
     "kineto/tracelens-misc/gpu_only_trace/gpu_only_trace.json.gz",

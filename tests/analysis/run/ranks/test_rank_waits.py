@@ -92,15 +92,6 @@ def test_what_steps_gain_without_the_cause_is_counted_step_by_step(compare):
     assert found.without_more_ns == found.without_cause_ns
 
 
-def test_a_rank_that_is_late_in_few_steps_gains_all_of_them(compare):
-    slow = np.where(np.arange(STEPS) % 10 == 3, 8 * MS, MS)
-    one = {"data_wait": slow, "backward": MS, "exchange": MS}
-
-    found = compare(one, {"data_wait": MS, "backward": slow, "exchange": slow})
-
-    assert found.late_ns == found.without_cause_ns == found.without_more_ns == 700_000
-
-
 def test_what_backward_takes_is_not_known_where_its_waiting_was_not_timed(make_session, write_run):
     for rank, ns in enumerate((5 * MS, MS)):
         session = make_session(
