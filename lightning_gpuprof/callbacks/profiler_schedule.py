@@ -7,28 +7,25 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.callbacks._lightning import LightningModule, Trainer
-from lightning_gpuprof.callbacks.capture.cycles import Cycles, Recorded, Trace
-from lightning_gpuprof.callbacks.capture.schedule_checks import (
-    GivingWay,
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler, missing
+from lightning_gpuprof.capture.checks import (
+    BusyNotes,
     check_length,
     has_own_profiler,
     refuse_device,
-    ways_to_shrink,
 )
-from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
-from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.output.console import say
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.capture.cycles import Cycles, Recorded, Trace
+from lightning_gpuprof.capture.trace_files import TraceFiles, ways_to_shrink
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.torch_trace import TorchTrace, busy_profiler
 from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
+from lightning_gpuprof.session.console import say
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.session.step_start import StepBorders
 
-_INTERRUPTED_WAIT_S = 1.0
-_OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer", "_giving_way")
+_OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer", "_busy_notes")
 
 
 class ProfilerSchedule(RecordingCallback):
@@ -38,7 +35,7 @@ class ProfilerSchedule(RecordingCallback):
     for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds one
     step from its fetch to its end, validation included; n counts the fit's batches from 0. A
     profiler exists only while a cycle runs. At a cycle's end training waits for torch to stop and
-    to write plain JSON; a process of low priority compresses and analyses it.
+    to write the trace, which is then compressed; whoever reads the run analyses it.
 
     While another torch profiler is at work nothing is recorded; one that begins during a cycle
     ends it. With none of the schedule's five numbers given the default window applies, and a run
@@ -55,10 +52,7 @@ class ProfilerSchedule(RecordingCallback):
         with_stack: Record Python frames: large and slow, yet names lines of code.
         ranks: The ranks that record; None for all.
         keep: Only the last so many traces of a rank stay; None keeps all.
-        finish_timeout_s: How long the end of each fit waits for the traces' analyses at most; None
-            for half a minute, but of fits in a row the first alone waits.
         new_trace: Makes a recording; tests pass a fake.
-        finisher: Compresses and analyses traces; tests pass a fake.
         clock: Returns nanoseconds.
 
     Raises:
@@ -80,9 +74,7 @@ class ProfilerSchedule(RecordingCallback):
         with_stack: bool = False,
         ranks: Sequence[int] | None = (0,),
         keep: int | None = None,
-        finish_timeout_s: float | None = None,
         new_trace: Callable[..., Trace] = TorchTrace,
-        finisher: Callable[[], TraceFinisher] = TraceFinisher,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.schedule, self.explicit = chosen_schedule(unit, wait, warmup, active, repeat)
@@ -98,21 +90,21 @@ class ProfilerSchedule(RecordingCallback):
                 "(0,), or None for all."
             )
         super().__init__()
-        self.record_shapes = record_shapes
-        self.profile_memory = profile_memory
-        self.with_stack = with_stack
+        self.options = {
+            "with_stack": with_stack,
+            "profile_memory": profile_memory,
+            "record_shapes": record_shapes,
+        }
         self.ranks = None if ranks is None else tuple(ranks)
         self.keep = keep
-        self.finish_timeout_s = finish_timeout_s
         self._make_trace = new_trace
-        self._make_finisher = finisher
         self._clock = clock
         self._cycles: Cycles | None = None
         self._borders: StepBorders | None = None
         self._files: TraceFiles | None = None
         self._trainer: Any = None
         self._step = -1
-        self._giving_way: GivingWay | None = None
+        self._busy_notes: BusyNotes | None = None
 
     @property
     def recording(self) -> bool:
@@ -139,20 +131,23 @@ class ProfilerSchedule(RecordingCallback):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check the schedule against the run's length, now known, and begin to count."""
-        if self._output is None:
+        output = self._output
+        if output is None:
             return
-        check_length(trainer, self.schedule, self._output, explicit=self.explicit)
-        if self.ranks is not None and self._output.rank not in self.ranks:
+        check_length(trainer, self.schedule, output, explicit=self.explicit)
+        if self.ranks is not None and output.rank not in self.ranks:
+            return
+        if lacking := missing():
+            output.note("no-trace", message=f"This version of torch lacks {', '.join(lacking)}.")
             return
         self._step = -1
-        self._giving_way = GivingWay(self._output)
+        self._busy_notes = BusyNotes(output)
         if has_own_profiler(trainer):
-            self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
+            self._busy_notes.say("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._trainer = trainer
-        self._files = TraceFiles(
-            self._output, self._make_finisher(), keep=self.keep, shrinkers=self._shrinkers()
-        )
+        shrinkers = ways_to_shrink(self.schedule, self.options)
+        self._files = TraceFiles(output, keep=self.keep, shrinkers=shrinkers)
         self._cycles = Cycles(
             self.schedule,
             new_trace=partial(self._new_trace, trainer.strategy.root_device.type),
@@ -182,14 +177,7 @@ class ProfilerSchedule(RecordingCallback):
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End a recording that the run was too short for, and keep what it holds."""
-        if self._cycles is not None:
-            self._cycles.close()
-
-    @override
-    @guarded
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Wait for the analyses, so that the report can hold them."""
-        self._finish(self.finish_timeout_s)
+        self._close()
 
     @guarded
     def _begin_step(self, number: int) -> None:
@@ -218,22 +206,18 @@ class ProfilerSchedule(RecordingCallback):
 
     def _new_trace(self, device_type: str) -> Trace | None:
         busy = busy_profiler()
-        if busy is not None:
-            self._say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
+        if busy is not None and self._busy_notes is not None:
+            self._busy_notes.say(f"{busy[0].upper()}{busy[1:]} is at work")
             return None
         return self._make_trace(
-            device_type=device_type,
-            record_shapes=self.record_shapes,
-            profile_memory=self.profile_memory,
-            with_stack=self.with_stack,
-            on_intruder=self._give_way,
+            device_type=device_type, on_intruder=self._give_way, **self.options
         )
 
     @guarded
     def _give_way(self) -> None:
-        self._say_busy("Another torch profiler began during a cycle, which ends here")
-        if self._cycles is not None:
-            self._cycles.close()
+        if self._busy_notes is not None:
+            self._busy_notes.say("Another torch profiler began during a cycle, which ends here")
+        self._close()
 
     @guarded
     def _save(self, recorded: Recorded) -> None:
@@ -251,25 +235,11 @@ class ProfilerSchedule(RecordingCallback):
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """End a recording cleanly and keep what it holds."""
+        self._close()
+
+    def _close(self) -> None:
         if self._cycles is not None:
             self._cycles.close()
-        limit_s = self.finish_timeout_s
-        limit_s = _INTERRUPTED_WAIT_S if limit_s is None else min(_INTERRUPTED_WAIT_S, limit_s)
-        self._finish(limit_s, room_s=_INTERRUPTED_WAIT_S)
-
-    def _finish(self, timeout_s: float | None, **limits: float) -> None:
-        files, self._files = self._files, None
-        if files is not None:
-            files.wait(timeout_s, **limits)
-        self._release()
-
-    def _say_busy(self, why: str) -> None:
-        if self._giving_way is not None:
-            self._giving_way.say(why, step=self._step)
-
-    def _shrinkers(self) -> str:
-        names = ("with_stack", "profile_memory", "record_shapes")
-        return ways_to_shrink(self.schedule, {name: getattr(self, name) for name in names})
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of; one that is made in training is in no run."""
@@ -280,7 +250,6 @@ class ProfilerSchedule(RecordingCallback):
         if self._borders is not None:
             self._borders.remove()
         cycles, self._cycles = self._cycles, None
-        self._borders = None
-        self._trainer = None
+        self._borders = self._files = self._trainer = None
         if cycles is not None:
             cycles.drop()

@@ -1,1 +1,1 @@
-"""Windows of torch.profiler: when they open and close, and the trace files they leave."""
+"""Windows of torch.profiler: when one is open, what is recorded in it, and its trace file."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lightning_gpuprof.errors import ConfigError, GpuProfError, UnknownTraceError
-from lightning_gpuprof.heap import give_back_large_blocks
 
 if TYPE_CHECKING:
     from lightning_gpuprof.traces import ReadOptions
@@ -60,7 +59,6 @@ def _run(args: argparse.Namespace) -> int:
     if "numpy" not in sys.modules:
         # Its threads would only be in the way of a fork: nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    give_back_large_blocks()
     # Imported here, with the collector off.
     from lightning_gpuprof.traces import ReadOptions
 

@@ -10,6 +10,8 @@ from typing import Protocol
 PLUGIN_DIR = os.path.join("plugins", "gpuprof")
 """Under the run's log dir; TensorBoard's own convention for what a plugin keeps."""
 TRACE_SUFFIX = ".pt.trace.json.gz"
+PLAIN_TRACE_SUFFIX = ".pt.trace.json"
+"""Of a trace that was left uncompressed."""
 ANALYSIS_SUFFIX = ".analysis.json"
 SNAPSHOT_SUFFIX = ".memory.pickle"
 KINDS_SUFFIX = ".kinds.json"
@@ -36,6 +38,15 @@ def trace_name(rank: int, session: int, cycle: int) -> str:
     """
     part = f"-session{session}" if session else ""
     return f"rank{rank}{part}-cycle{cycle}{TRACE_SUFFIX}"
+
+
+def is_trace(name: str) -> bool:
+    """Tell whether a file is a trace of ours by its name.
+
+    >>> is_trace("rank0-cycle2.pt.trace.json.gz"), is_trace("rank0.jsonl")
+    (True, False)
+    """
+    return name.endswith((TRACE_SUFFIX, PLAIN_TRACE_SUFFIX))
 
 
 def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:

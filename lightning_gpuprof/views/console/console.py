@@ -29,7 +29,6 @@ from lightning_gpuprof.views.documents.report_words import (
     the_one,
 )
 from lightning_gpuprof.views.documents.together import together
-from lightning_gpuprof.views.documents.trace_notices import kept_analyses
 
 WIDTH = 100
 MOSTLY = 0.5
@@ -78,8 +77,7 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     results = report.results
     lines = console_tables.line_table(results)
     yield Text(f"{report.run}: {headline(report)}", style="bold")
-    kept = kept_analyses(report.run, results) if verbose else ()
-    for notice in (other_fits(report), *report.notices, *kept):
+    for notice in (other_fits(report), *report.notices):
         if notice is not None:
             yield Text(f"note: {notice}", style="dim")
     if results.steps is None:

@@ -1,6 +1,5 @@
 """A run's report: loads and analyses it, and gives the `report --json` document (docs/json.md)."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,16 +7,16 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.runner import evaluate_rules
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
-from lightning_gpuprof.views.documents.stored_analysis import is_newer
+from lightning_gpuprof.views.documents.stored_analysis import read_analysis
 from lightning_gpuprof.views.documents.trace_notices import trace_notices
 
 _MOST_OF_ERROR = 300
@@ -117,29 +116,15 @@ def _read_analyses(
     for records in ranks.values():
         for session in records.sessions:
             for cycle in session.all(ProfilerCycle):
-                path = os.path.join(plugin_dir(run), cycle.trace_file + ANALYSIS_SUFFIX)
+                name = cycle.trace_file
                 # Record files come from anywhere: a name with a folder in it is none of ours.
-                if os.path.basename(cycle.trace_file) != cycle.trace_file or not fs.exists(path):
+                if os.path.basename(name) != name:
                     continue
-                analysis = _decoded(fs.read_bytes(path))
-                if analysis is None:
-                    notices.append(
-                        f"{os.path.basename(path)} is not a whole JSON document (copied in part, "
-                        "or its writer was killed); it is left out."
-                    )
-                elif is_newer(analysis):
-                    notices.append(
-                        f"{os.path.basename(path)} is of a newer version of this package, and left "
-                        "out: upgrade this one. `report` makes it anew where the trace is there."
-                    )
-                else:
-                    found[cycle.trace_file] = analysis
+                try:
+                    analysis = read_analysis(os.path.join(plugin_dir(run), name), fs)
+                except TraceError as error:
+                    notices.append(str(error))
+                    continue
+                if analysis is not None:
+                    found[name] = analysis
     return found, notices
-
-
-def _decoded(text: bytes) -> dict[str, Any] | None:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None

@@ -1,8 +1,8 @@
-"""The analysis that is kept beside a trace: its version, and making an older one anew."""
+"""The analysis that is kept beside a trace: made when a reader first asks, then read."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -10,25 +10,35 @@ from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
     LOCAL,
-    TRACE_SUFFIX,
+    FileSystem,
+    is_trace,
     plugin_dir,
     written_whole,
 )
 
 ANALYSIS_VERSION = 3
-"""Of the tables of an analysis. Raise it whenever one comes, or comes to mean something else: rules
-that need it would find nothing in what is kept of a trace. Documents from before have none."""
+"""Of an analysis' tables. Raise it when a table is added or changes its meaning: rules that need
+it would find nothing in the analyses that are kept. Documents from before have none."""
+_ABSENT = -1
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the bytes of the trace read so far and its size."""
 
 
 class _Head(msgspec.Struct):
     analysis_version: int = 0
 
 
+_unstored: dict[str, dict[str, Any]] = {}
+"""Analyses made in this process that could not be written, by trace: of read-only folders."""
+
+
 def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
-    """Tell whether an analysis lacks what this version's rules may need.
+    """Tell whether an analysis lacks tables that this version's rules may need.
 
     >>> is_older({"operators": []}), is_older({"analysis_version": ANALYSIS_VERSION + 1})
     (True, False)
@@ -37,58 +47,78 @@ def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
     return not isinstance(version, int) or version < than
 
 
-def is_newer(analysis: Mapping[str, Any]) -> bool:
-    """Tell whether a newer version made an analysis, which may be of another shape.
+def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
+    """Return the analysis kept of a trace, None where there is none.
 
-    >>> is_newer({"operators": []}), is_newer({"analysis_version": ANALYSIS_VERSION + 1})
-    (False, True)
+    Raises:
+        TraceError: It is torn, or a newer version made it, perhaps in another shape.
     """
-    return not is_older(analysis, ANALYSIS_VERSION + 1)
+    if trace in _unstored:
+        return _unstored[trace]
+    path = trace + ANALYSIS_SUFFIX
+    if not fs.exists(path):
+        return None
+    name = os.path.basename(path)
+    try:
+        document = msgspec.json.decode(fs.read_bytes(path), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise TraceError(
+            f"{name} is not a whole JSON document (copied in part, or its writer was killed); it "
+            "is left out."
+        ) from error
+    if not is_older(document, ANALYSIS_VERSION + 1):
+        raise TraceError(
+            f"{name} is of a newer version of this package, and left out: upgrade this one. "
+            "`report` makes it anew where the trace is there."
+        )
+    return document
 
 
-def write_analysis(trace: str) -> str:
-    """Write a trace's analysis beside it and return that file's name.
+def write_analysis(trace: str, progress: Progress | None = None) -> None:
+    """Analyse a trace and keep the result beside it, in this process where that cannot be written.
 
-    It takes its name only when it is whole: readers see the one before until then.
+    Readers see the previous one until the new one is whole.
 
     Raises:
         TraceError: The trace cannot be read.
-        OSError: The file cannot be written.
+        OSError: The analysis cannot be written.
     """
     # By name, so that whoever only asks for a version does not load the engine.
-    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True)
+    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True, progress=progress)
     payload = import_module("lightning_gpuprof.views.documents.trace_payload")
     document = payload.analyze_file(trace, options)
+    _unstored[trace] = document
     path = trace + ANALYSIS_SUFFIX
     with written_whole(path) as part, open(part, "w", encoding="utf-8") as file:
         json.dump(document, file)
-    return path
+    del _unstored[trace]
 
 
-def older_analyses(run: str, *, or_newer: bool = False) -> list[str]:
-    """Return a run's traces that are there, on this machine's disks, with an older analysis.
+def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
+    """Return a run's traces on this machine's disks without a whole analysis of this version.
 
-    One that is no whole document counts as that: nobody else would put it right. `or_newer` is for
-    whoever makes each anew once: what goes on asking would never end where versions differ.
+    Args:
+        run: The run's log dir.
+        or_newer: Also those with an analysis of a newer version. Only for commands: TensorBoard
+            asks again and again, and two versions would go on replacing each other's.
     """
-    folder = Path(plugin_dir(run))
-    names = (name.removesuffix(ANALYSIS_SUFFIX) for name in LOCAL.listdir(str(folder)))
-    traces = (folder / name for name in dict.fromkeys(names) if name.endswith(TRACE_SUFFIX))
-    kept = [(str(trace), _kept_version(trace)) for trace in traces if trace.exists()]
+    folder = plugin_dir(run)
+    traces = [os.path.join(folder, name) for name in LOCAL.listdir(folder) if is_trace(name)]
+    versions = {trace: _kept_version(trace) for trace in traces}
     return [
         trace
-        for trace, version in kept
+        for trace, version in versions.items()
         if version < ANALYSIS_VERSION or (or_newer and version > ANALYSIS_VERSION)
     ]
 
 
-def _kept_version(trace: Path) -> int:
-    analysis = f"{trace}{ANALYSIS_SUFFIX}"
+def _kept_version(trace: str) -> int:
+    analysis = trace + ANALYSIS_SUFFIX
     try:
         stat = os.stat(analysis)
         return _version(analysis, stat.st_mtime_ns, stat.st_size)
     except OSError:
-        return ANALYSIS_VERSION  # it has just gone
+        return _ABSENT
     except msgspec.MsgspecError:
         return 0
 

@@ -1,23 +1,19 @@
 """A run read once and kept for the views that ask about it."""
 
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from lightning_gpuprof.analysis.run.sessions import choose_session
-from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.rank_notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.documents.stored_analysis import is_newer, older_analyses
+from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
 from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
 from lightning_gpuprof.views.tab.query import Query, QueryError
-from lightning_gpuprof.views.tab.summary import answer_key, read_summary
 
 
 class LoadedRun:
@@ -28,24 +24,16 @@ class LoadedRun:
         fs: Where it lies.
         name: How the run is called in the tab.
         root: The folder that it was found under, itself by default.
-        summarised: Use the summary beside the run, where there is one of it as it is now.
     """
 
     def __init__(
-        self,
-        path: str,
-        *,
-        fs: FileSystem = LOCAL,
-        name: str = "",
-        root: str = "",
-        summarised: bool = True,
+        self, path: str, *, fs: FileSystem = LOCAL, name: str = "", root: str = ""
     ) -> None:
         self.path = path
         self.root = root or path
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)
-        self.summary = read_summary(path, fs) if summarised else None
         self._reports: dict[int | None, dict[str, Any]] = {}
         self.drawings: dict[str, LoadedDrawing] = {}
         """By trace file, those asked for so far."""
@@ -56,32 +44,17 @@ class LoadedRun:
         return read_run(self.path, self.fs)
 
     @cached_property
-    def older_analyses(self) -> list[str]:
-        """Its traces whose analysis an older version made, on this machine's disks."""
-        return older_analyses(self.path) if self.fs is LOCAL else []
+    def stale_traces(self) -> list[str]:
+        """Its traces on this machine's disks that this version should analyse."""
+        return stale_traces(self.path) if self.fs is LOCAL else []
 
     def report(self, query: Query) -> dict[str, Any]:
         """Return the document that `lightning-gpuprof report --json` prints."""
         session = self.session_number(query)
-        if session not in self._reports and session is None and (kept := self._kept("report")):
-            self._reports[None] = kept
         if session not in self._reports:
             report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
             self._reports[session] = report.payload()
         return self._reports[session]
-
-    def summed_up(
-        self, view: str, params: Mapping[str, str]
-    ) -> dict[str, Any] | msgspec.Raw | None:
-        """Return a view's payload as the summary has it, None where it has not."""
-        if view == "run":
-            header = self._kept(answer_key(view, params))
-            return header and {**header, "name": self.name}
-        return self.summary.answers.get(answer_key(view, params)) if self.summary else None
-
-    def _kept(self, key: str) -> dict[str, Any] | None:
-        raw = self.summary.answers.get(key) if self.summary else None
-        return None if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
 
     def session(self, query: Query) -> Session:
         """Return the session that a request names by `rank` and `session`.
@@ -89,7 +62,7 @@ class LoadedRun:
         The lowest rank and the session that the report is about are the default.
 
         Raises:
-            QueryError: There is none such.
+            QueryError: There is no such session.
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
@@ -113,8 +86,6 @@ class LoadedRun:
 
     def cycles(self) -> list[tuple[int, ProfilerCycle]]:
         """Return (rank, cycle) of every finished profiler cycle, in the order written."""
-        if self.summary is not None:
-            return self.summary.cycles
         return [
             (rank, cycle)
             for rank, records in self.ranks.items()
@@ -136,14 +107,10 @@ class LoadedRun:
         return path
 
     def analysis(self, trace_file: str) -> dict[str, Any] | None:
-        """Return the analysis kept beside a trace, None where there is none that can be read."""
+        """Return a trace's analysis, None where there is none that can be read."""
         if os.path.basename(trace_file) != trace_file:
             return None
-        path = os.path.join(self.folder, trace_file + ANALYSIS_SUFFIX)
-        if not self.fs.exists(path):
-            return None
         try:
-            document = msgspec.json.decode(self.fs.read_bytes(path))
-        except msgspec.MsgspecError:
+            return read_analysis(os.path.join(self.folder, trace_file), self.fs)
+        except TraceError:
             return None
-        return document if isinstance(document, dict) and not is_newer(document) else None

@@ -1,7 +1,4 @@
-"""Who holds the memory: allocation sites of a run's snapshots, analysed once, not in a request.
-
-`python -m lightning_gpuprof.views.tab.memory_sites SNAPSHOT` does it for one file by hand.
-"""
+"""Who holds the memory: allocation sites of a run's snapshots, analysed once, not in a request."""
 
 import os
 import re
@@ -13,7 +10,6 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUF
 from lightning_gpuprof.views.documents.memory_snapshot import SNAPSHOT_VERSION, snapshot_payload
 from lightning_gpuprof.views.documents.stored_analysis import is_older
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-from lightning_gpuprof.views.tab.preparation import prepare
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
 MAX_SITES = 100
@@ -107,7 +103,3 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
         "site_count": len(peak["sites"]),
         "growing": device["growing"][:MAX_SITES],
     }
-
-
-if __name__ == "__main__":
-    prepare(write_sites)

@@ -1,7 +1,4 @@
-"""Prepares a trace for the tab's timeline, once, outside of any request.
-
-`python -m lightning_gpuprof.views.tab.timeline_tiles TRACE` does it for one file by hand.
-"""
+"""Prepares a trace for the tab's timeline, once, outside of any request."""
 
 from lightning_gpuprof.analysis.drawing.call_tree import call_tree
 from lightning_gpuprof.analysis.drawing.drawing import make_drawing
@@ -9,7 +6,6 @@ from lightning_gpuprof.records.files import DRAWING_SUFFIX, written_whole
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import OpArguments
 from lightning_gpuprof.views.tab.drawing_file import pack
-from lightning_gpuprof.views.tab.preparation import prepare
 
 MAX_TEXT = 1_000
 
@@ -42,7 +38,3 @@ def argument_text(arguments: OpArguments) -> str:
         value = arguments.values[index] if index < len(arguments.values) else ""
         parts.append(f"{dtype}{shape if shape else ''} {value}".strip() or "none")
     return ", ".join(parts)[:MAX_TEXT]
-
-
-if __name__ == "__main__":
-    prepare(write_tiles)

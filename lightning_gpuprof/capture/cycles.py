@@ -9,7 +9,7 @@ from lightning_gpuprof.session.interrupts import interrupts_wait
 
 
 class Trace(Protocol):
-    """A recording; see `probes.torch_trace.TorchTrace`."""
+    """A recording; see `adapters.profiler.TorchTrace`."""
 
     def prepare(self) -> None:
         """Warm up."""

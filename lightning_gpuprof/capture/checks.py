@@ -1,14 +1,12 @@
-"""What can stand between a profiler schedule and its trace, and what is said of it."""
+"""Why a schedule may give no trace: the device, too short a fit, another profiler."""
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
-from lightning_gpuprof.callbacks._lightning import is_kind, rank_zero_warn
-from lightning_gpuprof.callbacks.capture.fit_length import fit_length
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.adapters.lightning import is_kind, rank_zero_warn
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.schedule import Schedule, too_short
+from lightning_gpuprof.session.output import RunOutput
 
 
 def refuse_device(device_type: str) -> None:
@@ -39,7 +37,39 @@ def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explici
     elif explicit and not trainer.fast_dev_run:
         raise ConfigError(message)
     else:
-        output.write(Note(step=0, name="no-trace", value=length, message=message))
+        output.note("no-trace", length, message)
+
+
+def fit_length(trainer: Any, unit: str) -> int | None:
+    """Return the most steps (batches) or epochs that a fit can run, from `on_train_start` on.
+
+    An upper bound, since early stopping and `max_time` may end it sooner; None where none is known.
+    """
+    per_epoch = trainer.num_training_batches
+    epochs, batches = _epochs_left(trainer), _batches_for_max_steps(trainer)
+    if unit == "step":
+        by_epochs = int(per_epoch) * epochs if math.isfinite(per_epoch * epochs) else math.inf
+        most = min(by_epochs, batches)
+    elif math.isfinite(per_epoch) and per_epoch:
+        most = min(epochs, batches / per_epoch)
+    else:
+        most = epochs
+    return math.ceil(most) if math.isfinite(most) else None
+
+
+def _epochs_left(trainer: Any) -> float:
+    if trainer.max_epochs is None or trainer.max_epochs < 0:
+        return math.inf
+    return max(0, int(trainer.max_epochs) - int(trainer.current_epoch))
+
+
+def _batches_for_max_steps(trainer: Any) -> float:
+    if trainer.max_steps < 0 or not trainer.lightning_module.automatic_optimization:
+        return math.inf  # by hand, a batch may step any number of optimizers
+    if any(is_kind(one, "GradientAccumulationScheduler") for one in trainer.callbacks):
+        return math.inf
+    left = max(0, int(trainer.max_steps) - int(trainer.global_step))
+    return left * int(trainer.accumulate_grad_batches)
 
 
 def has_own_profiler(trainer: Any) -> bool:
@@ -48,20 +78,7 @@ def has_own_profiler(trainer: Any) -> bool:
     return is_kind(theirs, "PyTorchProfiler")
 
 
-def ways_to_shrink(schedule: Schedule, options: Mapping[str, bool]) -> str:
-    """Return what would make a trace smaller.
-
-    >>> ways_to_shrink(Schedule("step", 0, 0, 3, 0), {"with_stack": True})
-    'with_stack=False, or a smaller active='
-    """
-    ways = [f"{name}=False" for name, on in options.items() if on]
-    fewer = "a smaller active=" if schedule.active > 1 else "a shorter step"
-    if schedule.unit == "epoch":
-        fewer = "unit='step' with a small active="
-    return ", or ".join([*ways, fewer])
-
-
-class GivingWay:
+class BusyNotes:
     """Says that another profiler is at work: recorded each time, shown once.
 
     Args:
@@ -72,13 +89,13 @@ class GivingWay:
         self._output = output
         self._shown = False
 
-    def say(self, why: str, *, step: int) -> None:
+    def say(self, why: str) -> None:
         """Say why no trace of ours is recorded now."""
         message = (
             f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
             "Remove the other one to get a trace of ours."
         )
-        self._output.write(Note(step=max(0, step), name="profiler-busy", message=message))
+        self._output.note("profiler-busy", message=message)
         if not self._shown:
             self._shown = True
             rank_zero_warn(message)

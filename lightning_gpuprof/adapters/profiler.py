@@ -1,4 +1,12 @@
-"""One recording of torch.profiler that gives way to any other profiler in the process."""
+"""One recording of torch.profiler that gives way to any other profiler in the process.
+
+Private names, seen in torch 2.2 to 2.13. Where one is missing nothing is recorded (`missing`):
+    torch.profiler._KinetoProfile: a recording without a schedule of its own
+    torch.autograd.profiler._prepare_profiler: called by whoever begins to record
+    torch.autograd.profiler.KinetoStepTracker._step_dict: names ProfilerStep once a profiler exists
+    torch.autograd.profiler._is_profiler_enabled, torch._C._autograd._profiler_enabled
+    torch.profiler.profile.step_rec_fn: the open step of a started profiler
+"""
 
 import gc
 import os
@@ -12,17 +20,24 @@ import torch.autograd.profiler
 from torch.profiler import ProfilerActivity, record_function
 
 _STEP = "ProfilerStep"
-_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 _OF_CYCLES = "Warning: Profiler clears events at the end of each cycle"
-"""What torch 2.11 warns of in every recording, also of one that has no second cycle."""
-_TEARDOWN, _YES, _NO = "TEARDOWN_CUPTI", "1", "0"
-"""Kineto leaves CUPTI attached behind a recording, which slows all launches for the rest of the
-process, unless this says otherwise (docs/adr/0045)."""
+"""torch 2.11 warns so in every recording, also of one that has no second cycle."""
 _FIRST_SAFE_CUDA = (12, 6)
-"""With older ones a process that replays CUDA graphs may crash in its next recording."""
-# Untyped, because what a recording takes and how it gives way are torch's private matters.
+"""With an older CUDA a process that replays CUDA graphs may crash once CUPTI was detached."""
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
+
+
+def missing() -> list[str]:
+    """Return the private names that this torch lacks; recording takes all of them."""
+    wanted = [
+        (_torch_profiler, "_KinetoProfile"),
+        (_autograd_profiler, "_prepare_profiler"),
+        (getattr(_autograd_profiler, "KinetoStepTracker", None), "_step_dict"),
+        (_autograd_profiler, "_is_profiler_enabled"),
+        (torch._C._autograd, "_profiler_enabled"),
+    ]
+    return [name for owner, name in wanted if not hasattr(owner, name)]
 
 
 def busy_profiler() -> str | None:
@@ -43,14 +58,15 @@ def busy_profiler() -> str | None:
 
 def traced(name: str) -> Any:
     """Return a span for a trace that records just now; None at other times, which costs nothing."""
-    return record_function(name) if _autograd_profiler._is_profiler_enabled else None
+    enabled = getattr(_autograd_profiler, "_is_profiler_enabled", False)
+    return record_function(name) if enabled else None
 
 
 class TorchTrace:
     """Records operators, kernels and copies from `start` to `stop`; used once.
 
-    Where somebody else begins to profile meanwhile, `on_intruder` is called first and must end
-    this recording: theirs goes on as if this one had never been.
+    Where another profiler begins meanwhile, `on_intruder` is called first and must end this
+    recording: the other one goes on as if this one had never been.
 
     Args:
         device_type: Device to record beside the CPU: "cuda" (also for HIP), "xpu" or "cpu".
@@ -85,12 +101,15 @@ class TorchTrace:
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
-        if self._on_cuda:
-            _detach_cupti(True)  # one that was detached is then attached again
-        with _quiet(), warnings.catch_warnings():
+        # Kineto prints two lines per recording ("USDT: ... profiler_start") at its highest level.
+        # It reads the level once, when the process first records. Errors are hidden with them: the
+        # analysis finds what is missing from a trace (lost-kernels).
+        variables = {"KINETO_LOG_LEVEL": "6", **self._detaching(True)}
+        with _environment(variables), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_OF_CYCLES)
             self._profiler.prepare_trace()
-        self._watch()
+        self._original = _autograd_profiler._prepare_profiler
+        _autograd_profiler._prepare_profiler = self._give_way
 
     def start(self) -> None:
         """Record from now on."""
@@ -112,23 +131,22 @@ class TorchTrace:
         """Record no more; a recording that was only prepared is dropped.
 
         Args:
-            detach: What a recording has attached to the device's driver, for the steps to come.
-                That happens in a later call of the driver's: a recording that begins meanwhile
-                would lose its kernels, and a process that ends might wait.
+            detach: Detach CUPTI from the driver, for the steps to come. That happens in a later
+                call of CUDA's: a recording that begins meanwhile would lose its kernels, and a
+                process that ends might wait.
 
         Raises:
             RuntimeError: Somebody took the recording away unseen, so there is nothing to export.
         """
-        self._unwatch()
+        self._restore()
         if not self._started:
             self._profiler.start_trace()
         elif not torch._C._autograd._profiler_enabled():
             # Exporting what is gone would crash the process, not raise.
             raise RuntimeError("another profiler ended this recording; it cannot be exported")
         self._started = False
-        if self._on_cuda:
-            _detach_cupti(detach and not self._intruded)
-        self._profiler.stop_trace()
+        with _environment(self._detaching(detach and not self._intruded)):
+            self._profiler.stop_trace()
 
     def export(self, path: str) -> None:
         """Write the recorded events as plain JSON, without a Python object per event.
@@ -138,18 +156,24 @@ class TorchTrace:
         """
         self._profiler.export_chrome_trace(path)
 
-    def _watch(self) -> None:
-        self._original = _autograd_profiler._prepare_profiler
-        _autograd_profiler._prepare_profiler = self._give_way
+    def _detaching(self, wanted: bool) -> dict[str, str]:
+        """Return the variable by which Kineto detaches CUPTI behind a recording (ADR 45).
 
-    def _unwatch(self) -> None:
+        CUPTI that stays attached slows all launches down for the rest of the process.
+        """
+        version = tuple(int(part) for part in (torch.version.cuda or "0").split(".")[:2])
+        if wanted and self._on_cuda and version >= _FIRST_SAFE_CUDA:
+            return {"TEARDOWN_CUPTI": "1"}
+        return {}
+
+    def _restore(self) -> None:
         if self._original is not None and _autograd_profiler._prepare_profiler == self._give_way:
             _autograd_profiler._prepare_profiler = self._original
         self._original = None
 
     def _give_way(self, *args: Any, **kwargs: Any) -> Any:
         original = self._original
-        self._unwatch()
+        self._restore()
         if original is None:
             original = _autograd_profiler._prepare_profiler
         else:
@@ -158,44 +182,17 @@ class TorchTrace:
         return original(*args, **kwargs)
 
 
-_said_of_cupti: str | None = None
-
-
-def _detach_cupti(wanted: bool) -> None:
-    """Say whether Kineto detaches CUPTI from here on; who else has said so keeps it."""
-    global _said_of_cupti
-    cuda = torch.version.cuda
-    if cuda is None or _numbers(cuda) < _FIRST_SAFE_CUDA:
-        return
-    if os.environ.get(_TEARDOWN) == _said_of_cupti:
-        os.environ[_TEARDOWN] = _said_of_cupti = _YES if wanted else _NO
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers.
-
-    >>> _numbers("12.6")
-    (12, 6)
-    """
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Kineto's two lines per recording ("USDT: ... profiler_start") off the terminal.
-
-    They are of its highest level, so its errors go with them: what is missing from a trace then
-    is found by the trace's own analysis (lost-kernels). Kineto reads the level once, when the
-    process first records; who has set it keeps it.
-    """
-    if _LEVEL in os.environ:
-        yield
-        return
-    os.environ[_LEVEL] = _SILENT
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for the body alone; those that are set already keep their value."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        os.environ.pop(_LEVEL, None)
+        for name, value in added.items():
+            if os.environ.get(name) == value:  # torch may set it too
+                del os.environ[name]
 
 
 def _activities(device_type: str) -> list[ProfilerActivity]:

@@ -1,0 +1,32 @@
+"""Makes a file that the tab shows, in a process of its own: `python -m ...prepare KIND PATH`."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+
+from lightning_gpuprof.errors import GpuProfError
+
+KINDS = {
+    "analysis": "lightning_gpuprof.views.documents.stored_analysis:write_analysis",
+    "timeline": "lightning_gpuprof.views.tab.timeline_tiles:write_tiles",
+    "memory": "lightning_gpuprof.views.tab.memory_sites:write_sites",
+}
+"""Functions that take the path of a trace or a memory snapshot."""
+
+
+def main(kind: str, path: str) -> None:
+    """Make one file; a failure ends the process with a sentence on stderr."""
+    with suppress(OSError, AttributeError):
+        os.nice(19)  # a training may run on this machine
+    module, _, function = KINDS[kind].partition(":")
+    write: Callable[[str], object] = getattr(import_module(module), function)
+    try:
+        write(path)
+    except (GpuProfError, OSError) as problem:
+        sys.exit(str(problem))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
