@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.run import analyze_run
-from lightning_gpuprof.callbacks.capture import patience
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Column, Device, RunEnd, RunStart, StepsWindow
@@ -23,12 +22,6 @@ from lightning_gpuprof.records.writer import RecordWriter
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
-
-
-@pytest.fixture(autouse=True)
-def fresh_patience(monkeypatch):
-    """Let the fit of each test wait for its trace as a process's first one does."""
-    monkeypatch.setattr(patience.PATIENCE, "_again_ns", 0)
 
 
 @pytest.fixture

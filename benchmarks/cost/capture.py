@@ -2,20 +2,16 @@
 
 python benchmarks/cost/capture.py [--window small|deep_everything_on] [--rounds 25]
 
-The floor is Kineto's own stop and JSON export. Ours (stop, export, record, start of the process
-that finishes the trace) takes turns with it in one process, over windows of the same steps. Then,
-once each, what tutorials do instead: torch's own `.json.gz` export, and that with the operator
-table printed on the training thread. Last: how much slower a training step gets while the
-finishing process works, with both held on one core, the worst that can happen.
+The floor is Kineto's own stop and JSON export. Ours (stop, export, compression, record) takes turns
+with it in one process, over windows of the same steps. Then, once each, the ways of tutorials:
+torch's own `.json.gz` export, and that with the operator table printed on the training thread.
 """
 
 import argparse
-import gzip
 import os
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +29,6 @@ WINDOWS = {
     "deep_everything_on": {"layers": 24, "everything": True, "rounds": 5},
 }
 SLOW = ("torch_gzip", "torch_gzip_and_table")
-STEP_SAMPLE_S = 3.0
 
 
 def stalls(layers: int, everything: bool, rounds: int) -> dict[str, list[float]]:
@@ -51,33 +46,6 @@ def slow_stall(variant: str, layers: int, everything: bool) -> float:
     return _plain(
         _training(layers), _options(everything), suffix=".json.gz", table=variant.endswith("table")
     )
-
-
-def finishing(layers: int, everything: bool) -> dict[str, float]:
-    """Return what the finishing process costs and makes, with training held on its core."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    step, options = _training(layers), _options(everything)
-    with tempfile.TemporaryDirectory() as folder:
-        alone = _mean_step_ms(step, until=lambda: False)
-        files, finisher, started = _trace_files(folder)
-        _record(step, options, files)
-        begun = time.perf_counter()
-        beside = _mean_step_ms(step, until=lambda: started[0].poll() is not None)
-        if left := finisher.wait(240):
-            raise RuntimeError(f"not finished within four minutes: {left}")
-        took = time.perf_counter() - begun
-        if failed := finisher.failures():
-            raise RuntimeError(str(failed))
-        packed = next(Path(folder).rglob("*.pt.trace.json.gz"))
-        plain = gzip.decompress(packed.read_bytes())
-        return {
-            "step_alone_ms": alone,
-            "step_beside_ms": beside,
-            "step_slowdown": beside / alone,
-            "finished_in_s": took,
-            "plain_mb": len(plain) / 1e6,
-            "times_level_9": packed.stat().st_size / len(zlib.compress(plain, 9)),
-        }
 
 
 def _training(layers: int) -> Callable[[], None]:
@@ -132,35 +100,18 @@ def _plain(
 
 
 def _ours(step: Callable[[], None], options: dict[str, bool]) -> float:
+    from lightning_gpuprof.capture.trace_files import TraceFiles
+
     with tempfile.TemporaryDirectory() as folder:
-        files, _, started = _trace_files(folder)
-        stalled = _record(step, options, files)
-        for process in started:  # it would work beside the next window
-            process.kill()
-            process.wait()
-        return stalled
-
-
-def _trace_files(folder: str) -> tuple[Any, Any, list[Any]]:
-    from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
-    from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher, spawn
-
-    started = []
-
-    def start(path: str) -> Any:
-        started.append(spawn(path))
-        return started[-1]
-
-    output = SimpleNamespace(
-        rank=0, session=0, step=0, run_dir=folder, write=lambda record: None, flush=lambda: None
-    )
-    finisher = TraceFinisher(start=start)
-    return TraceFiles(output, finisher, keep=None, shrinkers=""), finisher, started
+        output = SimpleNamespace(
+            rank=0, session=0, run_dir=folder, write=lambda record: None, flush=lambda: None
+        )
+        return _record(step, options, TraceFiles(output, keep=None, shrinkers=""))
 
 
 def _record(step: Callable[[], None], options: dict[str, bool], files: Any) -> float:
-    from lightning_gpuprof.callbacks.capture.cycles import Recorded
-    from lightning_gpuprof.probes.torch_trace import TorchTrace
+    from lightning_gpuprof.adapters.profiler import TorchTrace
+    from lightning_gpuprof.capture.cycles import Recorded
 
     trace = TorchTrace(device_type="cpu", on_intruder=lambda: None, **options)
     trace.prepare()
@@ -173,16 +124,6 @@ def _record(step: Callable[[], None], options: dict[str, bool], files: Any) -> f
     trace.stop()
     files.save(Recorded(0, 0, STEPS - 1, trace, 0, True))
     return (time.perf_counter_ns() - begun) / 1e6
-
-
-def _mean_step_ms(step: Callable[[], None], *, until: Callable[[], bool]) -> float:
-    taken = []
-    deadline = time.perf_counter() + STEP_SAMPLE_S
-    while time.perf_counter() < deadline and not until():
-        begun = time.perf_counter_ns()
-        step()
-        taken.append((time.perf_counter_ns() - begun) / 1e6)
-    return sum(taken) / len(taken)
 
 
 def measure(children: Children, window: dict[str, Any], rounds: int | None) -> dict[str, Any]:
@@ -200,7 +141,6 @@ def measure(children: Children, window: dict[str, Any], rounds: int | None) -> d
             for variant, spread in spreads.items()
         },
         "ours_times_floor_by_pair": Spread.of(ours / plain for ours, plain in pairs).as_dict(),
-        "finishing": children.call(finishing, *size),
     }
 
 
@@ -211,7 +151,7 @@ def main() -> None:
     args = parser.parse_args()
     results = {}
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        tested = "lightning_gpuprof.callbacks.capture.trace_files"
+        tested = "lightning_gpuprof.capture.trace_files"
         children = Children("torch", tested, log=Path(log.name))
         for name in args.window or WINDOWS:
             results[name] = measure(children, WINDOWS[name], args.rounds)
@@ -224,7 +164,6 @@ def main() -> None:
             pair = results[name]["ours_times_floor_by_pair"]
             print(f"  ours over floor, pair by pair: {pair['median']:.3f}x", end="")
             print(f" ({pair['low']:.2f}-{pair['high']:.2f})")
-            print("  " + ", ".join(f"{k} {v:.3g}" for k, v in results[name]["finishing"].items()))
     print(write_results("capture", {"unit": "ms", "windows": results}))
 
 

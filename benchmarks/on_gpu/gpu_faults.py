@@ -37,7 +37,6 @@ STEPS, WARM, ROUNDS = 120, 20, 3
 """Of more than the callback's first 50 steps, all of which it marks."""
 SECONDS_TO_JUDGE = 4.0
 """A fit under the callback, its trace's analysis and the report."""
-PLAIN = ".pt.trace.json"
 """A trace's file ends so before it is compressed."""
 LONG = 240
 """Steps where the device holds the run back: until its queue of 1,024 launches is full, for some 40
@@ -181,9 +180,6 @@ def said_of(options: dict[str, Any], run: str) -> list[dict[str, Any]]:
         log_dir=run, wait=10, warmup=2, active=4, repeat=0, report=False, console=False
     )
     fit(options, run, callback)
-    # Without a report nothing waits for the process that does this beside; two may do it.
-    for trace in {str(path).partition(PLAIN)[0] + PLAIN for path in Path(run).rglob(f"*{PLAIN}*")}:
-        command("finish-trace", trace, "--keep-priority")
     found: list[dict[str, Any]] = json.loads(command("report", run, "--json"))["findings"]
     return found
 

@@ -36,8 +36,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.probes.torch_trace import TorchTrace
 from lightning_gpuprof.timing.device_events import TorchEvents
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE

@@ -2,9 +2,8 @@
 
 python benchmarks/reading/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-browser]
 
-One run holds a million steps and a generated trace of 500 MB (plain JSON), prepared as a training
-run's child process does. Requests go through TensorBoard's WSGI application, first with nothing
-loaded; the overview also as before the run's summary was written. Frames are drawn by headless
+One run holds a million steps and a generated trace of 500 MB (plain JSON) that was analysed before.
+Requests go through TensorBoard's WSGI application, first with nothing loaded. Frames are drawn by headless
 Chromium without a GPU, each read back so that it is done.
 """
 
@@ -39,8 +38,6 @@ from lightning_gpuprof.records.schema import ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.summarise import OVERVIEW_BUCKETS, write_summary
-from lightning_gpuprof.views.tab.summary import SUMMARY_NAME
 from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
 
 KERNELS = 200
@@ -48,7 +45,9 @@ ROUTE = "/data/plugin/gpuprof"
 OVERVIEW = ("runs", "run", "report", "steps", "device", "what_if")
 TIMELINE = ("runs", "run", "traces", "device", "timeline", "timeline_cut")
 """What opening each view asks for."""
-OPEN_S, START_MS, LIST_MS = 1.0, 50.0, 1000.0
+OVERVIEW_BUCKETS = "160"
+"""As overview.js asks."""
+OPEN_S, START_MS, LIST_MS = 3.0, 50.0, 1000.0
 REQUEST_BYTES = 200_000
 """As sent, which is compressed."""
 FRAME_MS = 1000 / 60
@@ -92,13 +91,7 @@ def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
     writer = RecordWriter(str(folder), rank=0)
     writer.write(ProfilerCycle(cycle=0, first_step=0, last_step=count - 1, trace_file=trace.name))
     writer.flush()
-    begin = time.perf_counter()
-    summary = write_summary(str(folder))
-    summarise_s = time.perf_counter() - begin
-    assert summary is not None
     return {
-        "summarise_s": summarise_s,
-        "summary_bytes": Path(summary).stat().st_size,
         "trace_plain_bytes": plain_bytes,
         "trace_bytes": trace.stat().st_size,
         "drawing_bytes": trace.with_name(trace.name + DRAWING_SUFFIX).stat().st_size,
@@ -148,18 +141,11 @@ def requests(logdir: Path) -> dict[str, Any]:
     of_timeline = {name: ask(client, name) for name in TIMELINE}
     cold = {**of_timeline, **cold}
     timeline = sum(one["ms"] for one in of_timeline.values())
-    summary = Path(plugin_dir(str(logdir))) / SUMMARY_NAME
-    kept = summary.read_bytes()
-    summary.unlink()
-    client = make_client(logdir)
-    first = {name: ask(client, name) for name in OVERVIEW}
-    summary.write_bytes(kept)
     return {
         "cold": cold,
         "warm": warm,
         "overview_ms": overview,
         "timeline_ms": timeline,
-        "overview_without_summary_ms": sum(one["ms"] for one in first.values()),
     }
 
 

@@ -135,21 +135,15 @@ class GpuProfCallback(Callback):
     @override
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Last whoever waits for a trace's analysis: that is no part of the run, whose end the
-        # timer notes.
-        for part in sorted(self.parts[::-1], key=lambda one: isinstance(one, ProfilerSchedule)):
+        for part in self.parts[::-1]:
             part.on_fit_end(trainer, pl_module)
-        if self.config is None or self._output is None:
+        if self.config is None or self._output is None or not self.config.report:
             return
         if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
             # Here, not above: the reading side is of no use to the training ranks.
-            from lightning_gpuprof.callbacks.output.run_summary import start_summary
+            from lightning_gpuprof.callbacks.fit_report import show_report
 
-            start_summary(self._output.run_dir)
-            if self.config.report:
-                from lightning_gpuprof.callbacks.output.run_report import show_report
-
-                show_report(trainer, self._output)
+            show_report(trainer, self._output)
 
     @override
     @guarded
@@ -214,7 +208,6 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             profile_memory=config.profile_memory,
             with_stack=config.with_stack,
             keep=config.keep,
-            finish_timeout_s=None if config.report else 0.0,
             clock=clock,
         )
         parts.append(profiler)

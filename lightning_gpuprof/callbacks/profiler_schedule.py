@@ -209,9 +209,7 @@ class ProfilerSchedule(RecordingCallback):
         if busy is not None and self._busy_notes is not None:
             self._busy_notes.say(f"{busy[0].upper()}{busy[1:]} is at work")
             return None
-        return self._make_trace(
-            device_type=device_type, on_intruder=self._give_way, **self.options
-        )
+        return self._make_trace(device_type=device_type, on_intruder=self._give_way, **self.options)
 
     @guarded
     def _give_way(self) -> None:

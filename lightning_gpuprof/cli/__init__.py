@@ -56,9 +56,6 @@ COMMANDS: dict[str, Command] = {
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
     "tune": Command("lightning_gpuprof.cli.tune", "measure a few batch sizes for real"),
     "doctor": Command("lightning_gpuprof.cli.doctor", "say what this machine has and can measure"),
-    "finish-trace": Command(
-        "lightning_gpuprof.cli.finish_trace", "compress and analyse a trace that a run has written"
-    ),
 }
 """Imported only when asked for, so that a quick command stays quick."""
 

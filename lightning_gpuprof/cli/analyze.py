@@ -4,7 +4,6 @@ import argparse
 import gc
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
 
 _UNREADABLE = 2
 """Exit status where a file could not be read, as for any request that cannot be met."""
-
-_PROGRESS_AFTER_S = 1.0
-_BAR_WIDTH = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +53,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     if "numpy" not in sys.modules:
-        # Its threads would only be in the way of a fork: nothing here multiplies matrices.
+        # Nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here, with the collector off.
     from lightning_gpuprof.traces import ReadOptions
+    from lightning_gpuprof.views.console.progress import Progress
 
-    progress = _Progress() if _interactive() else None
+    progress = Progress("reading", after_s=1.0) if sys.stderr.isatty() else None
     options = ReadOptions(stacks=args.stacks, progress=progress)
     return _print_json(args, options) if args.json else _print_text(args, options)
 
@@ -143,24 +140,3 @@ def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -
     print(render_split(split_payload(path, timeline, launches, window)), end="", flush=True)
     document = whole_payload(path, timeline, launches, window)
     print(render_rest(document, top=args.top))
-
-
-def _interactive() -> bool:
-    return sys.stderr.isatty()
-
-
-class _Progress:
-    """A bar on stderr, shown only where reading takes more than a second."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._shown = -1
-
-    def __call__(self, done: int, total: int) -> None:
-        filled = _BAR_WIDTH * done // total if total else _BAR_WIDTH
-        if time.monotonic() - self._begun < _PROGRESS_AFTER_S or filled == self._shown:
-            return
-        self._shown = filled
-        bar = "#" * filled + "." * (_BAR_WIDTH - filled)
-        end = "\r" if filled < _BAR_WIDTH else "\r\033[K"
-        print(f"reading [{bar}]", end=end, file=sys.stderr, flush=True)

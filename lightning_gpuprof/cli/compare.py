@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from lightning_gpuprof.analysis.compare.compare import Verdict
-from lightning_gpuprof.cli.renewal import renew
+from lightning_gpuprof.cli.analyses import analyse_traces
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.views.console.compare_text import render_comparison
 from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if all(traces):
         return _compare_traces(args)
     for run in dict.fromkeys((args.base, *args.new)):
-        renew(resolve_run(run).run)
+        analyse_traces(resolve_run(run).run)
     found = compare_several(args.base, *args.new, tolerance=args.tolerance)
     sys.stdout.write(_shown(found, args))
     statuses = [_status(one, args) for one in found.comparisons]

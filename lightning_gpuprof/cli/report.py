@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from lightning_gpuprof.cli.renewal import renew
+from lightning_gpuprof.cli.analyses import analyse_traces
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.views.documents.find_run import newest_below, resolve_run
 from lightning_gpuprof.views.documents.report import load_report
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.run == DEFAULT_LOGS and not Path(DEFAULT_LOGS).exists():
         _say_where_else()
-    renew(resolve_run(args.run).run)
+    analyse_traces(resolve_run(args.run).run)
     if args.html:
         # By name: --json needs none of it.
         views_html = import_module("lightning_gpuprof.views.html.html")

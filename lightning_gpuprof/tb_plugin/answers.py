@@ -1,24 +1,35 @@
 """What the routes of a run answer; imported at the first request, with all that views need."""
 
 import os
+import threading
+from collections import OrderedDict
+from typing import Any
 
 from werkzeug import Request, Response
 
-from lightning_gpuprof.records.files import LOCAL
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    DRAWING_SUFFIX,
+    LOCAL,
+    TRACE_SUFFIX,
+    FileSystem,
+    is_trace,
+    plugin_dir,
+)
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
-from lightning_gpuprof.tb_plugin.gfile import file_system_for
-from lightning_gpuprof.tb_plugin.perfetto_files import perfetto_folder
-from lightning_gpuprof.tb_plugin.preparer import SNAPSHOT, Preparer, starter
-from lightning_gpuprof.tb_plugin.renewals import Renewals
+from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json, stream
-from lightning_gpuprof.tb_plugin.run_cache import RunCache
-from lightning_gpuprof.tb_plugin.run_index import RunIndex
-from lightning_gpuprof.tb_plugin.summaries import Summaries
+from lightning_gpuprof.tb_plugin.run_index import RunIndex, file_system_for
+from lightning_gpuprof.tb_plugin.static_files import perfetto_folder
 from lightning_gpuprof.views.documents.compare import compare_runs
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.runs import runs_view
 from lightning_gpuprof.views.tab.tab import find_view
+
+KEPT = 4
+"""Two runs compared, and the two before them; a million steps take some 150 MB."""
+_State = tuple[tuple[str, tuple[int, int]], ...]
 
 
 class Answers:
@@ -26,15 +37,13 @@ class Answers:
 
     Args:
         index: Knows the runs.
+        preparer: Makes the files that views lack.
     """
 
-    def __init__(self, index: RunIndex) -> None:
+    def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
         self._index = index
         self._runs = RunCache()
-        self._timelines = Preparer()
-        self._sites = Preparer(starter(SNAPSHOT))
-        self._summaries = Summaries()
-        self._renewals = Renewals()
+        self._preparer = preparer or Preparer()
 
     def list_runs(self, request: Request) -> Response:
         """Answer `/runs`."""
@@ -49,26 +58,20 @@ class Answers:
         return reply_json(request, listed)
 
     def view(self, name: str, request: Request) -> Response:
-        """Answer the route of a view."""
+        """Answer the route of a view at once, whatever is not prepared yet."""
         run = self._run(request)
-        renewing = self._renewals.want(run)
-        if (kept := run.summed_up(name, request.args)) is not None:
-            return reply_json(request, kept)
         payload = find_view(name)(run, Query(request.args))
-        if not renewing:  # else it would soon be of older files
-            self._summaries.want(run)
         if isinstance(payload, bytes):
             return reply(request, payload, "application/octet-stream")
-        if payload.get("state") == "not-prepared" and run.fs is LOCAL:
-            if name == "memory_sites":
-                payload |= self._sites.state(os.path.join(run.folder, payload["file"]))
-            else:
-                payload |= self._timelines.state(run.trace_path(payload["trace"]))
+        self._prepare(name, run, payload)
+        self._preparer.analyse(run)
         return reply_json(request, payload)
 
     def compare(self, request: Request) -> Response:
         """Answer `/compare`."""
         new, base = self._run(request), self._run(request, "base")
+        for run in (new, base):
+            self._preparer.analyse(run)
         return reply_json(request, compare_runs(base.path, new.path).payload())
 
     def trace(self, request: Request) -> Response:
@@ -81,11 +84,25 @@ class Answers:
             raise NotFoundError(str(error)) from error
         quoted = name.replace("\\", "_").replace('"', "_")
         headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
+        mime_type = "application/gzip" if name.endswith(TRACE_SUFFIX) else "application/json"
         # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
         if run.fs is LOCAL:
-            return stream(request, path, "application/gzip", headers)
-        content = run.fs.read_bytes(path)
-        return reply(request, content, "application/gzip", headers=headers)
+            return stream(request, path, mime_type, headers)
+        return reply(request, run.fs.read_bytes(path), mime_type, headers=headers)
+
+    def _prepare(self, name: str, run: LoadedRun, payload: dict[str, Any]) -> None:
+        """Have the file made that a view lacks, and say in its payload how that stands."""
+        state = payload.get("state")
+        if run.fs is not LOCAL or state not in ("not-analysed", "not-prepared"):
+            return
+        if name == "memory_sites":
+            payload |= self._preparer.state("memory", os.path.join(run.folder, payload["file"]))
+        elif state == "not-prepared":
+            payload |= self._preparer.state("timeline", run.trace_path(payload["trace"]))
+        elif (trace := os.path.join(run.folder, payload["trace"])) in run.stale_traces:
+            payload |= self._preparer.state("analysis", trace)
+            if payload["state"] == "preparing":
+                payload["state"] = "being-analysed"
 
     def _run(self, request: Request, parameter: str = "run") -> LoadedRun:
         name = request.args.get(parameter)
@@ -100,3 +117,45 @@ class Answers:
                 "TensorBoard's log dir."
             )
         return self._runs.get(name, path, self._index.root_of(path), file_system_for(path))
+
+
+class RunCache:
+    """Keeps the runs last looked at, one `LoadedRun` for all requests, until their files change.
+
+    Records are only appended to and traces only added, so sizes tell every change of theirs. An
+    analysis may be made again and be as long as before: on this machine's disks its time tells
+    that; elsewhere nobody makes it again.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, tuple[_State, LoadedRun]] = OrderedDict()
+
+    def get(self, name: str, path: str, root: str, fs: FileSystem) -> LoadedRun:
+        """Return the run at a path below a root as it is on disk now."""
+        state = _fingerprint(path, fs)
+        with self._lock:
+            known = self._runs.get(path)
+            if known is None or known[0] != state:
+                known = (state, LoadedRun(path, fs=fs, name=name, root=root))
+                self._runs[path] = known
+            self._runs.move_to_end(path)
+            while len(self._runs) > self._kept:
+                self._runs.popitem(last=False)
+            return known[1]
+
+
+def _fingerprint(path: str, fs: FileSystem) -> _State:
+    folder = plugin_dir(path)
+    # Whole files: those that are only being written have other names.
+    kinds = (".jsonl", ANALYSIS_SUFFIX, DRAWING_SUFFIX)
+    names = [name for name in fs.listdir(folder) if name.endswith(kinds) or is_trace(name)]
+    return tuple((name, _state_of(os.path.join(folder, name), fs)) for name in names)
+
+
+def _state_of(path: str, fs: FileSystem) -> tuple[int, int]:
+    if fs is not LOCAL:
+        return fs.size(path), 0
+    stat = os.stat(path)
+    return stat.st_size, stat.st_mtime_ns

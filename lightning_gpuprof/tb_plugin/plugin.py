@@ -10,10 +10,14 @@ from tensorboard.plugins import base_plugin
 from typing_extensions import override
 from werkzeug import Request, Response
 
-from lightning_gpuprof.tb_plugin.perfetto_files import read_perfetto, script_hashes
 from lightning_gpuprof.tb_plugin.replies import App, NotFoundError, reply, route
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
-from lightning_gpuprof.tb_plugin.static_files import plotly_gzip, read_static
+from lightning_gpuprof.tb_plugin.static_files import (
+    plotly_gzip,
+    read_perfetto,
+    read_static,
+    script_hashes,
+)
 from lightning_gpuprof.views.tab.tab import VIEWS
 
 NAME = "gpuprof"

@@ -1,4 +1,4 @@
-"""Prepares what nobody prepared, each once, in a process of its own."""
+"""Makes files that no run has left, one at a time, each in a process of its own."""
 
 import subprocess
 import sys
@@ -6,69 +6,66 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-TIMELINE = "lightning_gpuprof.views.tab.timeline_tiles"
-SUMMARY = "lightning_gpuprof.views.tab.summarise"
-ANALYSIS = "lightning_gpuprof.views.tab.renew_analysis"
-SNAPSHOT = "lightning_gpuprof.views.tab.memory_sites"
+from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+
 _LAST_LINE = 300
 
 
-def start_process(path: str, module: str = TIMELINE) -> "subprocess.Popen[str]":
-    """Start the module that prepares a file or run, behind what else the machine does."""
+def start_process(kind: str, path: str) -> "subprocess.Popen[str]":
+    """Start the process that makes one kind of file (`views.tab.prepare`) of a path."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, path],
+        [sys.executable, "-m", "lightning_gpuprof.views.tab.prepare", kind, path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # Not preexec_fn, which is not safe beside TensorBoard's threads.
-        start_new_session=True,
     )
 
 
-def starter(module: str) -> Callable[[str], Any]:
-    """Return what starts a module on a path."""
-    return lambda path: start_process(path, module)
-
-
 class Preparer:
-    """Starts at most one preparation at a time, and knows how each one went.
+    """Starts at most one process at a time, and knows how each one went.
 
     Args:
-        start: Starts the work on a path; tests pass a fake.
+        start: Starts the work of a kind on a path; tests pass a fake.
     """
 
-    def __init__(self, start: Callable[[str], Any] = start_process) -> None:
+    def __init__(self, start: Callable[[str, str], Any] = start_process) -> None:
         self._start = start
         self._lock = threading.Lock()
-        self._running: dict[str, Any] = {}
-        self._failed: dict[str, str] = {}
+        self._running: dict[tuple[str, str], Any] = {}
+        self._failed: dict[tuple[str, str], str] = {}
 
-    def state(self, path: str) -> dict[str, Any]:
-        """Start preparing a trace where that is not done yet, and return how it stands."""
+    def state(self, kind: str, path: str) -> dict[str, Any]:
+        """Start the work where nothing else is running, and return how it stands.
+
+        Work that failed is not tried again.
+        """
+        work = kind, path
         with self._lock:
             self._collect()
-            if path in self._failed:
-                return {"state": "failed", "error": self._failed[path]}
-            if not self._running:
+            if not self._running and work not in self._failed:
                 try:
-                    self._running[path] = self._start(path)
+                    self._running[work] = self._start(kind, path)
                 except OSError as error:
-                    self._failed[path] = f"no process could be started: {error}"
+                    self._failed[work] = f"no process could be started: {error}"
+            if work in self._failed:
+                return {"state": "failed", "error": self._failed[work]}
             return {"state": "preparing"}
 
-    def idle(self) -> bool:
-        """Tell whether nothing is being prepared."""
-        with self._lock:
-            self._collect()
-            return not self._running
+    def analyse(self, run: LoadedRun) -> None:
+        """Have the first trace of a run analysed that needs it; a later request starts the next."""
+        for trace in run.stale_traces:
+            if self.state("analysis", trace)["state"] == "preparing":
+                return
 
     def _collect(self) -> None:
-        for path, process in list(self._running.items()):
+        for work, process in list(self._running.items()):
             if process.poll() is None:
                 continue
-            del self._running[path]
-            said = (process.stderr.read() if process.stderr else "").strip()
+            del self._running[work]
+            _, said = process.communicate()
             if process.returncode:
-                lines = said.splitlines() or [f"the process ended with {process.returncode}"]
-                self._failed[path] = lines[-1][:_LAST_LINE]
+                lines = said.strip().splitlines() or [
+                    f"the process ended with {process.returncode}"
+                ]
+                self._failed[work] = lines[-1][:_LAST_LINE]

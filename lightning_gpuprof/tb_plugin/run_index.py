@@ -1,4 +1,4 @@
-"""Which runs TensorBoard was pointed at, by the names that it gives them."""
+"""The runs that TensorBoard was pointed at, by the names that it gives them, and where they lie."""
 
 import os
 import threading
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lightning_gpuprof.records.files import find_runs
+from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs
 
 FRESH_S = 3.0
 """A listing younger than this is reused: TensorBoard asks on every page load, in series."""
@@ -132,3 +132,45 @@ def marked_runs(data_provider: Any, plugin_name: str) -> list[str]:
     # The local server has one experiment, whose id is the empty string.
     listed = data_provider.list_tensors(experiment_id="", plugin_name=plugin_name)
     return sorted(listed or {})
+
+
+class GFiles:
+    """`FileSystem` over `tensorboard.compat.tf.io.gfile`: whatever TensorBoard can read."""
+
+    def __init__(self) -> None:
+        # Imported here: with TensorFlow installed this import takes seconds.
+        from tensorboard.compat import tf
+
+        self._gfile = tf.io.gfile
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        return bool(self._gfile.exists(path))
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; an empty list where there is none."""
+        if not self._gfile.isdir(path):
+            return []
+        return sorted(name.rstrip("/") for name in self._gfile.listdir(path))
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's content."""
+        with self._gfile.GFile(path, "rb") as file:
+            return bytes(file.read())
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`; TensorBoard's stand-in cannot seek."""
+        return self.read_bytes(path)[start : start + length]
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        return int(self._gfile.stat(path).length)
+
+
+def file_system_for(path: str) -> FileSystem:
+    """Return the local file system, or TensorBoard's for a path with a scheme.
+
+    >>> file_system_for("/tmp/logs") is LOCAL
+    True
+    """
+    return GFiles() if "://" in path else LOCAL

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from lightning_gpuprof.probes.torch_trace import traced
+from lightning_gpuprof.adapters.profiler import traced
 from lightning_gpuprof.records.phases import (
     EXPERIMENT,
     FIRST_BATCH,

@@ -13,7 +13,6 @@ from torch._dynamo.utils import counters
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, PhaseTimer
-from lightning_gpuprof.callbacks.capture.trace_files import TraceFiles
 from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
 from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.errors import ConfigError
@@ -42,18 +41,6 @@ def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
     said = [record.getMessage() for record in caplog.records if record.name == "lightning_gpuprof"]
     assert sum(line.startswith("[PROFILE] data:") for line in said) == 3
     assert "WHERE A STEP GOES" in said[-1]
-
-
-def test_waiting_for_a_traces_analysis_is_no_part_of_the_run(fit, monkeypatch):
-    ended = []
-
-    def wait(files, timeout_s):
-        ended.append((files._output.ended, timeout_s))
-
-    monkeypatch.setattr(TraceFiles, "wait", wait)
-    fit(GpuProfCallback(), limit_train_batches=2)
-    fit(GpuProfCallback(report=False), limit_train_batches=2)
-    assert ended == [(True, None), (True, 0)]  # nobody is shown what it would wait for
 
 
 def test_in_a_loop_of_fabric_it_says_that_it_measures_nothing_and_stays_silent(fit):

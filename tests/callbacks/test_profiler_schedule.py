@@ -11,37 +11,14 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.profilers import PyTorchProfiler
 from torch.utils.data import DataLoader, IterableDataset
 
-from lightning_gpuprof.callbacks.capture.schedule_checks import refuse_device
-from lightning_gpuprof.callbacks.capture.trace_finisher import TraceFinisher
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
+from lightning_gpuprof.capture.checks import refuse_device
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, StepFlag
 
 PROFILED = StepFlag.PROFILED
-
-
-class Done:
-    """A finishing process that has done its work already."""
-
-    pid = returncode = 0
-    stderr = None
-
-    def __init__(self, path):
-        plain = Path(path)
-        plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes(), 1))
-        plain.unlink()
-
-    def poll(self):
-        return 0
-
-    def wait(self, timeout=None):
-        return 0
-
-
-def schedule(**options):
-    return ProfilerSchedule(finisher=lambda: TraceFinisher(start=Done), **options)
 
 
 def fit(tmp_path, *callbacks, model=None, train=None, **options):
@@ -149,7 +126,7 @@ def parts_of(trace, step):
 def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(tmp_path, wait):
     trainer = fit(
         tmp_path,
-        schedule(wait=wait, warmup=1, active=3, repeat=1),
+        ProfilerSchedule(wait=wait, warmup=1, active=3, repeat=1),
         model=Marked(),
         val_check_interval=4,
         limit_val_batches=1,
@@ -175,7 +152,7 @@ def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(t
 
 
 def test_every_cycle_has_its_own_compressed_file_and_record(tmp_path):
-    run = Run(fit(tmp_path, schedule(wait=1, warmup=0, active=2, repeat=2)))
+    run = Run(fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2, repeat=2)))
     assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in range(3)]
     assert [run.trace(n).numbers for n in range(3)] == [[1, 2], [3, 4], [5, 6]]
     for cycle in run.cycles:
@@ -192,7 +169,7 @@ def test_a_step_ends_with_its_epoch(tmp_path):
 
     trainer = fit(
         tmp_path,
-        schedule(wait=2, warmup=0, active=4),
+        ProfilerSchedule(wait=2, warmup=0, active=4),
         Between(),
         limit_train_batches=4,
         max_epochs=2,
@@ -206,7 +183,7 @@ def test_a_step_ends_with_its_epoch(tmp_path):
 def test_epochs_are_recorded_whole_with_a_profiler_step_per_batch(tmp_path):
     trainer = fit(
         tmp_path,
-        schedule(unit="epoch", wait=1, warmup=1, active=1, repeat=0),
+        ProfilerSchedule(unit="epoch", wait=1, warmup=1, active=1, repeat=0),
         limit_train_batches=3,
         max_epochs=4,
     )
@@ -216,7 +193,7 @@ def test_epochs_are_recorded_whole_with_a_profiler_step_per_batch(tmp_path):
 def test_an_iterable_of_unknown_length_is_counted_right(tmp_path):
     trainer = fit(
         tmp_path,
-        schedule(wait=5, warmup=0, active=4),
+        ProfilerSchedule(wait=5, warmup=0, active=4),
         train=DataLoader(Stream(), batch_size=1),
         limit_train_batches=None,
         max_epochs=2,
@@ -225,12 +202,12 @@ def test_an_iterable_of_unknown_length_is_counted_right(tmp_path):
 
 
 def test_accumulated_batches_are_steps_of_their_own(tmp_path):
-    trainer = fit(tmp_path, schedule(wait=1, warmup=0, active=4), accumulate_grad_batches=2)
+    trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=4), accumulate_grad_batches=2)
     assert Run(trainer).trace().numbers == [1, 2, 3, 4]
 
 
 def test_a_run_too_short_for_the_default_window_has_no_trace_and_says_so(tmp_path):
-    run = Run(fit(tmp_path, schedule()))
+    run = Run(fit(tmp_path, ProfilerSchedule()))
     assert run.files == []
     assert "needs 10 + (2 + 3) = 15 steps, but this run has at most 12" in (
         run.notes["no-trace"].message
@@ -239,15 +216,15 @@ def test_a_run_too_short_for_the_default_window_has_no_trace_and_says_so(tmp_pat
 
 def test_a_given_schedule_that_cannot_fit_is_an_error_with_the_smallest_number_that_works(tmp_path):
     with pytest.raises(ConfigError, match=r"15 steps.*at most 12.*Train for at least 15 steps"):
-        fit(tmp_path, schedule(wait=10))
+        fit(tmp_path, ProfilerSchedule(wait=10))
     options = {"unit": "epoch", "wait": 3, "warmup": 1, "active": 3, "repeat": 1}
     with pytest.raises(ConfigError, match=r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs.*at least 7 .* 11 "):
-        fit(tmp_path, schedule(**options), max_epochs=5)
+        fit(tmp_path, ProfilerSchedule(**options), max_epochs=5)
 
 
 def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path):
     with pytest.warns(UserWarning, match="only 2 of its 3 cycles"):
-        trainer = fit(tmp_path, schedule(wait=0, warmup=2, active=3, repeat=2))
+        trainer = fit(tmp_path, ProfilerSchedule(wait=0, warmup=2, active=3, repeat=2))
     assert len(Run(trainer).cycles) == 2
 
 
@@ -255,7 +232,7 @@ def test_max_steps_count_against_the_schedule(tmp_path):
     with pytest.raises(ConfigError, match="at most 8,"):
         fit(
             tmp_path,
-            schedule(wait=10),
+            ProfilerSchedule(wait=10),
             max_steps=4,
             accumulate_grad_batches=2,
             max_epochs=-1,
@@ -263,7 +240,7 @@ def test_max_steps_count_against_the_schedule(tmp_path):
 
 
 def test_fast_dev_run_is_never_an_error(tmp_path):
-    fit(tmp_path, schedule(wait=10), fast_dev_run=True, limit_train_batches=None)
+    fit(tmp_path, ProfilerSchedule(wait=10), fast_dev_run=True, limit_train_batches=None)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -276,7 +253,7 @@ def test_a_run_that_ends_inside_a_window_keeps_what_was_recorded(tmp_path, error
 
     logger = CSVLogger(tmp_path)
     with pytest.raises((error, SystemExit)):
-        fit(tmp_path, schedule(wait=2, warmup=0, active=9), model=Failing(), logger=logger)
+        fit(tmp_path, ProfilerSchedule(wait=2, warmup=0, active=9), model=Failing(), logger=logger)
     run = Run(logger)
     assert run.trace().numbers == [2, 3, 4]
     assert "cycle-cut" in run.notes
@@ -288,7 +265,7 @@ def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path):
         torch.profiler.profile() as theirs,
         pytest.warns(UserWarning, match="only one profiler can record"),
     ):
-        trainer = fit(tmp_path, schedule(wait=1, warmup=0, active=2))
+        trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2))
     assert "aten::linear" in {event.key for event in theirs.key_averages()}
     run = Run(trainer)
     assert run.cycles == []
@@ -310,7 +287,7 @@ def test_a_users_profiler_that_waits_in_its_schedule_is_left_alone(tmp_path):
 
     theirs = Theirs()
     with pytest.warns(UserWarning, match="waits in its schedule"):
-        trainer = fit(tmp_path, theirs, schedule(wait=2, warmup=1, active=6))
+        trainer = fit(tmp_path, theirs, ProfilerSchedule(wait=2, warmup=1, active=6))
     assert theirs.profiler.key_averages()
     assert Run(trainer).cycles == []
 
@@ -323,7 +300,7 @@ def test_a_profiler_that_begins_during_a_window_gets_its_trace_and_ends_ours(tmp
 
     model = Nested()
     with pytest.warns(UserWarning, match="began during a cycle"):
-        trainer = fit(tmp_path, schedule(wait=2, warmup=1, active=3), model=model)
+        trainer = fit(tmp_path, ProfilerSchedule(wait=2, warmup=1, active=3), model=model)
     assert "aten::linear" in {event.key for event in model.theirs.key_averages()}
     assert Run(trainer).disabled == []
 
@@ -332,20 +309,20 @@ def test_lightnings_own_torch_profiler_comes_first(tmp_path):
     with pytest.warns(UserWarning, match="Lightning's own PyTorchProfiler"):
         trainer = fit(
             tmp_path,
-            schedule(wait=1, warmup=0, active=2),
+            ProfilerSchedule(wait=1, warmup=0, active=2),
             profiler=PyTorchProfiler(dirpath=tmp_path, filename="theirs"),
         )
     assert Run(trainer).cycles == []
 
 
 def test_only_chosen_ranks_record(tmp_path):
-    assert Run(fit(tmp_path, schedule(wait=1, active=1, ranks=[1]))).files == []
-    assert len(Run(fit(tmp_path, schedule(wait=1, active=1, ranks=None))).files) == 1
+    assert Run(fit(tmp_path, ProfilerSchedule(wait=1, active=1, ranks=[1]))).files == []
+    assert len(Run(fit(tmp_path, ProfilerSchedule(wait=1, active=1, ranks=None))).files) == 1
 
 
 def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     timer = PhaseTimer(console=False)
-    run = Run(fit(tmp_path, timer, schedule(wait=3, warmup=1, active=2)))
+    run = Run(fit(tmp_path, timer, ProfilerSchedule(wait=3, warmup=1, active=2)))
     profiled = [n for n, flags in enumerate(run.session.columns["flags"]) if flags & PROFILED]
     # Step 2 bears the profiler's making, 3 the warm-up, 5 the stop and the export.
     assert profiled == [2, 3, 4, 5]
@@ -354,14 +331,14 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
 
 
 def test_old_traces_go_when_only_the_last_are_kept(tmp_path):
-    run = Run(fit(tmp_path, schedule(wait=0, warmup=0, active=1, repeat=4, keep=2)))
+    run = Run(fit(tmp_path, ProfilerSchedule(wait=0, warmup=0, active=1, repeat=4, keep=2)))
     assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in (3, 4)]
 
 
 def test_a_large_trace_is_told_with_the_option_that_shrinks_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("lightning_gpuprof.callbacks.capture.trace_files.LARGE_TRACE_BYTES", 1000)
+    monkeypatch.setattr("lightning_gpuprof.capture.trace_files.LARGE_TRACE_BYTES", 1000)
     with pytest.warns(UserWarning, match="To shrink it: with_stack=False"):
-        trainer = fit(tmp_path, schedule(wait=1, active=2, with_stack=True))
+        trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=2, with_stack=True))
     note = Run(trainer).notes["trace-too-large"]
     assert note.value == Run(trainer).cycles[0].trace_bytes
 
@@ -378,7 +355,7 @@ def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path):
             raise RuntimeError("disk full")
 
     with pytest.warns(RuntimeWarning, match="disk full"):
-        trainer = fit(tmp_path, schedule(wait=1, active=2, new_trace=NoExport))
+        trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=2, new_trace=NoExport))
     assert trainer.global_step == 12
     assert Run(trainer).disabled[0].error == "RuntimeError: disk full"
 
@@ -390,7 +367,7 @@ def test_mps_is_refused_with_what_goes_on():
 
 
 def test_the_trainers_loop_is_as_it_was_afterwards(tmp_path):
-    trainer = fit(tmp_path, schedule(wait=1, active=1))
+    trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=1))
     assert "_on_before_fetch" not in vars(trainer.fit_loop.epoch_loop)
 
 
@@ -407,9 +384,17 @@ def test_a_kept_number_below_one_is_refused():
 
 @pytest.mark.parametrize("timer", [True, False], ids=["timed", "alone"])
 def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, timer):
-    cycles = schedule(wait=35, warmup=1, active=1, repeat=1)
+    cycles = ProfilerSchedule(wait=35, warmup=1, active=1, repeat=1)
     parts = [PhaseTimer(console=False), cycles] if timer else [cycles]
 
     run = Run(fit(tmp_path, *parts, max_epochs=2, limit_train_batches=30))
 
     assert [(one.first_step, one.last_step) for one in run.cycles] == [(36, 36), (38, 38)]
+
+
+def test_a_torch_without_a_private_name_trains_without_a_trace_and_says_so(tmp_path, monkeypatch):
+    name = "lightning_gpuprof.callbacks.profiler_schedule.missing"
+    monkeypatch.setattr(name, lambda: ["_prepare_profiler"])
+    run = Run(fit(tmp_path, ProfilerSchedule(wait=1, active=1)))
+    assert run.files == []
+    assert "lacks _prepare_profiler" in run.notes["no-trace"].message

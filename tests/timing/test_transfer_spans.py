@@ -30,6 +30,6 @@ def test_hooks_that_are_lightnings_have_none(session_of):
 
 def test_no_span_is_opened_where_nothing_records(session_of, monkeypatch):
     opened = []
-    monkeypatch.setattr("lightning_gpuprof.probes.torch_trace.record_function", opened.append)
+    monkeypatch.setattr("lightning_gpuprof.adapters.profiler.record_function", opened.append)
     session_of(Augments(), PhaseTimer(), limit_train_batches=2)
     assert opened == []

@@ -5,24 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from lightning_gpuprof.cli import main, renewal
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, plugin_dir
-from lightning_gpuprof.tb_plugin.preparer import ANALYSIS, start_process
-from lightning_gpuprof.tb_plugin.renewals import Renewals
-from lightning_gpuprof.tb_plugin.run_cache import RunCache
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
+from lightning_gpuprof.views.documents import stored_analysis
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import (
     ANALYSIS_VERSION,
-    older_analyses,
+    read_analysis,
+    stale_traces,
     write_analysis,
 )
-from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-from lightning_gpuprof.views.tab.query import Query
-from lightning_gpuprof.views.tab.runs import runs_view
-from lightning_gpuprof.views.tab.tab import find_view
 
 TABLES = (3, 317770950)
 """The version, and a checksum of the names in an analysis at that version."""
+NEWER = {"analysis_version": ANALYSIS_VERSION + 1, "operators": {"rows": 3}, "steps": 7, "gpu": []}
 
 
 @pytest.fixture
@@ -30,13 +26,12 @@ def run(made_runs, tmp_path):
     return made_runs.traced_run(tmp_path / "logs/a")
 
 
-def kept(run):
-    (path,) = Path(plugin_dir(str(run))).glob(f"*{ANALYSIS_SUFFIX}")
-    return path
-
-
 def trace_of(run):
-    return Path(str(kept(run)).removesuffix(ANALYSIS_SUFFIX))
+    return Path(plugin_dir(str(run))) / "rank0-cycle0.pt.trace.json.gz"
+
+
+def kept(run):
+    return Path(f"{trace_of(run)}{ANALYSIS_SUFFIX}")
 
 
 def make_older(run):
@@ -61,111 +56,106 @@ def test_the_version_goes_up_with_the_tables(run):
     assert (ANALYSIS_VERSION, found) == TABLES, "raise ANALYSIS_VERSION, and note both here"
 
 
-def test_an_analysis_is_older_where_it_has_no_version_or_a_lower_one(run):
-    assert older_analyses(str(run)) == []
+@pytest.mark.parametrize(
+    ("content", "stale", "for_commands"),
+    [
+        (None, True, True),
+        ("", True, True),
+        ('{"analysis_version"', True, True),
+        ("[]", True, True),
+        ('{"analysis_version":"a"}', True, True),
+        ("{}", True, True),
+        (json.dumps({"analysis_version": ANALYSIS_VERSION}), False, False),
+        (json.dumps(NEWER), False, True),
+    ],
+)
+def test_a_trace_is_stale_without_a_whole_analysis_of_this_version(
+    run, content, stale, for_commands
+):
+    kept(run).unlink()
+    if content is not None:
+        kept(run).write_text(content)
+    expected = [str(trace_of(run))]
+    assert stale_traces(str(run)) == (expected if stale else [])
+    assert stale_traces(str(run), or_newer=True) == (expected if for_commands else [])
+
+
+def test_a_trace_that_was_left_plain_is_analysed_too(run):
+    plain = trace_of(run).with_name("rank0-cycle1.pt.trace.json")
+    plain.write_text('{"traceEvents": []}')
+    assert stale_traces(str(run)) == [str(plain)]
+
+
+@pytest.mark.parametrize("content", [None, "", json.dumps(NEWER)])
+@pytest.mark.parametrize("command", [["report"], ["report", "--view", "operators"], ["compare"]])
+def test_commands_analyse_on_demand_and_keep_the_result(run, capsys, command, content):
+    whole = json.loads(kept(run).read_text())
+    kept(run).unlink()
+    if content is not None:
+        kept(run).write_text(content)
+    assert main([*command, str(run), *[str(run)] * (command == ["compare"])]) == 0
+    assert capsys.readouterr().err == ""
+    assert json.loads(kept(run).read_text()).keys() == whole.keys()
+
+
+def test_an_older_analysis_is_made_again_once(run, capsys):
+    whole = json.loads(kept(run).read_text())
     make_older(run)
-    assert older_analyses(str(run)) == [str(trace_of(run))]
-    kept(run).write_text(json.dumps({"analysis_version": ANALYSIS_VERSION + 1}))
-    assert older_analyses(str(run)) == []
+    (notice,) = load_report(str(run)).notices
+    assert "older version" in notice
+    assert main(["report", str(run), "--json"]) == 0
+    (trace,) = json.loads(capsys.readouterr().out)["trace_files"]
+    assert (trace["analysed"], trace["older_analysis"]) == (True, False)
+    changed_ns = kept(run).stat().st_mtime_ns
+    assert json.loads(kept(run).read_text())["host_stretches"] == whole["host_stretches"]
+    assert main(["report", str(run)]) == 0
+    assert kept(run).stat().st_mtime_ns == changed_ns
 
 
 @pytest.mark.parametrize(
-    "torn", ["", '{"analysis_version"', "[]", "null", '{"analysis_version":"a"}']
+    ("content", "said"),
+    [
+        (json.dumps(NEWER), "is of a newer version of this package, and left out"),
+        ('{"analysis_version"', "not a whole JSON document"),
+        ("[]", "not a whole JSON document"),
+    ],
 )
-def test_an_analysis_that_is_no_whole_document_is_made_anew_too(run, capsys, torn):
-    whole = kept(run).read_text()
-    kept(run).write_text(torn)
-    assert main(["report", str(run)]) == 0
-    said = capsys.readouterr()
-    assert "anew" in said.err
-    assert "TOP OPERATORS" in said.out
-    assert "still being analysed" not in said.out
-    assert json.loads(kept(run).read_text()).keys() == json.loads(whole).keys()
-
-
-NEWER = {"analysis_version": ANALYSIS_VERSION + 1, "operators": {"rows": 3}, "steps": 7, "gpu": []}
-
-
-@pytest.mark.parametrize("command", [["report"], ["report", "--view", "operators"], ["compare"]])
-def test_an_analysis_of_a_newer_version_is_made_anew(run, capsys, command):
-    whole = kept(run).read_text()
-    kept(run).write_text(json.dumps(NEWER))
-    assert main([*command, str(run), *[str(run)] * (command == ["compare"])]) == 0
-    assert "anew: its analysis is of another version" in capsys.readouterr().err
-    assert json.loads(kept(run).read_text()).keys() == json.loads(whole).keys()
-
-
-def test_where_its_trace_is_gone_a_newer_one_is_left_out(run, capsys):
-    kept(run).write_text(json.dumps(NEWER))
+def test_where_its_trace_is_gone_an_unusable_analysis_is_left_out(run, capsys, content, said):
+    kept(run).write_text(content)
     trace_of(run).unlink()
     assert main(["report", str(run)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "is of a newer version of this package, and left out" in said
-    assert "still being analysed" not in said
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_tab_shows_nothing_of_a_newer_one_and_does_not_make_it_anew(run):
-    """Its process may be of the newer version, and would go on making what this one cannot read."""
-    kept(run).write_text(json.dumps(NEWER))
-    loaded = LoadedRun(str(run))
-    assert loaded.older_analyses == []
-    assert find_view("operators")(loaded, Query({}))["state"] == "not-analysed"
-    assert "newer version" in " ".join(loaded.report(Query({}))["run"]["notices"])
-
-
-@pytest.mark.parametrize("torn", ['{"analysis_version"', "[]", "3"])
-def test_where_its_trace_is_gone_it_is_left_out(run, capsys, torn):
-    kept(run).write_text(torn)
-    trace_of(run).unlink()
-    assert main(["report", str(run)]) == 0
-    assert "not a whole JSON document" in " ".join(capsys.readouterr().out.split())
-
-
-def test_report_makes_an_older_analysis_anew_once(run, capsys):
-    whole = json.loads(kept(run).read_text())
-    make_older(run)
-    assert main(["report", str(run), "--json"]) == 0
-    said = capsys.readouterr()
-    assert "anew" in said.err
-    (trace,) = json.loads(said.out)["trace_files"]
-    assert (trace["analysed"], trace["older_analysis"]) == (True, False)
-    renewed = json.loads(kept(run).read_text())
-    assert renewed["host_stretches"] == whole["host_stretches"] is not None
-    assert main(["report", str(run)]) == 0
-    assert "anew" not in capsys.readouterr().err
-
-
-def test_compare_makes_those_of_both_runs_anew(run, made_runs, tmp_path):
-    other = made_runs.traced_run(tmp_path / "logs/b")
-    make_older(run)
-    make_older(other)
-    assert main(["compare", str(run), str(other)]) == 0
-    assert older_analyses(str(run)) == older_analyses(str(other)) == []
-
-
-def test_without_its_trace_an_older_analysis_is_used_and_verbose_says_so(run, capsys):
+def test_where_its_trace_is_gone_an_older_analysis_is_used(run, capsys):
     make_older(run)
     trace_of(run).unlink()
-    assert main(["report", str(run), "--verbose"]) == 0
-    said = capsys.readouterr()
-    assert "older version of this package, and is gone" in " ".join(said.out.split())
-    assert "TOP OPERATORS" in said.out
     assert main(["report", str(run)]) == 0
-    assert "older version" not in capsys.readouterr().out
+    assert "TOP OPERATORS" in capsys.readouterr().out
     (told,) = load_report(str(run)).payload()["trace_files"]
     assert told["older_analysis"]
 
 
-def test_what_cannot_be_made_anew_is_used_as_it_is_and_said(run, capsys, monkeypatch):
-    def full(trace):
-        raise OSError("No space left on device")
-
-    make_older(run)
-    monkeypatch.setattr(renewal, "write_analysis", full)
+def test_a_trace_that_cannot_be_analysed_is_said_and_the_report_made_without_it(run, capsys):
+    kept(run).unlink()
+    trace_of(run).write_text("this is no trace")
     assert main(["report", str(run)]) == 0
     said = capsys.readouterr()
-    assert "keeps the analysis that it has: No space left" in said.err
-    assert "findings may be missing here" in " ".join(said.out.split())
+    assert "rank0-cycle0.pt.trace.json.gz cannot be analysed" in said.err
+    assert "is not analysed yet" in " ".join(said.out.split())
+
+
+def test_an_analysis_that_cannot_be_kept_serves_its_own_process(run, capsys, monkeypatch):
+    def read_only(path):
+        raise PermissionError("read-only")
+
+    kept(run).unlink()
+    monkeypatch.setattr(stored_analysis, "written_whole", read_only)
+    assert main(["report", str(run)]) == 0
+    said = capsys.readouterr()
+    assert "cannot be kept: read-only" in said.err
+    assert "TOP OPERATORS" in said.out
+    assert not kept(run).exists()
 
 
 def test_readers_see_the_older_analysis_or_the_new_one_and_nothing_between(run, monkeypatch):
@@ -180,56 +170,5 @@ def test_readers_see_the_older_analysis_or_the_new_one_and_nothing_between(run, 
     monkeypatch.setattr(os, "replace", looked_at)
     write_analysis(str(trace_of(run)))
     assert seen == [older]
-    assert json.loads(kept(run).read_text())["analysis_version"] == ANALYSIS_VERSION
+    assert read_analysis(str(trace_of(run)))["analysis_version"] == ANALYSIS_VERSION
     assert not list(kept(run).parent.glob("*.part"))
-
-
-class Process:
-    """One that ends when it is told to."""
-
-    stderr = None
-
-    def __init__(self):
-        self.returncode = None
-
-    def poll(self):
-        return self.returncode
-
-
-class TestTheTab:
-    def test_has_it_made_anew_by_one_process_while_the_older_one_is_shown(self, run):
-        make_older(run)
-        started, process = [], Process()
-        renewals = Renewals(lambda trace: started.append(trace) or process)
-        loaded = LoadedRun(str(run))
-        assert renewals.want(loaded)
-        assert renewals.want(loaded)
-        assert started == [str(trace_of(run))]
-        assert loaded.analysis(trace_of(run).name) is not None
-        write_analysis(str(trace_of(run)))
-        process.returncode = 0
-        assert not renewals.want(LoadedRun(str(run)))
-
-    def test_starts_a_process_that_makes_it(self, run):
-        make_older(run)
-        process = start_process(str(trace_of(run)), ANALYSIS)
-        assert (process.communicate()[1], process.returncode) == ("", 0)
-        assert older_analyses(str(run)) == []
-
-    def test_does_not_try_again_what_failed(self, run):
-        make_older(run)
-        started, process = [], Process()
-        renewals = Renewals(lambda trace: started.append(trace) or process)
-        renewals.want(LoadedRun(str(run)))
-        process.returncode = 1
-        assert not renewals.want(LoadedRun(str(run)))
-        assert len(started) == 1
-
-    def test_reads_the_new_one_even_if_it_is_as_long_as_the_older(self, run):
-        runs = RunCache()
-        before = runs.get("a", str(run), str(run), LOCAL)
-        assert runs.get("a", str(run), str(run), LOCAL) is before
-        listed = runs_view({"a": str(run)})
-        os.utime(kept(run), ns=(1 << 61, 1 << 61))
-        assert runs.get("a", str(run), str(run), LOCAL) is not before
-        assert runs_view({"a": str(run)}) != listed

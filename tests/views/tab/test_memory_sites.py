@@ -5,7 +5,7 @@ import pytest
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import LocalFiles
-from lightning_gpuprof.tb_plugin.preparer import SNAPSHOT, start_process
+from lightning_gpuprof.tb_plugin.preparer import start_process
 from lightning_gpuprof.views.documents.memory_snapshot import SNAPSHOT_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.memory_sites import memory_sites_view, write_sites
@@ -50,7 +50,7 @@ def test_an_analysed_snapshot_names_the_lines_that_hold_the_memory(folder):
 
 
 def test_the_plugins_process_analyses_a_snapshot(folder):
-    process = start_process(str(folder / "plugins/gpuprof" / NAME), SNAPSHOT)
+    process = start_process("memory", str(folder / "plugins/gpuprof" / NAME))
     assert (process.wait(60), process.stderr.read()) == (0, "")
     process.stderr.close()
     assert view(folder)["state"] == "prepared"

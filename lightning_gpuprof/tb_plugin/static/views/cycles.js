@@ -24,14 +24,16 @@ export function absent(payload, context) {
   switch (payload.state) {
     case "no-cycle":
       return untraced(context);
+    case "being-analysed":
+      return "The trace is being analysed. The tables fill in here when that is done.";
     case "not-analysed":
-      return "This cycle's trace is not analysed yet; that happens beside the training, within seconds to minutes.";
+      return "This cycle's trace has no analysis that can be shown here.";
     case "preparing":
       return "The trace is being laid out for the timeline, in a process of its own. It will show here.";
     case "not-prepared":
       return "This cycle's trace was not laid out for the timeline.";
     case "failed":
-      return `The trace could not be laid out for the timeline: ${payload.error}`;
+      return `The trace could not be prepared: ${payload.error}`;
     default:
       return null;
   }

@@ -5,12 +5,12 @@ import warnings
 
 import pytest
 
-from lightning_gpuprof.probes import torch_trace
-from lightning_gpuprof.probes.torch_trace import TorchTrace
+from lightning_gpuprof.adapters import profiler
+from lightning_gpuprof.adapters.profiler import TorchTrace
 
 TWO_CYCLES = """
 import torch
-from lightning_gpuprof.probes.torch_trace import TorchTrace
+from lightning_gpuprof.adapters.profiler import TorchTrace
 
 for _ in range(2):
     trace = TorchTrace(
@@ -52,12 +52,12 @@ def test_what_torch_says_of_further_cycles_is_not_shown_and_other_warnings_are(m
             )
             warnings.warn("CUPTI is missing", stacklevel=2)
 
-    monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Profiler)
+    monkeypatch.setattr(profiler._torch_profiler, "_KinetoProfile", Profiler)
     trace = traced()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         trace.prepare()
-    trace._unwatch()
+    trace._restore()
     assert [str(one.message) for one in seen] == ["CUPTI is missing"]
 
 
@@ -76,10 +76,10 @@ def test_the_level_of_kinetos_lines_is_set_for_its_start_alone(monkeypatch, give
         monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
     else:
         monkeypatch.setenv("KINETO_LOG_LEVEL", given)
-    monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Profiler)
+    monkeypatch.setattr(profiler._torch_profiler, "_KinetoProfile", Profiler)
     trace = traced()
     trace.prepare()
-    trace._unwatch()
+    trace._restore()
     assert seen == [at_work]
     assert os.environ.get("KINETO_LOG_LEVEL") == given
 
@@ -105,10 +105,9 @@ class Recorder:
 def recorded(monkeypatch):
     """What the environment said when each recording began and ended; `stopped` makes one."""
     monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
-    monkeypatch.setattr(torch_trace, "_said_of_cupti", None)
-    monkeypatch.setattr(torch_trace._torch_profiler, "_KinetoProfile", Recorder)
-    monkeypatch.setattr(torch_trace.torch._C._autograd, "_profiler_enabled", lambda: True)
-    monkeypatch.setattr(torch_trace.torch.version, "cuda", "13.0")
+    monkeypatch.setattr(profiler._torch_profiler, "_KinetoProfile", Recorder)
+    monkeypatch.setattr(profiler.torch._C._autograd, "_profiler_enabled", lambda: True)
+    monkeypatch.setattr(profiler.torch.version, "cuda", "13.0")
     Recorder.said = []
     yield Recorder.said
     os.environ.pop("TEARDOWN_CUPTI", None)
@@ -119,44 +118,45 @@ def stopped(*, device_type="cuda", intruded=False, detach=True):
     trace.prepare()
     trace.start()
     if intruded:
-        torch_trace._autograd_profiler._prepare_profiler()
+        profiler._autograd_profiler._prepare_profiler()
     else:
         trace.stop(detach=detach)
 
 
-def test_cupti_is_detached_where_that_is_asked_for(recorded):
-    for detach in (False, True, False, True):
+def test_cupti_is_detached_where_that_is_asked_for_and_the_environment_is_as_it_was(recorded):
+    for detach in (False, True):
         stopped(detach=detach)
-    assert recorded == ["1", "0", "1", "1", "1", "0", "1", "1"]
+        assert "TEARDOWN_CUPTI" not in os.environ
+    assert recorded == ["1", None, "1", "1"]
 
 
 def test_cupti_stays_for_a_profiler_that_begins_at_once(recorded, monkeypatch):
-    monkeypatch.setattr(torch_trace._autograd_profiler, "_prepare_profiler", lambda: None)
+    monkeypatch.setattr(profiler._autograd_profiler, "_prepare_profiler", lambda: None)
     stopped(intruded=True)
-    assert recorded == ["1", "0"]
+    assert recorded == ["1", None]
 
 
 @pytest.mark.parametrize(("version", "said"), [("12.6", "1"), ("12.4", None), (None, None)])
 def test_cupti_stays_where_detaching_it_may_crash_and_on_hip(recorded, monkeypatch, version, said):
-    monkeypatch.setattr(torch_trace.torch.version, "cuda", version)
+    monkeypatch.setattr(profiler.torch.version, "cuda", version)
     stopped()
     assert recorded == [said, said]
 
 
-def test_nothing_is_said_of_cupti_without_a_device(recorded):
+def test_cupti_is_no_matter_without_a_device(recorded):
     stopped(device_type="cpu")
     assert recorded == [None, None]
 
 
 @pytest.mark.parametrize("said", ["0", "1"])
-def test_what_the_environment_says_of_cupti_is_kept(recorded, monkeypatch, said):
+def test_a_variable_that_the_user_set_is_kept(recorded, monkeypatch, said):
     monkeypatch.setenv("TEARDOWN_CUPTI", said)
-    for detach in (True, False):
-        stopped(detach=detach)
-    assert recorded == [said] * 4
+    stopped()
+    assert recorded == [said, said]
+    assert os.environ["TEARDOWN_CUPTI"] == said
 
 
-def test_what_torch_says_of_cupti_meanwhile_is_kept(recorded, monkeypatch):
+def test_a_variable_that_torch_sets_meanwhile_is_kept(recorded, monkeypatch):
     def torch_forbids(profiler):
         os.environ["TEARDOWN_CUPTI"] = "0"
 
@@ -164,3 +164,9 @@ def test_what_torch_says_of_cupti_meanwhile_is_kept(recorded, monkeypatch):
     stopped()
     stopped()
     assert recorded == ["1", "0", "0", "0"]
+
+
+def test_every_private_name_is_there_and_one_that_is_not_is_named(monkeypatch):
+    assert profiler.missing() == []
+    monkeypatch.delattr(profiler._autograd_profiler, "_prepare_profiler")
+    assert profiler.missing() == ["_prepare_profiler"]

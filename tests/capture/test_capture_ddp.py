@@ -35,7 +35,7 @@ if __name__ == "__main__":
         callbacks=[
             DeferredLoss(("rank", "odd"), window=3, sync_dist=True),
             DeferredLoss(("own",), window=3, epoch_mean=False),
-            ProfilerSchedule(wait=1, warmup=1, active=2, ranks=None, finish_timeout_s=150),
+            ProfilerSchedule(wait=1, warmup=1, active=2, ranks=None),
         ],
     )
     trainer.fit(Model())
@@ -81,4 +81,3 @@ def test_each_rank_writes_its_own_trace(run):
         assert (cycle.first_step, cycle.last_step) == (2, 3)
         folder = run / "plugins" / "gpuprof"
         assert (folder / cycle.trace_file).exists()
-        assert (folder / f"{cycle.trace_file}.analysis.json").exists()

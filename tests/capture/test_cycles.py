@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from lightning_gpuprof.callbacks.capture.cycles import Cycles
+from lightning_gpuprof.capture.cycles import Cycles
 from lightning_gpuprof.schedule import Schedule
 
 

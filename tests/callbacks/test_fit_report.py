@@ -1,0 +1,104 @@
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.callbacks import fit_report
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.records.reader import read_run
+
+WINDOW = {"wait": 2, "warmup": 1, "active": 2}
+
+
+def analyses(trainer):
+    return [path.name for path in Path(trainer.log_dir).rglob("*.analysis.json")]
+
+
+@pytest.fixture
+def said(caplog):
+    """The lines shown to the user so far."""
+    caplog.set_level("INFO", logger="lightning_gpuprof")
+    return lambda: "\n".join(one.getMessage() for one in caplog.records)
+
+
+def test_the_report_at_the_end_holds_the_trace_and_is_no_part_of_the_run(fit, said, monkeypatch):
+    ended = []
+
+    def analyse(trace, progress):
+        (session,) = read_run(Path(trace).parents[2])[0].sessions
+        ended.append(session.end.status)
+        write_analysis(trace, progress)
+
+    write_analysis = fit_report.write_analysis
+    monkeypatch.setattr(fit_report, "write_analysis", analyse)
+    trainer = fit(GpuProfCallback(**WINDOW))
+    assert ended == ["finished"]
+    assert analyses(trainer) == ["rank0-cycle0.pt.trace.json.gz.analysis.json"]
+    assert "TOP OPERATORS" in said()
+    assert "not analysed yet" not in said()
+
+
+def test_without_a_report_nothing_is_analysed(fit):
+    assert analyses(fit(GpuProfCallback(report=False, **WINDOW))) == []
+
+
+def test_ctrl_c_skips_the_analysis_and_nothing_else(fit, said, monkeypatch):
+    def interrupted(trace, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fit_report, "write_analysis", interrupted)
+    trainer = fit(GpuProfCallback(**WINDOW))
+    assert trainer.state.finished
+    assert "made without its trace" in said()
+    assert "WHERE A STEP GOES" in said()
+
+
+def test_an_analysis_that_fails_is_said_and_the_report_shown(fit, said, monkeypatch):
+    def fails(trace, progress):
+        raise TraceError("no such kind")
+
+    monkeypatch.setattr(fit_report, "write_analysis", fails)
+    fit(GpuProfCallback(**WINDOW))
+    assert "rank0-cycle0.pt.trace.json.gz could not be analysed: no such kind" in said()
+    assert "WHERE A STEP GOES" in said()
+
+
+def test_the_traces_of_the_session_alone_are_analysed(fit, tmp_path):
+    for report in (False, True):
+        trainer = fit(GpuProfCallback(report=report, log_dir=str(tmp_path), **WINDOW))
+    assert trainer.state.finished
+    names = [path.name for path in tmp_path.rglob("*.analysis.json")]
+    assert names == ["rank0-session1-cycle0.pt.trace.json.gz.analysis.json"]
+
+
+class Ending(BoringModel):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 4 and self.error is not None:
+            raise self.error
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("stop"), KeyboardInterrupt()])
+def test_nothing_of_ours_is_left_however_a_fit_ends(fit, monkeypatch, error):
+    started, popen = [], subprocess.Popen.__init__
+    monkeypatch.setattr(
+        subprocess.Popen, "__init__", lambda *a, **k: started.append(a) or popen(*a, **k)
+    )
+    environment, threads = dict(os.environ), set(threading.enumerate())
+    try:
+        fit(GpuProfCallback(**WINDOW), model=Ending(error))
+    except (RuntimeError, KeyboardInterrupt, SystemExit):
+        assert error is not None
+    assert started == []
+    assert set(threading.enumerate()) == threads
+    assert dict(os.environ) == environment
+    assert not torch._C._autograd._profiler_enabled()

@@ -1,0 +1,110 @@
+import gzip
+import zlib
+from types import SimpleNamespace
+
+import pytest
+
+from lightning_gpuprof.capture import trace_files
+from lightning_gpuprof.capture.cycles import Recorded
+from lightning_gpuprof.capture.trace_files import TraceFiles, compress
+
+CONTENT = b'{"traceEvents": []}'
+
+
+class Exported:
+    """A recording whose file holds this content; None writes none, as Kineto on a full disk."""
+
+    def __init__(self, content=CONTENT):
+        self.content = content
+
+    def export(self, path):
+        if self.content is not None:
+            with open(path, "wb") as file:
+                file.write(self.content)
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Save recordings as the cycles of one run; returns its records by kind."""
+
+    def run(*recordings, keep=None):
+        written = []
+        output = SimpleNamespace(
+            run_dir=str(tmp_path), rank=0, session=0, write=written.append, flush=lambda: None
+        )
+        files = TraceFiles(output, keep=keep, shrinkers="")
+        for cycle, recording in enumerate(recordings):
+            files.save(Recorded(cycle, 0, 0, recording, stop_ns=0, whole=True))
+        return written
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "plugins" / "gpuprof"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_trace_is_compressed_and_its_record_names_it(save, folder):
+    (cycle,) = save(Exported())
+    assert names(folder) == [cycle.trace_file] == ["rank0-cycle0.pt.trace.json.gz"]
+    assert gzip.decompress((folder / cycle.trace_file).read_bytes()) == CONTENT
+    assert cycle.trace_bytes == len(CONTENT)
+
+
+def test_without_isal_a_trace_stays_plain(save, folder, monkeypatch):
+    monkeypatch.setattr(trace_files, "igzip", None)
+    (cycle,) = save(Exported())
+    assert names(folder) == [cycle.trace_file] == ["rank0-cycle0.pt.trace.json"]
+
+
+def test_on_a_disk_without_room_for_both_a_trace_stays_plain(save, folder, monkeypatch):
+    def full(*args):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(trace_files.shutil, "copyfileobj", full)
+    (cycle,) = save(Exported())
+    assert names(folder) == [cycle.trace_file] == ["rank0-cycle0.pt.trace.json"]
+
+
+def test_no_reader_sees_half_a_trace(save, folder):
+    class Broken(Exported):
+        def export(self, path):
+            super().export(path)
+            assert not path.endswith((".json", ".gz"))
+            raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError):
+        save(Broken())
+    assert names(folder) == []
+
+
+def test_a_trace_goes_with_all_that_readers_made_of_it(save, folder):
+    class Read(Exported):
+        """Stands for a reader between two cycles."""
+
+        def export(self, path):
+            for suffix in (".analysis.json", ".drawing"):
+                (folder / f"rank0-cycle0.pt.trace.json.gz{suffix}").touch()
+            super().export(path)
+
+    save(Exported(), Read(), keep=1)
+    assert names(folder) == ["rank0-cycle1.pt.trace.json.gz"]
+
+
+def test_a_trace_that_kineto_did_not_write_is_a_full_disk(save):
+    with pytest.raises(OSError, match="is the disk full"):
+        save(Exported(None))
+
+
+def test_real_traces_stay_below_1_7_times_the_smallest_size(shared_traces, tmp_path):
+    source = shared_traces / "kineto/tracelens-h100/gaunernst_bert-small-uncased__1016001.json.gz"
+    content = gzip.decompress(source.read_bytes())
+    plain = tmp_path / "t.json"
+    plain.write_bytes(content)
+    assert compress(str(plain)) == str(tmp_path / "t.json.gz")
+    assert (tmp_path / "t.json.gz").stat().st_size <= 1.7 * len(zlib.compress(content, 9))

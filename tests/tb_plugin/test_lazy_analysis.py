@@ -1,0 +1,101 @@
+"""The tab answers at once for a trace that nobody has analysed, and fills in when that is done."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tensorboard.backend import application
+from tensorboard.plugins import base_plugin
+from werkzeug.test import Client
+
+from lightning_gpuprof.records.files import LOCAL
+from lightning_gpuprof.tb_plugin.answers import Answers, RunCache
+from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+from lightning_gpuprof.tb_plugin.preparer import Preparer
+from lightning_gpuprof.views.documents.stored_analysis import write_analysis
+from lightning_gpuprof.views.tab.runs import runs_view
+
+TRACE = "rank0-cycle0.pt.trace.json.gz"
+
+
+@pytest.fixture
+def logs(made_runs, tmp_path):
+    made_runs.traced_run(tmp_path / "a", prepared=False)
+    return tmp_path
+
+
+@pytest.fixture
+def trace(logs):
+    return str(logs / "a/plugins/gpuprof" / TRACE)
+
+
+@pytest.fixture
+def get(logs, started):
+    context = base_plugin.TBContext(logdir=str(logs), flags=SimpleNamespace(logdir_spec=""))
+    plugin = GpuProfPlugin(context)
+    plugin.__dict__["_answers"] = Answers(plugin._index, Preparer(started))
+    client = Client(application.TensorBoardWSGI([plugin]))
+
+    def ask(path, **params):
+        return client.get(f"/data/plugin/gpuprof/{path}", query_string=params).json
+
+    return ask
+
+
+def test_opening_a_run_has_its_trace_analysed_and_the_page_fills_in(get, trace, started):
+    assert "is not analysed yet" in " ".join(get("report", run="a")["run"]["notices"])
+    assert list(started) == [("analysis", trace)]
+    assert get("operators", run="a")["state"] == "being-analysed"
+    assert get("device", run="a")["state"] == "being-analysed"
+    before = get("runs")["runs"]
+    write_analysis(trace)
+    started["analysis", trace].end(0)
+    assert get("runs")["runs"] != before  # by which the page knows that it has to draw again
+    assert get("operators", run="a")["state"] == "analysed"
+    assert get("report", run="a")["run"]["notices"] == []
+    assert list(started) == [("analysis", trace)]
+
+
+def test_an_analysis_that_fails_is_told_and_not_tried_again(get, trace, started):
+    get("run", run="a")
+    started["analysis", trace].end(1, "no such disk")
+    for _ in range(2):
+        found = get("operators", run="a")
+        assert (found["state"], found["error"]) == ("failed", "no such disk")
+    assert len(started) == 1
+
+
+def test_the_timeline_that_is_looked_at_comes_before_the_analysis(get, trace, started):
+    assert get("timeline", run="a")["state"] == "preparing"
+    assert list(started) == [("timeline", trace)]
+
+
+def test_without_its_trace_a_cycle_is_not_analysed(get, trace, started):
+    os.unlink(trace)
+    assert get("operators", run="a")["state"] == "not-analysed"
+    assert started == {}
+
+
+def test_an_analysis_of_a_newer_version_is_left_alone(get, trace, started):
+    Path(f"{trace}.analysis.json").write_text(json.dumps({"analysis_version": 1 << 30}))
+    assert get("operators", run="a")["state"] == "not-analysed"
+    assert started == {}
+
+
+def test_comparing_has_both_runs_analysed(get, logs, trace, started, made_runs):
+    made_runs.traced_run(logs / "b")
+    get("compare", run="b", base="a")
+    assert list(started) == [("analysis", trace)]
+
+
+def test_an_analysis_made_again_is_read_even_if_it_is_as_long_as_before(logs, trace):
+    write_analysis(trace)
+    run, runs = str(logs / "a"), RunCache()
+    before = runs.get("a", run, run, LOCAL)
+    assert runs.get("a", run, run, LOCAL) is before
+    listed = runs_view({"a": run})
+    os.utime(f"{trace}.analysis.json", ns=(1 << 61, 1 << 61))
+    assert runs.get("a", run, run, LOCAL) is not before
+    assert runs_view({"a": run}) != listed
