@@ -3,8 +3,8 @@
 python benchmarks/reading/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-browser]
 
 One run holds a million steps and a generated trace of 500 MB (plain JSON) that was analysed before.
-Requests go through TensorBoard's WSGI application, first with nothing loaded. Frames are drawn by headless
-Chromium without a GPU, each read back so that it is done.
+Requests go through TensorBoard's WSGI application, first with nothing loaded. Frames are drawn by
+headless Chromium without a GPU, each read back so that it is done.
 """
 
 import argparse
