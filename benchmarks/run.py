@@ -12,7 +12,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BENCHMARKS = {
     "overhead": "cost/overhead.py",
-    "deferred": "cost/deferred.py",
     "capture": "cost/capture.py",
     "plan": "plan.py",
     "memory": "on_gpu/gpu_memory.py",

@@ -1,21 +1,11 @@
-"""The variants that overhead.py compares, and one fit with each.
+"""The variants that overhead.py compares, and one fit with each."""
 
-As a script: `python overhead_variants.py VARIANT STEP STEPS [--out FILE]` prints the figures, or
-writes them to a file where something else captures what a script prints.
-"""
-
-import argparse
-import importlib.util
-import json
 import logging
-import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -26,14 +16,13 @@ class StepKind:
 
     Attributes:
         block: Steps that are timed together.
-        settled: Steps with a variant before its cost is steady: by then a timer has found out
-            what it costs, and marks fewer of them where that is much, and has taken its looks at
-            a run's beginning.
+        settled: Steps with a variant before its cost is steady: by then a timer knows what it
+            costs and marks fewer steps where that is much.
         first: How many of these are toggled too, the run's first; the rest all have the variant.
         blocks: Blocks of a fit with the variant after those, where it is toggled; each has one
             without it beside it.
         fits: Fits per variant, where it is toggled.
-        steps: Steps of a fit after those, where fits are compared.
+        steps: Steps of a whole fit, its first ones included.
     """
 
     width: int
@@ -49,21 +38,10 @@ class StepKind:
 
 KINDS = {
     "tiny": StepKind(
-        width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4, steps=800
+        width=32, layers=1, batch=4, block=50, settled=600, blocks=40, fits=4, steps=4_000
     ),
     "tiny, on a GPU": StepKind(
-        width=32, layers=1, batch=4, block=20, settled=600, blocks=90, fits=2, steps=800
-    ),
-    "5 ms": StepKind(
-        width=1_024,
-        layers=3,
-        batch=1,
-        block=10,
-        settled=1_000,
-        blocks=120,
-        fits=3,
-        steps=300,
-        first=120,
+        width=32, layers=1, batch=4, block=20, settled=600, blocks=90, fits=2, steps=4_000
     ),
     "30 ms": StepKind(
         width=1_024,
@@ -73,77 +51,51 @@ KINDS = {
         settled=1_000,
         blocks=60,
         fits=2,
-        steps=60,
+        steps=1_200,
         first=120,
     ),
 }
-"""About 0.45, 5 and 30 ms on one thread of a processor. The last two go through the same 24 MB of
-weights and gradients, which leaves no cache warm: what is added to a step is the same, but told six
-times as often in the time. The second is the first for a GPU: 1.1 ms on one's slow host, where
-blocks of it differ by a tenth for no reason, so there are more of them."""
+"""0.3 and 30 ms on one thread of a processor; the second is the first for a GPU, where blocks
+differ by a tenth for no reason, so there are more of them. The long step goes through 24 MB of
+weights and gradients, which leaves no cache warm."""
 
 BARE = "bare Trainer"
 AGAIN = "bare Trainer once more"
 EVERY_STEP = "overhead_budget=1"
 NO_MARKS = "no marks on the device"
-LINES = "with line samples, as in its first twenty seconds"
+DEFAULT = "GpuProfCallback outside its window"
+LINES = f"{DEFAULT}, with line samples"
+LOGGER = "TensorBoardLogger"
+TENSORBOARD = f"{DEFAULT}, with a {LOGGER}"
 ITEM, SELF_LOG = "loss.item()", 'self.log("loss", loss)'
-ADVANCED = "AdvancedProfiler"
-OUTSIDE, INSIDE = "PyTorchProfiler outside its window", "PyTorchProfiler inside its window"
 VARIANTS = (
     BARE,
     AGAIN,
     "empty callback",
     "PhaseTimer",
-    f"PhaseTimer, {EVERY_STEP}",
-    "GpuProfCallback outside its window",
-    f"GpuProfCallback outside its window, {LINES}",
-    f"GpuProfCallback outside its window, {EVERY_STEP}",
+    DEFAULT,
+    LINES,
+    LOGGER,
+    TENSORBOARD,
     "DeferredLoss",
     ITEM,
     SELF_LOG,
     "SimpleProfiler",
-    ADVANCED,
-    OUTSIDE,
-    INSIDE,
-    "DeviceStatsMonitor",
-    "ThroughputMonitor",
 )
-"""DeviceStatsMonitor, ThroughputMonitor and self.log log, as they are made to, to a CSVLogger."""
-
-LEFT_OUT = {}
-if importlib.util.find_spec("psutil") is None:
-    LEFT_OUT["DeviceStatsMonitor"] = "refuses a CPU without psutil, which is not installed"
+"""self.log logs to a CSVLogger. Beside a TensorBoardLogger ours writes every step's loss to it."""
 
 
-@dataclass(frozen=True)
-class StepTime:
-    """Nanoseconds per step of one fit, and of processor time of all its threads.
-
-    The median is over blocks of steps, so that it leaves out what happens once in many of them: a
-    write of records, a full garbage collection, a neighbour's burst. The means hold them all.
-    """
-
-    mean_ns: float
-    median_ns: float
-    cpu_ns: float
-
-
-def step_time(variant: str, kind: str, steps: int, *, accelerator: str = "cpu") -> dict[str, float]:
-    """Fit a model with a variant for some steps beside those before; returns a `StepTime`."""
-    shape = KINDS[kind]
+def whole_fit(variant: str, kind: str, steps: int, *, accelerator: str = "cpu") -> float:
+    """Fit for some steps; return ns per step from the very first on, writing included."""
     times: list[int] = []
-    cpu_times: list[int] = []
-
-    def note(model: Any) -> None:
-        if model.count >= shape.settled:
-            times.append(time.perf_counter_ns())
-            cpu_times.append(time.process_time_ns())
-
-    fit(variant, kind, shape.settled + steps + 1, accelerator=accelerator, at_block=note)
-    blocks = [(end - begin) / shape.block for begin, end in pairwise(times)]
-    cpu_ns = (cpu_times[-1] - cpu_times[0]) / (shape.block * len(blocks))
-    return asdict(StepTime(statistics.fmean(blocks), statistics.median(blocks), cpu_ns))
+    fit(
+        variant,
+        kind,
+        steps + 1,
+        accelerator=accelerator,
+        at_block=lambda model: times.append(time.perf_counter_ns()),
+    )
+    return (times[-1] - times[0]) / (KINDS[kind].block * (len(times) - 1))
 
 
 def fit(
@@ -259,36 +211,19 @@ def _options(
     clock: Callable[[], int],
     at_setup: Callable[[Any], object],
 ) -> dict[str, Any]:
-    import torch
     from lightning.pytorch import Callback, profilers
-    from lightning.pytorch import callbacks as theirs
-    from lightning.pytorch.loggers import CSVLogger
+    from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
     if variant.startswith(("PhaseTimer", "GpuProf", "DeferredLoss")):
-        return _ours(variant, steps, clock, at_setup)
-    inside = variant == INSIDE
-    # Its window comes at the end: one that never comes ends in an AssertionError of torch's.
-    wait = 10 if inside else steps - 3
-    schedule = torch.profiler.schedule(wait=wait, warmup=1, active=steps if inside else 1)
+        options = _ours(variant, steps, clock, at_setup)
+        return options | ({"logger": TensorBoardLogger(folder)} if variant == TENSORBOARD else {})
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "empty callback": lambda: {"callbacks": [Callback()]},
+        LOGGER: lambda: {"logger": TensorBoardLogger(folder)},
         "SimpleProfiler": lambda: {"profiler": profilers.SimpleProfiler(folder)},
-        ADVANCED: lambda: {"profiler": profilers.AdvancedProfiler(folder)},
-        "PyTorchProfiler": lambda: {
-            "profiler": profilers.PyTorchProfiler(folder, schedule=schedule, export_to_chrome=False)
-        },
-        "DeviceStatsMonitor": lambda: {
-            "callbacks": [theirs.DeviceStatsMonitor()],
-            "logger": CSVLogger(folder),
-        },
-        "ThroughputMonitor": lambda: {
-            "callbacks": [theirs.ThroughputMonitor(batch_size_fn=len)],
-            "logger": CSVLogger(folder),
-        },
         SELF_LOG: lambda: {"logger": CSVLogger(folder)},
     }
-    name = variant.split(" outside")[0].split(" inside")[0]
-    return made[name]() if name in made else {}
+    return made[variant]() if variant in made else {}
 
 
 def _ours(
@@ -323,24 +258,5 @@ def _ours(
         return attached(PhaseTimer(clock=clock, **options))
     # As above, its window comes after the last step that is timed.
     options |= {"wait": steps, "warmup": 1, "active": 1, "report": False}
-    options["lines"] = variant.endswith(LINES)
+    options["lines"] = variant == LINES
     return attached(GpuProfCallback(clock=clock, **options)) | {"max_steps": steps + 2}
-
-
-def main() -> None:
-    """Fit once and give the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("variant", choices=VARIANTS)
-    parser.add_argument("kind", choices=list(KINDS))
-    parser.add_argument("steps", type=int)
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    text = json.dumps(step_time(args.variant, args.kind, args.steps))
-    if args.out is None:
-        print(text)
-    else:
-        args.out.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -31,7 +31,7 @@ from _figures import figure
 from lightning.pytorch import Callback, LightningModule, Trainer
 from overhead import toggle_row
 from overhead_toggle import Blocks, settler
-from overhead_variants import BARE, EVERY_STEP, ITEM, KINDS, NO_MARKS, SELF_LOG, fit, step_time
+from overhead_variants import BARE, EVERY_STEP, ITEM, KINDS, NO_MARKS, SELF_LOG, fit
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -189,7 +189,7 @@ def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "
         optimizer and in all, as mean and median with their standard errors; by its own clock.
     """
     shape = KINDS[TINY]
-    step_time(BARE, TINY, 2 * shape.block, accelerator=accelerator)
+    fit(BARE, TINY, 2 * shape.block, accelerator=accelerator, at_block=lambda model: None)
     pairs: dict[str, list[dict[str, float]]] = {}
     rows: dict[str, Any] = {}
     longest = 0.0

@@ -6,34 +6,17 @@ import pytest
 
 @pytest.fixture
 def rounds():
-    def times(mean_ns):
-        return {"mean_ns": mean_ns, "median_ns": mean_ns / 2, "cpu_ns": mean_ns}
-
-    return [
-        {"bare Trainer": times(100_000.0), "PhaseTimer": times(103_000.0)},
-        {"bare Trainer": times(200_000.0), "PhaseTimer": times(201_000.0)},
-        {"bare Trainer": times(100_000.0), "PhaseTimer": times(110_000.0)},
-    ]
+    bare, timed = (100_000.0, 200_000.0, 100_000.0), (103_000.0, 201_000.0, 110_000.0)
+    pairs = zip(bare, timed, strict=True)
+    return [{"bare Trainer": one, "PhaseTimer": other} for one, other in pairs]
 
 
 def test_what_a_whole_fit_adds_is_taken_within_each_round(fault_suite, rounds):
     from overhead import fit_rows
 
-    added = fit_rows(rounds)["PhaseTimer"]["added_mean_ns"]
+    added = fit_rows(rounds)["PhaseTimer"]["added_ns"]
 
     assert (added["low"], added["median"], added["high"]) == (1_000.0, 3_000.0, 10_000.0)
-
-
-def test_the_peers_figure_is_beside_its_own_environments(fault_suite, rounds):
-    from overhead import TRACEML, TRACEML_BARE, fit_rows
-
-    rounds[0][TRACEML_BARE] = {"mean_ns": 500.0, "median_ns": 500.0, "cpu_ns": 1.0}
-    rounds[0][TRACEML] = {"mean_ns": 700.0, "median_ns": 600.0, "cpu_ns": 1.0}
-
-    row = fit_rows(rounds)[TRACEML]
-
-    assert row["added_mean_ns"]["median"] == 200.0
-    assert row["added_median_ns"]["count"] == 1
 
 
 def test_the_first_steps_are_told_apart_from_later_ones(fault_suite):
@@ -53,7 +36,7 @@ def test_the_first_steps_are_told_apart_from_later_ones(fault_suite):
     assert row["later_outside_ns"]["mean"] == 1.0
 
 
-def test_the_tables_hold_both_ways_of_measuring(fault_suite, rounds):
+def test_the_table_holds_both_ways_of_measuring(fault_suite, rounds):
     from overhead import fit_rows, markdown, toggle_row
 
     pair = {"bare_ns": 100_000.0, "added_ns": 2_000.0, "outside_ns": 1_500.0}
@@ -61,10 +44,32 @@ def test_the_tables_hold_both_ways_of_measuring(fault_suite, rounds):
 
     text = markdown("tiny", {"PhaseTimer": row}, fit_rows(rounds))
 
-    added, outside = "+2.0 ± 0.0 | +2.0 ± 0.0", "+1.5 ± 0.0 | +1.5 ± 0.0"
-    assert f"| PhaseTimer | {added} | {outside} | - |" in text
-    assert "| bare Trainer | (takes 100) | (takes 50) | (takes 100) |" in text
-    assert "| PhaseTimer | +3.0 (+1 to +10) |" in text
+    assert "A step without takes 100 us." in text
+    assert "| PhaseTimer | +2.0 ± 0.0 | +2.0 ± 0.0 | +1.5 ± 0.0 | +3.0 (+1 to +10) |" in text
+
+
+def test_a_whole_fit_is_timed_from_its_first_step_on(fault_suite, monkeypatch):
+    import overhead_variants
+
+    def fit(variant, kind, steps, *, at_block, **_):
+        for _ in range(0, steps + 1, overhead_variants.KINDS[kind].block):
+            at_block(None)
+
+    times = iter(range(0, 10**6, 5_000))
+    monkeypatch.setattr(overhead_variants, "fit", fit)
+    monkeypatch.setattr(overhead_variants.time, "perf_counter_ns", lambda: next(times))
+    assert overhead_variants.whole_fit("bare Trainer", "tiny", 200) == 5_000 / 50
+
+
+def test_the_goals_are_judged_within_a_fit_and_over_whole_ones(fault_suite, monkeypatch, capsys):
+    import overhead
+
+    monkeypatch.delenv("FIGURES", raising=False)
+    toggles = {overhead.DEFAULT: {"later_added_ns": {"median": 4_000.0}}}
+    overhead.judge(toggles, {overhead.DEFAULT: {"added_ns": {"median": 16_000.0}}})
+    said = capsys.readouterr().out
+    assert "PASS  overhead: us within a fit, short step: 4 (at most 5)" in said
+    assert "FAIL  overhead: us over whole fits, short step: 16 (at most 15)" in said
 
 
 def test_what_is_toggled_leaves_and_comes_back_whole(fault_suite, tmp_path, monkeypatch):
@@ -116,16 +121,6 @@ def test_a_variants_clock_stands_still_while_the_device_is_waited_for(fault_suit
 
     assert sorted(turns) == [False] * 3 + [True] * 4
     assert blocks.clock() == ran
-
-
-@pytest.mark.parametrize(("accelerator", "on_gpu"), [("cpu", False), ("gpu", True)])
-def test_steps_are_by_default_those_of_the_device(fault_suite, monkeypatch, accelerator, on_gpu):
-    import overhead
-
-    monkeypatch.setattr("sys.argv", ["overhead.py", "--accelerator", accelerator])
-    steps = overhead._arguments().step
-    assert steps
-    assert all(("GPU" in kind) is on_gpu for kind in steps)
 
 
 def test_a_fork_leaves_its_parent_as_it_was(fault_suite):
