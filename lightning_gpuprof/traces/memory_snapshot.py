@@ -31,15 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a segment.
-
-    Args:
-        num_bytes: Its size.
-        requested_bytes: What was asked for, where recorded.
-        state: `active_allocated`, `active_pending_free` or `inactive`.
-        frames: Stack of the allocation, innermost first; empty where not recorded.
-        address: Where it begins; None in snapshots too old to say.
-    """
+    """A piece of a segment."""
 
     num_bytes: int
     requested_bytes: int | None

@@ -17,15 +17,7 @@ TABLE_SOURCES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class NameStats:
-    """One row of a statistics file: all calls of one kernel, copy or API function.
-
-    Args:
-        name: As the file has it.
-        count: Calls.
-        total_ns: Sum of their durations.
-        min_ns: Shortest, where given.
-        max_ns: Longest, where given.
-    """
+    """One row of a statistics file: all calls of one kernel, copy or API function."""
 
     name: str
     count: int
@@ -41,16 +33,7 @@ class NameStats:
 
 @dataclass(frozen=True)
 class Counter:
-    """One value of a hardware counter or metric for one kernel launch.
-
-    Args:
-        launch: The launch's number in the file.
-        kernel: Its name.
-        name: The counter.
-        value: Its value; text where it is no number.
-        unit: As the file has it; empty where there is none.
-        section: The group of counters, where the file has groups.
-    """
+    """One value of a hardware counter or metric for one kernel launch."""
 
     launch: int
     kernel: str
@@ -62,17 +45,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Tables:
-    """What a file without a timeline holds.
-
-    Args:
-        source: Reader's name in `TABLE_SOURCES`.
-        kind: What the statistics are of: `kernel`, `memory`, `api`, `range` or `domain` (kinds of
-            events); `counters` for counters.
-        stats: Rows of statistics, in the file's order.
-        counters: Counter values, in the file's order.
-        warnings: What is missing or was skipped, in sentences.
-        others: Further tables of the same file.
-    """
+    """What a file without a timeline holds."""
 
     source: str
     kind: str

@@ -59,14 +59,8 @@ class Table:
 class HostEvents(Table):
     """What ran on a host thread: operators, runtime and driver calls, annotations.
 
-    Args:
-        start_ns: Start, relative to the timeline's origin.
-        dur_ns: Duration.
-        name: Index into `Timeline.names`.
-        category: Index into `CATEGORIES`.
-        thread: Index into `Timeline.threads`.
-        correlation: Joins a launch to what it put on the device.
-        arguments: Index into `Timeline.arguments`: recorded shapes and dtypes.
+    `name`, `thread` and `arguments` are indexes into the Timeline's lists, `category` into
+    `CATEGORIES`; `correlation` joins a launch to its work on the device.
     """
 
     name: Int32
@@ -80,16 +74,8 @@ class HostEvents(Table):
 class DeviceEvents(Table):
     """What ran on a device: kernels, copies and fills.
 
-    Args:
-        start_ns: Start, relative to the timeline's origin.
-        dur_ns: Duration.
-        name: Index into `Timeline.names`.
-        category: Index into `CATEGORIES`.
-        device: The device's number in this file.
-        stream: The stream's number.
-        correlation: Same number as the launch's on the host; many kernels of one graph
-            launch share it.
-        num_bytes: Bytes copied or filled.
+    `correlation` is the launch's; many kernels of one graph launch share it. `num_bytes` is the
+    size of a copy or fill.
     """
 
     name: Int32
@@ -104,9 +90,7 @@ class DeviceEvents(Table):
 class SyncEvents(DeviceEvents):
     """Kineto's `cuda_sync` rows: what waited for what on the device.
 
-    Args:
-        wait_on_stream: Stream that was waited for.
-        wait_on_correlation: Correlation of the `cudaEventRecord` that was waited for.
+    `wait_on_correlation` is that of the `cudaEventRecord` that was waited for.
     """
 
     wait_on_stream: Int64

@@ -9,18 +9,7 @@ from lightning_gpuprof.records.schema import Scalars
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """One value of both runs, at the steps that both recorded.
-
-    Args:
-        name: As recorded.
-        count: Steps compared; 0 where they have none in common.
-        max_diff: Largest difference, relative to the base's value.
-        first_step: First batch of training beyond the tolerance, from 0; None where there is none.
-        last_base: The base's value at the last common step; of a tensor, its norm.
-        last_new: The new run's value there.
-        of_tensor: It is a tensor of many numbers: a difference is how far the two lie apart,
-            relative to the base's norm, as their sketches tell (`recorders/scalars/sketch.py`).
-    """
+    """One value of both runs, at the steps that both recorded."""
 
     name: str
     count: int

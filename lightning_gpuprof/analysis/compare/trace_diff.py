@@ -33,15 +33,7 @@ class ChangeKind(str, Enum):
 
 @dataclass(frozen=True)
 class DiffRow:
-    """One name in both traces; counts and times are per step where `TraceDiff.per_step`.
-
-    Args:
-        name: Kernel, operator, category, copy kind or part of the device's time.
-        base_count: Events in the base trace.
-        test_count: Events in the other trace.
-        base_ns: Their time in the base trace.
-        test_ns: Their time in the other trace.
-    """
+    """One name in both traces; counts and times are per step where `TraceDiff.per_step`."""
 
     name: str
     base_count: float
@@ -68,21 +60,7 @@ class DiffRow:
 
 @dataclass(frozen=True)
 class TraceDiff:
-    """Two traces side by side; rows with the largest change of time first.
-
-    Args:
-        per_step: Whether counts and times are per step.
-        base_steps: Steps in the base trace.
-        test_steps: Steps in the other trace.
-        step_ns: Median step, base and other; None where either has no steps.
-        gpu: Parts of the first device's span; empty where either trace has no device.
-        categories: Kernels by category.
-        kernels: Kernels by name.
-        operators: Operators by name, by the device time of what they launched themselves; by
-            their own host time where neither trace has a device.
-        copies: Copies by direction and kind of host memory.
-        notes: What could not be compared, in sentences.
-    """
+    """Two traces side by side; rows with the largest change of time first."""
 
     per_step: bool
     base_steps: int

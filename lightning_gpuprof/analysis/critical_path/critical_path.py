@@ -28,16 +28,7 @@ _DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
 
 @dataclass(frozen=True)
 class PathSegment:
-    """A stretch of the path.
-
-    Args:
-        kind: What it was spent on.
-        start_ns: When it began.
-        dur_ns: How long it lasted.
-        name: Kernel, operator, call or region; for waits, what came after.
-        detail: The event's category on the device, the activity on the host.
-        row: Row in the device or host table; -1 where nothing was recorded.
-    """
+    """A stretch of the path."""
 
     kind: PathKind
     start_ns: int
@@ -49,16 +40,7 @@ class PathSegment:
 
 @dataclass(frozen=True)
 class PathPart:
-    """All segments of one kind and name.
-
-    Args:
-        kind: What they were spent on.
-        name: Kernel, operator, call or region.
-        detail: As in `PathSegment`.
-        count: Segments.
-        total_ns: Their time: the most that shortening all of it can save.
-        frac: Its share of the path.
-    """
+    """All segments of one kind and name."""
 
     kind: PathKind
     name: str

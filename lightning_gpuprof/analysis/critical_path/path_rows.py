@@ -32,15 +32,10 @@ NUMBER = {kind: index for index, kind in enumerate(KINDS)}
 
 
 class PathRows(Struct, frozen=True):
-    """Segments of a path.
+    """Segments of a path, as columns.
 
-    Args:
-        kind: Index into `KINDS`.
-        start_ns: When each began.
-        dur_ns: How long it lasted.
-        name: Index into the timeline's names; -1 where nothing was recorded.
-        detail: See `detail_name`.
-        row: Row in the device or host table; -1 where nothing was recorded.
+    `kind` is an index into `KINDS`, `name` into the timeline's names, `detail` see `detail_name`;
+    `row` is that of the device or host table. -1 where nothing was recorded.
     """
 
     kind: Int64

@@ -12,16 +12,7 @@ from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 
 @dataclass(frozen=True)
 class Saving:
-    """What a trace would last without one part of it.
-
-    Args:
-        part: `host` or `device` (all of it), `host/<activity>`, `device/<category>`,
-            `launch_latency` (launch to start, where the device waited for it), `queue` (between
-            device events that follow each other) or `sync` (the host never waits).
-        part_ns: How much of it the trace holds.
-        span_ns: How long the trace would last.
-        saved_ns: By how much that is shorter.
-    """
+    """What a trace would last without one part of it."""
 
     part: str
     part_ns: int
@@ -31,13 +22,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Savings by part, largest first.
-
-    Args:
-        span_ns: How long the trace lasts.
-        savings: By part; `host` alone gone shows the time that the device takes at least,
-            `device` alone gone that of the host.
-    """
+    """Savings by part, largest first."""
 
     span_ns: int
     savings: tuple[Saving, ...]

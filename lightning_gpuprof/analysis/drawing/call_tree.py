@@ -17,17 +17,7 @@ _HOST = tuple(
 
 @dataclass(frozen=True)
 class CallTree:
-    """Nodes by index; a parent stands before its children. Times include what lies below.
-
-    Args:
-        name: Index into the drawing's names.
-        kind: Kind of the node's events.
-        parent: Node above, -1 at the top.
-        count: Calls.
-        host_ns: Host time of the calls.
-        device_ns: Time of the kernels, copies and fills launched under it; 0 throughout where
-            the trace has none.
-    """
+    """Nodes by index; a parent stands before its children. Times include what lies below."""
 
     name: Int64
     kind: Int64

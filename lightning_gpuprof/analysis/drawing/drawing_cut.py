@@ -16,18 +16,7 @@ MAX_BLOCKS = 30_000
 
 @dataclass(frozen=True)
 class Cut:
-    """Blocks by lane, then start: single events, or neighbours too short to tell apart.
-
-    Args:
-        lane: Lane of each block.
-        start_ns: Start.
-        dur_ns: To the end of the last event in it.
-        count: Events in it.
-        event: Event number of the first.
-        name: Its name, -1 where there are several.
-        kind: Kind of the longest.
-        found: Whether any of its events was searched for; all are where nothing was.
-    """
+    """Blocks by lane, then start: single events, or neighbours too short to tell apart."""
 
     lane: Int64
     start_ns: Int64

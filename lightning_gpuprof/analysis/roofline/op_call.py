@@ -25,16 +25,7 @@ MATRIX, VECTOR = "matrix", "vector"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call has to do.
-
-    Args:
-        flop_count: Floating-point operations.
-        num_bytes: Bytes read and written, at least.
-        dtype: `bf16`, `fp32`, ...: type of the first input.
-        unit: `matrix` (tensor or matrix cores may do it) or `vector`.
-        category: `gemm`, `conv`, `attention`, `norm`, `softmax`, `embedding`, `elementwise` or
-            `reduction`.
-    """
+    """What one call has to do."""
 
     flop_count: int
     num_bytes: int

@@ -31,28 +31,7 @@ class Bound(str, Enum):
 
 @dataclass(frozen=True)
 class RooflineRow:
-    """All calls of one operator with the same arguments that launched kernels.
-
-    Args:
-        name: The operator.
-        category: `gemm`, `conv`, `attention`, ... as in `op_costs`.
-        dims: Shapes of the inputs.
-        dtype: Type of the arithmetic; `tf32` where the kernels' names say so.
-        count: Calls.
-        kernel_count: Kernels (and fills) that they launched.
-        kernel_ns: Summed duration of those.
-        flop_count: FLOPs of one call.
-        num_bytes: Bytes that one call must move, at least.
-        intensity: FLOPs per byte.
-        flop_per_s: Achieved; None where it would be an anomaly.
-        bytes_per_s: Achieved; None where it would be an anomaly.
-        peak_flop_per_s: Of the device for this type; None where not known.
-        peak_bytes_per_s: Of the device's memory; None where not known.
-        ridge: FLOPs per byte at which both roofs are equal.
-        bound: The lower roof.
-        roof_frac: Achieved share of that roof.
-        anomaly: Why no result is given, with the numbers; None in the normal case.
-    """
+    """All calls of one operator with the same arguments that launched kernels."""
 
     name: str
     category: str
@@ -76,19 +55,7 @@ class RooflineRow:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The operators of a trace against its device's roofs, longest kernel time first.
-
-    Args:
-        rows: Operators with known cost.
-        peaks: The device's peaks; None where not known.
-        reason: Why peaks are missing, or what of them is.
-        kernel_ns: Kernel time of the rows: the part of the trace that this speaks of.
-        kernel_frac: Its share of all kernel time; None without kernels.
-        flop_count: FLOPs of the matrix operators, by type.
-        hfu: Share of the device's span in which those FLOPs would have been done at peak
-            (hardware FLOPs utilization, recomputation included); None where not known.
-        notes: What could not be counted, in sentences.
-    """
+    """The operators of a trace against its device's roofs, longest kernel time first."""
 
     rows: tuple[RooflineRow, ...]
     peaks: Peaks | None

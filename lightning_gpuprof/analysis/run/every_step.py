@@ -38,12 +38,8 @@ def timed_in_every_step(key: str) -> bool:
 class EveryStep:
     """The steady steps and those without marks, which come late enough to be steady.
 
-    Args:
-        steps: How many.
-        dur_ns: How long they took in total.
-        phase_ns: What phases took of them in total, of `IN_EVERY_STEP` those that were measured;
-            of `BETWEEN`, with what they took between epochs.
-        flagged: How many carry a flag, by its name in lower case; times between epochs count too.
+    `phase_ns` are totals, for phases of `BETWEEN` with their time between epochs; `flagged` counts
+    steps by flag, in lower case, and spans between epochs.
     """
 
     steps: int

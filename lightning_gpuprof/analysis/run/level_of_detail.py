@@ -10,16 +10,7 @@ from lightning_gpuprof.arrays import Int64
 
 @dataclass(frozen=True)
 class Buckets:
-    """Consecutive steps taken together; all arrays have one value per bucket.
-
-    Args:
-        first: Index of the bucket's first step in the session (0-based).
-        count: Steps in the bucket.
-        mean_ns: By column: mean over the bucket's steps, so that stacked columns still add up.
-        max_ns: The slowest step's duration.
-        slowest: Index of that step.
-        flags: Every flag that some step of the bucket carries.
-    """
+    """Consecutive steps taken together; all arrays have one value per bucket."""
 
     first: Int64
     count: Int64

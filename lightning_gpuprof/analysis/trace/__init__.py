@@ -1,1 +1,1 @@
-"""What one Timeline says; `trace_analysis.py` puts all of it together."""
+"""The tables of one Timeline; docs/json_analyze.md describes every field."""

@@ -22,13 +22,7 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) | {
 
 
 class Place(Struct, frozen=True):
-    """A function of the user's own: the innermost one around some work.
-
-    Args:
-        file: As recorded: relative to the folder that it was imported from.
-        line: Where the function was when it was recorded, usually its first line.
-        function: Its name.
-    """
+    """A function of the user's own: the innermost one around some work."""
 
     file: str
     line: int

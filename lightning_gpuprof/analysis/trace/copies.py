@@ -16,18 +16,7 @@ _DIRECTION = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH|HtoA|AtoH|DtoA|AtoD|AtoA)")
 
 
 class CopyStats(Struct, frozen=True):
-    """All copies of one kind.
-
-    Args:
-        kind: `HtoD`, `DtoH`, `DtoD`, `PtoP`, `Memset`, or the recorded name.
-        memory: Host memory's kind, `pageable` or `pinned`, where recorded.
-        count: How many.
-        total_ns: Their summed time.
-        bytes: Their summed size; None where the file does not record it.
-        bytes_per_s: Size over time, of copies with a recorded size and a duration.
-        small_count: Copies below 64 KiB, which packing into one would make cheaper.
-        small_ns: Their summed time.
-    """
+    """All copies of one kind."""
 
     kind: str
     memory: str | None

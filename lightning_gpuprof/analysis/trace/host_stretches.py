@@ -22,16 +22,7 @@ MIN_LAUNCHES = 20
 
 
 class HostStretches(Struct, frozen=True):
-    """Idle time in gaps in which the host launched nothing for `STRETCH` times its pace.
-
-    Args:
-        pace_ns: The median time from the start of one launching call of a thread to its next.
-        count: Such gaps.
-        causes: The host's part of them by what it did (`idle.HOST_CAUSES`).
-        copied_count: Of the gaps, those right behind a copy to the host.
-        copied: The host's part of these. It waits for such a copy, so nothing is queued behind it:
-            what the host does then, the device waits for.
-    """
+    """Idle time in gaps in which the host launched nothing for `STRETCH` times its pace."""
 
     pace_ns: int
     count: int

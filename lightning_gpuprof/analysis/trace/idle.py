@@ -56,17 +56,7 @@ class IdleCause(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """One gap: its largest cause, what ended it, and where its launch came from.
-
-    Args:
-        start_ns: When the device ran dry.
-        dur_ns: For how long.
-        cause: The cause with the largest part.
-        next_name: Name of the event that ended it; None where the window did.
-        operator: Innermost operator around that event's launch.
-        region: Innermost annotation around that launch.
-        place: The user's own function that launched it, where stacks were read.
-    """
+    """One gap: its largest cause, what ended it, and where its launch came from."""
 
     start_ns: int
     dur_ns: int
@@ -78,15 +68,7 @@ class Gap(Struct, frozen=True):
 
 
 class IdleReport(Struct, frozen=True):
-    """Idle time of one device by cause; the totals add up to its idle time exactly.
-
-    Args:
-        causes: By cause, longest first.
-        longest: The longest gaps.
-        before_thin_ns: Time in gaps that a kernel of less than 10 us ended: the most that fusing
-            such kernels, or launching them as a graph, could save.
-        stretches: None where too few launches tell the host's pace.
-    """
+    """Idle time of one device by cause; the totals add up to its idle time exactly."""
 
     causes: tuple[IdleCause, ...]
     longest: tuple[Gap, ...]

@@ -43,13 +43,7 @@ class CategoryStats(Struct, frozen=True):
 
 
 class ThinKernels(Struct, frozen=True):
-    """Kernels below `THIN_NS`.
-
-    Args:
-        count: How many.
-        total_ns: Their summed time.
-        count_frac: Their share of all kernels' number.
-    """
+    """Kernels below `THIN_NS`."""
 
     count: int
     total_ns: int
@@ -57,18 +51,7 @@ class ThinKernels(Struct, frozen=True):
 
 
 class KernelTable(Struct, frozen=True):
-    """Kernels by name and category, longest total first.
-
-    Args:
-        kernels: By name.
-        categories: By category.
-        total_ns: Summed time of all kernels, overlapping ones counted each.
-        count: Number of kernels.
-        gemm_frac: Share of GEMMs in the summed time; None without kernels.
-        tensor_core_frac: Share of GEMM, convolution and attention time in kernels whose names
-            say they use matrix units; None without such kernels.
-        thin: Kernels too short to be worth their launch; None without kernels.
-    """
+    """Kernels by name and category, longest total first."""
 
     kernels: tuple[KernelStats, ...]
     categories: tuple[CategoryStats, ...]

@@ -36,13 +36,7 @@ class Distribution(Struct, frozen=True):
 
 
 class QueueDepth(Struct, frozen=True):
-    """Work launched and not yet started, over time.
-
-    Args:
-        max: Largest number.
-        mean: Average over time.
-        series: `[start_ns, depth]`, the largest depth of each of up to 200 equal slices.
-    """
+    """Work launched and not yet started, over time."""
 
     max: int
     mean: float | None
@@ -50,22 +44,7 @@ class QueueDepth(Struct, frozen=True):
 
 
 class LaunchStats(Struct, frozen=True):
-    """Launches of a trace.
-
-    Args:
-        count: Calls that launched something: a kernel, a copy, a fill or a graph.
-        kernel_count: Kernels on the devices, those of graphs included.
-        graph_count: Graph launches, by their calls' names.
-        graphed_count: Kernels that these launched.
-        graphed_thin_count: Of these, ones below `THIN_NS`.
-        kernels_per_step: Kernels between the first step's start and the last one's end, per
-            step; None without steps.
-        launches_per_step: Launching calls per step; None without steps.
-        delay: From a launching call's start to its first event's start.
-        overhead: Time inside the launching calls themselves.
-        queue_depth: None where no launch is recorded.
-        calls: All runtime and driver calls by name, longest total first.
-    """
+    """Launches of a trace."""
 
     count: int
     kernel_count: int

@@ -18,29 +18,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 
 class OperatorStats(Struct, frozen=True, omit_defaults=True):
-    """All calls of operators with one name.
-
-    Args:
-        name: As recorded, such as `aten::mm`.
-        count: Calls.
-        total_ns: Host time, operators called inside included; a call inside one of the same
-            name is not counted twice.
-        self_ns: Host time outside the operators, regions and runtime calls inside, as torch's
-            own tables have it.
-        device_total_ns: Device time of all that was launched inside; None on a trace
-            without device events.
-        device_self_ns: Device time of what was launched with no operator in between.
-        device_count: Number of device events with no operator in between.
-        loading_count: Calls of `count` made while the DataLoader made a batch in this process, or
-            hooks around handing it to the device ran.
-        repeated_count: Of a node of the autograd graph, calls in passes after its first.
-        repeated_ns: Their part of `total_ns`.
-        backward_count: Calls of `count` made inside nodes of the autograd graph, but for an
-            optimizer's step in one.
-        backward_ns: Their part of `total_ns`.
-        update_count: Calls of `count` made in an optimizer's update of the weights.
-        update_self_ns: Their part of `self_ns`.
-    """
+    """All calls of operators with one name."""
 
     name: str
     count: int

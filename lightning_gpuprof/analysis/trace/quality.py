@@ -15,17 +15,7 @@ ROUNDING_NS = 1_000
 
 
 class TraceQuality(Struct, frozen=True):
-    """Counts of faults.
-
-    Args:
-        launch_count: Calls that should have put something on a device.
-        lost_kernels: Those with nothing on any device to show for it.
-        orphan_kernels: Device events whose launch is not in the trace.
-        kernels_before_launch: Device events that start before their launching call does.
-        overlapping_steps: Profiler steps that begin before the one before has ended.
-        cut_steps: Steps with a border inside an operator or region that goes on beyond it.
-        notes: The same in sentences; empty for a sound trace.
-    """
+    """Counts of faults."""
 
     launch_count: int
     lost_kernels: int

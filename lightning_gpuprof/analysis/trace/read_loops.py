@@ -23,14 +23,7 @@ SHORT_NS = 10_000
 
 
 class ReadLoops(Struct, frozen=True):
-    """The turns of such loops, each from the end of one read to the end of the step's next.
-
-    Args:
-        read_count: Reads: those that end turns, and the first of each loop.
-        total_ns: The turns' time on the host.
-        event_count: Operators and runtime calls in them.
-        waited_ns: Of `total_ns` the calls inside reads that wait for the device.
-    """
+    """The turns of such loops, each from the end of one read to the end of the step's next."""
 
     read_count: int
     total_ns: int

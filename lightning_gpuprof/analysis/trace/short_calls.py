@@ -32,14 +32,7 @@ _FREE = frozenset(
 
 
 class ShortCalls(Struct, frozen=True):
-    """All such calls of a trace, but for those that make batches or update weights.
-
-    Args:
-        total_ns: Their time, and what lies between two of them.
-        event_count: Operators in them, nested ones too.
-        call_count: Those that compute something (`computes`).
-        node_ns: Of `total_ns` the nodes of the autograd graph.
-    """
+    """All such calls of a trace, but for those that make batches or update weights."""
 
     total_ns: int
     event_count: int

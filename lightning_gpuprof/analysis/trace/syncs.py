@@ -17,17 +17,7 @@ _SYNC, _COPY = 1, 2
 
 
 class SyncCall(Struct, frozen=True):
-    """One synchronizing call.
-
-    Args:
-        name: The runtime or driver call.
-        kind: `sync` for a synchronize call, `copy` for a copy that the host waited for.
-        start_ns: When the host began to wait.
-        blocked_ns: How long the call took.
-        operator: Innermost operator around it, such as `aten::_local_scalar_dense`.
-        region: Innermost annotation around it.
-        place: The user's own function that it was called from, where stacks were read.
-    """
+    """One synchronizing call."""
 
     name: str
     kind: str

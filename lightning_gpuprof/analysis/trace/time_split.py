@@ -12,18 +12,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timelin
 
 
 class TimeSplit(Struct, frozen=True):
-    """The parts of a span; `compute + exposed_comm + exposed_copy + idle == span`, exactly.
-
-    Args:
-        span_ns: From the first event's start to the last one's end, or a window's length.
-        busy_ns: Any event of any stream ran.
-        idle_ns: None ran.
-        compute_ns: Kernels that do not communicate, and fills.
-        comm_ns: Communication kernels, overlapped or not.
-        copy_ns: Copies, overlapped or not.
-        exposed_comm_ns: Communication while nothing computed.
-        exposed_copy_ns: Copies while nothing computed or communicated.
-    """
+    """The parts of a span; `compute + exposed_comm + exposed_copy + idle == span`, exactly."""
 
     span_ns: int
     busy_ns: int

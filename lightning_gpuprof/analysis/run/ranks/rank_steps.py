@@ -35,16 +35,7 @@ def common_steady(ranks: Mapping[int, Session]) -> dict[int, Mask]:
 
 
 class RankSteps:
-    """The steps that all ranks have; of ranks with too few of these in common, their means.
-
-    Args:
-        sessions: The same session of each rank.
-        chosen: Which of its steps may be compared.
-
-    Attributes:
-        sessions: As given.
-        chosen: As given.
-    """
+    """The steps that all ranks have; of ranks with too few of these in common, their means."""
 
     def __init__(self, sessions: Sequence[Session], chosen: Sequence[Mask]) -> None:
         self.sessions, self.chosen = sessions, chosen

@@ -46,19 +46,11 @@ _FLAGGED = {Phase.VALIDATION: "validation", Phase.CHECKPOINT: "checkpoint"}
 
 @dataclass(frozen=True)
 class Rising:
-    """Something that takes longer each time, faster than what trains beside it gets slower.
+    """Something that takes longer each time, faster than the training beside it gets slower.
 
-    Args:
-        phase: Where.
-        name: Of a callback, a logger or a hook; None for the phase as a whole.
-        times: How often it was timed.
-        steps: The steps in which it came so often.
-        first_ns: What it took at first, the median of `FIRST` times.
-        last_ns: What it took at last, likewise.
-        more_ns: How much longer it took from each time to the next, at the median of all pairs.
-        cost_ns: What all times took above the very first, to which the pace leads back, per step.
-        each_epoch: It begins anew with each epoch, as what is cleared at an epoch's end does; then
-            the first and last are those of the batches of an epoch.
+    `first_ns` and `last_ns` are medians of `FIRST` times, `more_ns` is the median rise from one
+    time to the next, `cost_ns` the mean cost per step above the very first time. `name` is None for
+    a phase as a whole. `each_epoch`: it begins anew with each epoch.
     """
 
     phase: Phase
