@@ -2,19 +2,29 @@
 
 import os
 import sys
+from importlib import import_module
 
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.records.files import DRAWING_SUFFIX
 from lightning_gpuprof.views.console.progress import Progress
-from lightning_gpuprof.views.documents.stored_analysis import stale_traces, write_analysis
+from lightning_gpuprof.views.documents.stored_analysis import (
+    stale_traces,
+    traces_of,
+    write_analysis,
+)
+
+_TIMELINES = 4
+"""The last so many traces that the HTML report shows."""
 
 
-def analyse_traces(run: str) -> None:
+def analyse_traces(run: str, *, timelines: bool = False) -> None:
     """Analyse the run's traces that no reader has asked for, and those of another version.
 
     Where that fails an older analysis is used and a newer one left out, as the report says.
 
     Args:
         run: A run's log dir.
+        timelines: Also lay its last traces out for the timeline and the call tree.
     """
     for trace in stale_traces(run, or_newer=True):
         name = os.path.basename(trace)
@@ -24,3 +34,9 @@ def analyse_traces(run: str) -> None:
             print(f"{name} cannot be analysed: {error}", file=sys.stderr)
         except OSError as error:
             print(f"the analysis of {name} cannot be kept: {error}", file=sys.stderr)
+    for trace in traces_of(run)[-_TIMELINES:] if timelines else ():
+        if not os.path.exists(trace + DRAWING_SUFFIX):
+            try:
+                import_module("lightning_gpuprof.views.tab.timeline_tiles").write_tiles(trace)
+            except (TraceError, OSError) as error:
+                print(f"{os.path.basename(trace)} has no timeline: {error}", file=sys.stderr)

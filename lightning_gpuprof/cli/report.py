@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.run == DEFAULT_LOGS and not Path(DEFAULT_LOGS).exists():
         _say_where_else()
-    analyse_traces(resolve_run(args.run).run)
+    analyse_traces(resolve_run(args.run).run, timelines=bool(args.html or args.view))
     if args.html:
         # By name: --json needs none of it.
         views_html = import_module("lightning_gpuprof.views.html.html")

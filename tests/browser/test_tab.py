@@ -176,6 +176,15 @@ def test_a_trace_that_nobody_laid_out_is_laid_out_when_asked_for(page):
     page.browser.wait(drawn, timeout_s=120)
 
 
+def test_a_trace_that_nobody_analysed_fills_in_when_that_is_done(page, serve, made_runs, tmp_path):
+    made_runs.traced_run(tmp_path / "unread", prepared=False)
+    with serve("--logdir", str(tmp_path), "--load_fast", "false") as url:
+        page.base = url
+        page.open("unread", view="operators")
+        page.browser.wait("return document.body.innerText.includes('aten::')", timeout_s=120)
+        page.browser.wait("return document.body.innerText.includes('Call tree')", timeout_s=120)
+
+
 def test_each_cycles_trace_can_be_downloaded_or_opened(page):
     page.open("char_lm/version_0", view="traces")
     line = page.wait_for(".traces li", "Rank 0, cycle 1")

@@ -94,6 +94,12 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     del _unstored[trace]
 
 
+def traces_of(run: str) -> list[str]:
+    """Return a run's traces on this machine's disks."""
+    folder = plugin_dir(run)
+    return [os.path.join(folder, name) for name in LOCAL.listdir(folder) if is_trace(name)]
+
+
 def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
     """Return a run's traces on this machine's disks without a whole analysis of this version.
 
@@ -102,9 +108,7 @@ def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
         or_newer: Also those with an analysis of a newer version. Only for commands: TensorBoard
             asks again and again, and two versions would go on replacing each other's.
     """
-    folder = plugin_dir(run)
-    traces = [os.path.join(folder, name) for name in LOCAL.listdir(folder) if is_trace(name)]
-    versions = {trace: _kept_version(trace) for trace in traces}
+    versions = {trace: _kept_version(trace) for trace in traces_of(run)}
     return [
         trace
         for trace, version in versions.items()

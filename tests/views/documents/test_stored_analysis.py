@@ -172,3 +172,12 @@ def test_readers_see_the_older_analysis_or_the_new_one_and_nothing_between(run, 
     assert seen == [older]
     assert read_analysis(str(trace_of(run)))["analysis_version"] == ANALYSIS_VERSION
     assert not list(kept(run).parent.glob("*.part"))
+
+
+def test_the_html_report_shows_the_timeline_of_a_trace_that_nobody_laid_out(
+    made_runs, tmp_path, capsys
+):
+    run = made_runs.traced_run(tmp_path / "a", prepared=False)
+    assert main(["report", str(run), "--html", str(tmp_path / "a.html")]) == 0
+    assert capsys.readouterr().err == ""
+    assert Path(f"{trace_of(run)}.drawing").is_file()

@@ -3,6 +3,7 @@
 import { count } from "../format.js";
 import { picker } from "../picker.js";
 
+const ASK_AGAIN_MS = 1500;
 /** Notes of a run that say why it has no trace. */
 const WHY = ["no-trace", "profiler-busy", "trace-failed"];
 
@@ -37,6 +38,17 @@ export function absent(payload, context) {
     default:
       return null;
   }
+}
+
+/**
+ * Draws the view again in a moment, for as long as something in it is being prepared.
+ * @param {import("../app.js").Context} context
+ * @param {HTMLElement} node The view.
+ * @param {{state: string}} payload
+ */
+export function askAgain(context, node, payload) {
+  if (payload.state !== "preparing") return;
+  context.onMount(() => setTimeout(() => node.isConnected && context.refresh(), ASK_AGAIN_MS));
 }
 
 /**

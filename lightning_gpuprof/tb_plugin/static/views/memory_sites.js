@@ -4,8 +4,7 @@ import { card, h, shorten } from "../dom.js";
 import { count, size } from "../format.js";
 import { picker } from "../picker.js";
 import { table } from "../table.js";
-
-const ASK_AGAIN_MS = 1500;
+import { askAgain } from "./cycles.js";
 
 /**
  * @param {import("../app.js").Context} context
@@ -23,9 +22,7 @@ export async function memorySites(context) {
       ? found.devices.flatMap((/** @type {any} */ device) => [sites(context, device), growing(context, device)])
       : card("Who holds the memory", null, h("p.empty", { role: "status" }, absent(found))),
   );
-  if (found.state === "preparing") {
-    context.onMount(() => setTimeout(() => node.isConnected && context.refresh(), ASK_AGAIN_MS));
-  }
+  askAgain(context, node, found);
   return node;
 }
 

@@ -3,7 +3,7 @@
 import { card, h } from "../dom.js";
 import { count, duration, kernelName, percent } from "../format.js";
 import { table } from "../table.js";
-import { absent, cyclePicker } from "./cycles.js";
+import { absent, askAgain, cyclePicker } from "./cycles.js";
 import { place } from "./device_tables.js";
 import { flame } from "./flame.js";
 
@@ -40,7 +40,7 @@ export const operators = {
     const [device, calls] = await Promise.all([context.get("device", trace), context.get("calls", trace)]);
     const why = absent(payload, context);
     const onDevice = payload.operators.some((/** @type {any} */ row) => row.device_self_ns);
-    return h(
+    const node = h(
       "div",
       null,
       cycles.length > 1 && cyclePicker(context, cycles, payload.trace),
@@ -52,6 +52,8 @@ export const operators = {
       rows(context, "Source lines", "Device time of what was launched from each line of your own code.", payload.lines ?? [], "total_ns"),
       calls.state === "prepared" && calls.name.length > 0 && flame(context, calls),
     );
+    askAgain(context, node, calls);
+    return node;
   },
 };
 

@@ -6,10 +6,8 @@ import { embedPerfetto, openInPerfetto } from "../perfetto.js";
 import { table } from "../table.js";
 import { kindColor, kindLabel } from "../timeline/colors.js";
 import { TimelineWidget } from "../timeline/widget.js";
-import { absent, cyclePicker } from "./cycles.js";
+import { absent, askAgain, cyclePicker } from "./cycles.js";
 import { deviceTables } from "./device_tables.js";
-
-const ASK_AGAIN_MS = 1500;
 
 /** @type {import("./registry.js").View} */
 export const timeline = {
@@ -24,9 +22,8 @@ export const timeline = {
     const summary = await context.get("device", { trace: payload.trace });
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
     if (payload.state !== "prepared") {
-      const again = payload.state === "preparing";
-      if (again) context.onMount(() => setTimeout(() => node.isConnected && context.refresh(), ASK_AGAIN_MS));
       const node = h("div", null, picker, h("p.empty", { role: "status" }, absent(payload, context)), deviceTables(summary));
+      askAgain(context, node, payload);
       return node;
     }
     return new TimelineView(context, payload, summary, cycles).node(picker);
