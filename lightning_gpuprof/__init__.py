@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         DeferredRichProgressBar,
     )
     from lightning_gpuprof.callbacks.region import region
-    from lightning_gpuprof.callbacks.sync_detector import SyncDetector
     from lightning_gpuprof.callbacks.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.probes.latency.ab_test import ab_test
@@ -49,7 +48,6 @@ __all__ = [
     "ModuleTimer",
     "PhaseTimer",
     "ProfilerSchedule",
-    "SyncDetector",
     "__version__",
     "ab_test",
     "benchmark_latency",
@@ -76,7 +74,6 @@ _PUBLIC = {
     "ModuleTimer": "lightning_gpuprof.callbacks.module_timer",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
-    "SyncDetector": "lightning_gpuprof.callbacks.sync_detector",
     "ab_test": "lightning_gpuprof.probes.latency.ab_test",
     "benchmark_latency": "lightning_gpuprof.probes.latency.latency",
     "compare_runs": "lightning_gpuprof.views.documents.compare",

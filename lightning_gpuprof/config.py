@@ -48,6 +48,8 @@ _OTHERS_NAMES = {
     ),
     "Every rank times its steps. For traces of chosen ranks pass trace=False and add "
     "`ProfilerSchedule(ranks=(0, 8))` to the callbacks.": ("rank", "ranks"),
+    "The callback no longer looks for host syncs: `lightning-gpuprof inspect train.py` names their "
+    "lines.": ("sync_steps",),
 }
 """What callbacks and profilers of others call a setting, by what to write here."""
 
@@ -80,9 +82,6 @@ class GpuProfConfig:
         metrics: Outputs of training_step kept on the device and logged once a window.
         tensors: Outputs of training_step of many numbers, such as "logits", of which enough is
             kept for `compare` to tell whether two runs compute the same within a tolerance.
-        sync_steps: Steps in which host syncs are traced to their lines; 0 for none. By default 2
-            on a GPU, where torch itself reports them, and none on a CPU, where looking for calls
-            that would sync on a GPU changes how these steps run (`lightning-gpuprof lint` does).
         facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
             the cores, a container's quota, the gradient sync of several ranks.
         lines: Whether a thread looks where the training thread is, 300 times in the first twenty
@@ -124,7 +123,6 @@ class GpuProfConfig:
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
     tensors: tuple[str, ...] = ()
-    sync_steps: int | None = None
     facts: bool = True
     lines: bool = True
     batch_size: bool = True
@@ -166,8 +164,6 @@ class GpuProfConfig:
                 "memory. Pass two shares of 1, the lower one first, such as 0.6 and 0.8."
             )
         self.chosen_schedule()
-        if self.sync_steps is not None and self.sync_steps < 0:
-            raise ConfigError(f"sync_steps={self.sync_steps} is negative. Pass 0 to watch none.")
 
     def schedule(self) -> dict[str, Any]:
         """Return the settings of the torch.profiler window that were given."""

@@ -73,6 +73,7 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("profiling: {active: 0}", "active=0 would never record"),
         ("profiling: {repeat: -1}", "repeat=-1 is negative"),
         ("profiling: {unit: day}", "unit='day' is unknown"),
+        ("profiling: {sync_steps: 2}", "lightning-gpuprof inspect train.py"),
         ("profiling: {overhead_budget: 0}", "overhead_budget=0"),
         ("profiling: {wait: [", "not valid YAML"),
         ("just text", "holds no sections"),

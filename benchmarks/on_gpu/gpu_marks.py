@@ -95,7 +95,7 @@ def callbacks(variant: str, folder: str) -> list[Callback]:
     if variant == "marks":
         return [PhaseTimer(console=False, scalars=False, overhead_budget=1.0, log_dir=folder)]
     if variant in ("all", "default"):  # but for the windows in which it traces
-        options = {"trace": False, "sync_steps": 0, "report": False, "console": False}
+        options = {"trace": False, "report": False, "console": False}
         budget = {"overhead_budget": 1.0} if variant == "all" else {}
         return [GpuProfCallback(**options, **budget, log_dir=folder)]
     return []

@@ -18,7 +18,6 @@ from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RunFacts
-from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.session.console import report_command, say
@@ -26,8 +25,6 @@ from lightning_gpuprof.session.guard import disable, guarded
 from lightning_gpuprof.session.hooks import HOOKS, forward
 from lightning_gpuprof.session.output import RunOutput
 
-_SYNC_STEPS = 2
-"""Steps in which syncs are traced, where nothing else is asked for."""
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception")
 _LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
 
@@ -200,24 +197,15 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     ]
     if config.modules:
         parts.append(ModuleTimer(config.modules))
-    profiler: ProfilerSchedule | None = None
     if config.trace:
-        profiler = ProfilerSchedule(
-            **config.schedule(),
-            record_shapes=config.record_shapes,
-            profile_memory=config.profile_memory,
-            with_stack=config.with_stack,
-            keep=config.keep,
-            clock=clock,
-        )
-        parts.append(profiler)
-    if config.sync_steps != 0:
         parts.append(
-            SyncDetector(
-                start=config.warmup_steps,
-                steps=config.sync_steps or _SYNC_STEPS,
-                on_cpu=config.sync_steps is not None,
-                beside=profiler,
+            ProfilerSchedule(
+                **config.schedule(),
+                record_shapes=config.record_shapes,
+                profile_memory=config.profile_memory,
+                with_stack=config.with_stack,
+                keep=config.keep,
+                clock=clock,
             )
         )
     if config.metrics or config.tensors:

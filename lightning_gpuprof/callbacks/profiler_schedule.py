@@ -111,14 +111,6 @@ class ProfilerSchedule(RecordingCallback):
         """Events are being recorded now."""
         return self._cycles is not None and self._cycles.recording
 
-    @property
-    def busy(self) -> bool:
-        """A profiler is at work, or begins with the next step."""
-        cycles = self._cycles
-        if cycles is None:
-            return False
-        return cycles.at_work or (self.schedule.unit == "step" and cycles.is_due())
-
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

@@ -50,9 +50,11 @@ COMMANDS: dict[str, Command] = {
         "lightning_gpuprof.cli.compare", "say what changed between two runs or traces"
     ),
     "analyze": Command("lightning_gpuprof.cli.analyze", "say where a trace file's time went"),
-    "lint": Command(
-        "lightning_gpuprof.cli.lint", "name the lines of a training loop that make the host wait"
+    "inspect": Command(
+        "lightning_gpuprof.cli.inspect",
+        "run a script for a few steps and name the lines that wait or work for nothing",
     ),
+    "lint": Command("lightning_gpuprof.cli.lint", "the former name of inspect"),
     "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
     "tune": Command("lightning_gpuprof.cli.tune", "measure a few batch sizes for real"),
     "doctor": Command("lightning_gpuprof.cli.doctor", "say what this machine has and can measure"),

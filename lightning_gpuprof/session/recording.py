@@ -3,7 +3,6 @@
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import silence_unused
 from lightning_gpuprof.session.output import RunOutput
@@ -50,11 +49,6 @@ class RecordingCallback(Callback):
 
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """Write what an exception left unwritten."""
-
-    def _flag_watched(self) -> None:
-        """Say of the step whose batch begins next that it is looked at, which slows it down."""
-        if self._output is not None:
-            self._output.step_flags |= StepFlag.WATCHED
 
     def _release(self) -> None:
         """Put back whatever was changed; it may be called twice."""

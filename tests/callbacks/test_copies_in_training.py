@@ -59,7 +59,7 @@ def train(tmp_path):
     def trained(act):
         each = AtEachHook(act), AtEachHook(act)
         profiling = GpuProfCallback(
-            report=False, console=False, sync_steps=2, wait=8, warmup=1, active=2, repeat=0
+            report=False, console=False, wait=8, warmup=1, active=2, repeat=0
         )
         trainer = Trainer(
             callbacks=[each[0], profiling, each[1]],

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from inspected import inspected
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar, DeferredRichProgressBar
-from lightning_gpuprof.callbacks.sync_detector import SyncDetector
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars import bar_values
 
@@ -74,21 +74,18 @@ def test_it_shows_what_lightnings_own_shows_and_the_loss(theirs, ours):
 
 
 @pytest.mark.parametrize(("theirs", "ours"), BARS)
-def test_it_makes_no_host_sync_where_lightnings_own_does(theirs, ours):
+def test_it_makes_no_host_sync_where_lightnings_own_does(tmp_path, theirs, ours):
     class Quiet(BoringModel):
         def training_step(self, batch, batch_idx):
             loss = super().training_step(batch, batch_idx)["loss"]
             self.log("kl", loss.detach(), prog_bar=True)
             return loss
 
-    found = {}
-    for bar_class in (theirs, ours):
-        detector = SyncDetector(
-            start=1, steps=3, on_sites=lambda sites, _, key=bar_class: found.update({key: sites})
-        )
-        fit(bar_class(), detector, model=Quiet())
-    assert [site.owner for site in found[theirs]] == ["lightning"]
-    assert found[ours] == []
+    found = [
+        inspected(tmp_path, Quiet(), bar_class(), enable_progress_bar=True).sites
+        for bar_class in (theirs, ours)
+    ]
+    assert [[site.owner for site in sites] for sites in found] == [["lightning"], []]
 
 
 def test_the_loss_is_training_steps_own_while_gradients_accumulate():

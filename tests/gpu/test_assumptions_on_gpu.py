@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.tune import tune
+from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
 from lightning_gpuprof.probes.memory.memory import memory_probe
 from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
-from lightning_gpuprof.probes.syncs.sync_debug import CudaSyncWatch
 from lightning_gpuprof.recorders.scalars.transfer import to_host
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
@@ -206,7 +206,7 @@ def test_workers_forked_from_a_process_that_uses_the_device_touch_it_not(tmp_pat
             data = RandomDataset(32, 240)
             return DataLoader(data, batch_size=8, num_workers=2, pin_memory=True)
 
-    trainer = fit(tmp_path, Loaded(), whole(sync_steps=2))
+    trainer = fit(tmp_path, Loaded(), whole())
     assert not session(trainer).all(ProbeDisabled)
     assert trainer.global_step == 30
 

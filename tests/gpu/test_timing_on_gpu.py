@@ -162,7 +162,6 @@ def callback(folder, **options):
     return GpuProfCallback(
         trace=False,
         report=False,
-        sync_steps=0,
         console=False,
         overhead_budget=1.0,  # each step is marked
         log_dir=str(folder),

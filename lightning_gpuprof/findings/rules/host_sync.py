@@ -62,7 +62,6 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
-from lightning_gpuprof.findings.sync_cures import cure
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, SyncSite
 from lightning_gpuprof.units import duration, percent
@@ -77,8 +76,8 @@ QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
 LEFT_FRAC = 0.1
 ON_CPU = (
-    "on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof lint SCRIPT` names "
-    "the lines that would wait on a GPU"
+    "on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof inspect SCRIPT` "
+    "names the lines that would wait on a GPU"
 )
 
 
@@ -312,6 +311,5 @@ def _advice(ranked: list[SyncSite], saving: Range) -> str:
         f" All of them together cost up to {duration(saving.high)} a step." if saving.high else ""
     )
     return (
-        f"Begin with {first.file}:{first.line}, `{first.source}` ({first.owner}): {cure(first)}."
-        f"{saves}"
+        f"Begin with {first.file}:{first.line}, `{first.source}` ({first.owner}). {general}{saves}"
     )

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_gpuprof.probes.syncs.sync_watch import Patches
 from lightning_gpuprof.recorders.scalars.deferred import PendingScalars, start_copy
 from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.patches import Patches
 
 
 class BarValues:

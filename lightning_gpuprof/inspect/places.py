@@ -1,4 +1,4 @@
-"""Whose line made the host wait: reads the Python stack while a host sync happens."""
+"""Whose line is running: reads the Python stack while a call is under way."""
 
 import linecache
 import os
@@ -9,21 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-import lightning_gpuprof
-from lightning_gpuprof.callbacks._lightning import is_kind
+from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
 from lightning_gpuprof.timing.actions import PHASES
 
-_OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
-_WATCHING = tuple(
-    os.path.join(_OWN, path)
-    for path in (
-        "callbacks/syncs/", "callbacks/sync_detector.py", "inspect/", "probes/", "adapters/",
-        "session/timed_calls.py",
-    )
-)  # fmt: skip
+_INSPECTING = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HOOK_CALLERS = ("_call_lightning_module_hook", "_call_strategy_hook", "_call_callback_hooks")
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
@@ -35,7 +27,7 @@ class Kind(Enum):
     SKIPPED = "skipped"
     """Torch's, Python's or ours: never the cause."""
     OURS = "ours"
-    """A callback of this package."""
+    """Of this package, but for the inspection."""
     LIGHTNING = "lightning"
     METRIC = "metric"
     CODE = "code"
@@ -60,7 +52,7 @@ class Place(NamedTuple):
 
 
 def place_of(frame: FrameType | None) -> Place | None:
-    """Return the line to blame; None outside the hot loop, and for this package's own calls.
+    """Return the line to blame; None outside the training loop, and for this package's own calls.
 
     Args:
         frame: The innermost frame while the call that syncs is under way.
@@ -72,8 +64,8 @@ def place_of(frame: FrameType | None) -> Place | None:
     return walk.place()
 
 
-def log_call_place(frame: FrameType | None) -> tuple[str, int, str] | None:
-    """Return the innermost line of the user's own code, for a call of `self.log`."""
+def user_line(frame: FrameType | None) -> tuple[str, int, str] | None:
+    """Return the innermost line of the user's own code."""
     for each in outwards(frame):
         if kind_of(each.f_code.co_filename) is Kind.CODE:
             return each.f_code.co_filename, each.f_lineno, each.f_code.co_name
@@ -89,9 +81,8 @@ def kind_of(filename: str) -> Kind:
     """
     package = package_of(filename)
     if package == "lightning_gpuprof":
-        path = os.path.abspath(filename)
-        ours = path.startswith(_OWN + os.sep) and not path.startswith(_WATCHING)
-        return Kind.OURS if ours else Kind.SKIPPED
+        inspecting = os.path.abspath(filename).startswith(_INSPECTING)
+        return Kind.SKIPPED if inspecting else Kind.OURS
     if package in _LIGHTNING:
         return Kind.LIGHTNING
     if package == "torchmetrics":
@@ -100,7 +91,7 @@ def kind_of(filename: str) -> Kind:
 
 
 class _Walk:
-    """What the frames passed so far say, from the innermost outwards."""
+    """Gathers what the frames say, from the innermost outwards."""
 
     def __init__(self) -> None:
         self._first: Kind | None = None
@@ -113,7 +104,7 @@ class _Walk:
         self._in_loop = False
 
     def past(self, frame: FrameType) -> bool:
-        """Take a frame in; returns False where the sync is none of the hot loop's."""
+        """Take a frame in; returns False where the sync is outside the training loop."""
         kind, code = kind_of(frame.f_code.co_filename), frame.f_code
         if self._first is None and kind is not Kind.SKIPPED:
             self._first = kind
@@ -127,7 +118,7 @@ class _Walk:
         return True
 
     def place(self) -> Place | None:
-        """Return what has been found once all frames are passed."""
+        """Return the line once all frames are passed."""
         if self._line is None or not self._in_loop:
             return None
         owner = self._owner

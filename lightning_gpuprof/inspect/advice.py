@@ -1,9 +1,9 @@
-"""What to write in place of a line that makes the host wait, by what the line does."""
+"""Advice for a line that makes the host wait, by its operation and its owner."""
 
-from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.records.inspection import SyncSite
 
 PAGEABLE_COPY = "pageable copy"
-"""The operation's name in the detector's rows."""
+"""The operation's name in the rows of an inspection."""
 _BY_OWNER = {
     "lightning": "use DeferredLoss and DeferredProgressBar for values of each step, and leave out "
     "prog_bar=True and on_step=True",
@@ -47,12 +47,12 @@ _STEPS = (
 _READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
 
 
-def cure(site: SyncSite) -> str:
+def advice(site: SyncSite) -> str:
     """Return the replacement for a line that makes the host wait.
 
     >>> site = SyncSite(file="t.py", line=1, function="f", source="x.item()", owner="user",
     ...                 operation="item", count=1, steps_watched=1)
-    >>> cure(site)
+    >>> advice(site)
     'keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later'
     """
     operations = site.operation.split(", ")

@@ -2,15 +2,11 @@
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from inspected import inspected
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
-from lightning_gpuprof.callbacks.sync_detector import SyncDetector
-from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import ProbeDisabled, SyncSite
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,21 +15,7 @@ pytestmark = [
 
 
 def rows(folder, model, *callbacks):
-    trainer = Trainer(
-        max_epochs=1,
-        limit_train_batches=10,
-        limit_val_batches=0,
-        accelerator="gpu",
-        devices=1,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        logger=CSVLogger(folder),
-        callbacks=[SyncDetector(start=2, steps=3), *callbacks],
-    )
-    trainer.fit(model)
-    session = read_run(trainer.logger.log_dir)[0].sessions[0]
-    assert not session.all(ProbeDisabled)
-    return session.all(SyncSite)
+    return inspected(folder, model, *callbacks, accelerator="gpu", devices=1).sites
 
 
 def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seeded_syncs):
@@ -61,9 +43,9 @@ def test_a_number_that_is_logged_waits_once_a_call_and_one_made_there_does_not(t
 
 
 def test_a_clean_loop_has_no_rows(tmp_path, seeded_syncs):
-    assert rows(tmp_path, seeded_syncs.Clean()) == []
+    assert rows(tmp_path, seeded_syncs.Clean()) == ()
 
 
 def test_deferred_values_make_no_row_even_at_a_windows_end(tmp_path):
     mine = [DeferredLoss(window=2), DeferredProgressBar()]
-    assert rows(tmp_path, BoringModel(), *mine) == []
+    assert rows(tmp_path, BoringModel(), *mine) == ()

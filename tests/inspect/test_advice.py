@@ -1,7 +1,7 @@
 import pytest
 
-from lightning_gpuprof.findings.sync_cures import cure
-from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.inspect.advice import advice
+from lightning_gpuprof.records.inspection import SyncSite
 
 
 def site(source, *, owner="lightning", operation="item", file="train.py"):
@@ -30,6 +30,6 @@ def site(source, *, owner="lightning", operation="item", file="train.py"):
         (site("x.to(d)", owner="user", operation="pageable copy"), "pinned", "self.log"),
     ],
 )
-def test_each_kind_of_wait_has_a_cure_of_its_own(found, said, unsaid):
-    assert said in cure(found)
-    assert unsaid not in cure(found)
+def test_each_kind_of_wait_has_advice_of_its_own(found, said, unsaid):
+    assert said in advice(found)
+    assert unsaid not in advice(found)

@@ -1,6 +1,7 @@
-"""Which calls make the host wait for a GPU: the tables that the watches of host syncs look up."""
+"""Which calls make the host wait for a GPU: the tables that both sync watches look up."""
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -45,8 +46,43 @@ _VALUE_DEPENDENT = frozenset(
 )
 
 
+class Seen(Protocol):
+    """A sync that was reported; the watch adds its duration where it can tell."""
+
+    blocked_ns: int | None
+
+
+Report = Callable[[str], Seen | None]
+"""Called with the operation's name while the call that syncs is on the Python stack."""
+
+
+class SyncWatch(Protocol):
+    """Reports each host sync of the thread that started it."""
+
+    @property
+    def would_sync(self) -> bool:
+        """Whether the reported calls would sync on a GPU, but do not here."""
+        ...
+
+    def start(self) -> bool:
+        """Begin to watch; returns False, having changed nothing, where that is not possible."""
+        ...
+
+    def stop(self) -> None:
+        """Watch no more and put everything back; does nothing where not started."""
+        ...
+
+
+def synchronize_calls() -> Iterable[tuple[Any, str]]:
+    """Return where torch keeps its functions that wait for a whole device or stream."""
+    for module in ("cuda", "cpu", "xpu", "mps", "accelerator"):
+        yield getattr(torch, module, None), "synchronize"
+    yield torch.cuda.Stream, "synchronize"
+    yield torch.cuda.Event, "synchronize"
+
+
 def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tell whether an ATen operator's result has a shape or a host value that data decide.
+    """Tell whether data decide the shape or the host value that an ATen operator returns.
 
     >>> import torch
     >>> mask = torch.tensor([True, False])
@@ -55,7 +91,7 @@ def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     >>> shows_values(torch.ops.aten.index.Tensor, (mask, [torch.tensor([0])]), {})
     False
     """
-    name = operator._schema.name.rpartition("::")[2]
+    name, _, overload = operator_name(operator).partition(".")
     if name in _VALUE_DEPENDENT:
         return True
     if name == "index":
@@ -64,8 +100,17 @@ def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         # One value for all places is a masked_fill, which the device does by itself.
         return _has_mask(args[1]) and args[2].numel() != 1
     if name == "repeat_interleave":
-        return operator._overloadname == "Tensor" and kwargs.get("output_size") is None
+        return overload == "Tensor" and kwargs.get("output_size") is None
     return False
+
+
+def operator_name(operator: Any) -> str:
+    """Return an operator's name without its namespace.
+
+    >>> operator_name(torch.ops.aten.index.Tensor), operator_name(torch.ops.aten.relu.default)
+    ('index.Tensor', 'relu')
+    """
+    return str(operator.name()).rpartition("::")[2]
 
 
 def call_name(function: Any) -> str:

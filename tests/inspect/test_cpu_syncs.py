@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_gpuprof.probes.syncs.sync_lint import CpuSyncWatch
+from lightning_gpuprof.inspect.cpu_syncs import CpuSyncWatch
 
 DEVICE = torch.device("cpu")
 CHOSEN = "cpu"

@@ -5,28 +5,30 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
-from lightning_gpuprof.probes.syncs.sync_ops import (
+from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key
+from lightning_gpuprof.inspect.sync_calls import (
     FACTORIES,
     FROM_DATA,
     NAMES,
     PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
+    Report,
     call_name,
+    operator_name,
     shows_values,
+    synchronize_calls,
 )
-from lightning_gpuprof.probes.syncs.sync_watch import Patches, Report, synchronize_calls
+from lightning_gpuprof.session.patches import Patches
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
 _WRAPPERS = ("", "__get__", "backward", "grad")
@@ -37,14 +39,13 @@ _ATEN_NAMES = {"_local_scalar_dense": "item", "index": "boolean mask", "_unique2
 class CpuSyncWatch:
     """Reports what would sync on a GPU, for a training loop that runs on a CPU.
 
-    Which tensors would lie on the GPU is followed from call to call: what is made without
-    `device=` or fetched from a loader stays on the host until it is moved; what is computed
-    from a tensor of the device is on the device; what was there before the watch is taken to
-    be on the device, but for the tensors named as `on_host`.
+    It follows from call to call which tensors would lie on the GPU: a tensor that is made without
+    `device=` or fetched from a loader stays on the host until it is moved; a result computed from
+    a tensor of the device is on the device; a tensor from before the watch is taken to be on the
+    device, but for those named as `on_host`.
 
-    It must be started and stopped at one depth of torch's modes. While it runs, torch.compile
-    runs functions uncompiled and fast paths of torch.nn step aside, so that results may differ
-    in their last bits: for a look, not for a run that must be reproduced.
+    It must be started and stopped at one depth of torch's modes. While it runs, torch.compile runs
+    functions uncompiled and fast paths of torch.nn step aside.
 
     Args:
         report: Told of each call that would sync.
@@ -86,7 +87,7 @@ class CpuSyncWatch:
         self._patches.restore()
 
     def begin_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Look at a call of one of torch's Python functions."""
+        """Judge a call of one of torch's Python functions."""
         device = _device_of(name, args, kwargs)
         self.call = _Call(name, name in FACTORIES and device is None)
         if name in READS:
@@ -108,12 +109,12 @@ class CpuSyncWatch:
                 result = result.clone()  # on a GPU it would be a copy too, not the tensor itself
             self._places.put(result, on_host=on_host)
         elif name in FACTORIES and not self._on_device(args):
-            self._places.put(result, on_host=True)  # torch.tensor makes it out of our sight
+            self._places.put(result, on_host=True)  # torch.tensor runs no operator
         return result
 
     def operator(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an ATen operator; report it if it would sync."""
-        if operator._schema.name == "aten::copy_":
+        if operator_name(operator) == "copy_":
             return self._copy(operator, args, kwargs)
         given = _tensors(args, kwargs)
         on_host = self._fetching() or (
@@ -133,7 +134,7 @@ class CpuSyncWatch:
         return operator(*args, **kwargs)
 
     def _name(self, operator: Any) -> str:
-        aten = str(operator._schema.name.rpartition("::")[2])
+        aten = operator_name(operator).partition(".")[0]
         called = NAMES.get(self.call.name, self.call.name)
         return _ATEN_NAMES.get(aten, aten.strip("_")) if called in _WRAPPERS else called
 
@@ -148,7 +149,7 @@ class CpuSyncWatch:
     def _waiting(self, original: Any) -> Any:
         def synchronize(*args: Any, **kwargs: Any) -> Any:
             self._see(SYNCHRONIZE)
-            # Without a GPU torch would raise: the loop is looked at as if it had one.
+            # Without a GPU torch would raise.
             return original(*args, **kwargs) if torch.cuda.is_available() else None
 
         return synchronize
@@ -160,9 +161,9 @@ class _Call:
     def __init__(self, name: str = "", on_host: bool = False) -> None:
         self.name = name
         self.on_host = on_host
-        """What it makes from nothing would lie on the host."""
+        """A tensor that it makes from nothing would lie on the host."""
         self.judged = name in READS
-        """Its parts are not looked at: the call as a whole has been."""
+        """The call was judged as a whole, so its operators are not."""
 
 
 class _Places:
@@ -173,16 +174,16 @@ class _Places:
         self.put(list(on_host), on_host=True)
 
     def is_host(self, tensor: Tensor) -> bool:
-        return _storage(tensor) in self._host
+        return storage_key(tensor) in self._host
 
     def put(self, values: Any, *, on_host: bool) -> None:
         # Storages are known by address. One that is freed and made anew is always put anew,
         # because every operator's result comes by here.
         for tensor in _tensors((values,), {}):
             if on_host:
-                self._host.add(_storage(tensor))
+                self._host.add(storage_key(tensor))
             else:
-                self._host.discard(_storage(tensor))
+                self._host.discard(storage_key(tensor))
 
 
 class _Calls(TorchFunctionMode):
@@ -214,12 +215,6 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     return [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-
-
-def _storage(tensor: Tensor) -> int:
-    with suppress(NotImplementedError, RuntimeError):  # sparse and wrapper tensors have none
-        return int(tensor.untyped_storage()._cdata)
-    return id(tensor)
 
 
 def _device_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,11 +1,11 @@
-"""One window of watched steps: where each host sync came from, counted by line."""
+"""The host syncs of the watched steps, counted by line."""
 
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from lightning_gpuprof.callbacks.syncs.sync_places import Place, log_call_place, place_of
-from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.inspect.places import Place, place_of, user_line
+from lightning_gpuprof.records.inspection import SyncSite
 from lightning_gpuprof.session.places import shown_path
 
 Line = tuple[str, int, str]
@@ -21,22 +21,21 @@ class Hit:
 
 
 @dataclass
-class SyncWindow:
+class SyncSites:
     """Collects host syncs and makes one row of each line.
 
-    Values that Lightning reads on its own accord (for the progress bar, for loggers) are
-    filed under the user's `self.log` call that asked for them.
+    A value that Lightning reads by itself, for the progress bar or a logger, is counted at the
+    user's `self.log` call that asked for it.
     """
 
-    would_sync: bool
+    would_sync: bool = False
     steps: int = 0
-    paused: bool = False
     _hits: list[Hit] = field(default_factory=list)
     _logged: dict[str, Line] = field(default_factory=dict)
 
     def saw(self, operation: str) -> Hit | None:
-        """Take a sync in while its call is on the stack; None where it is nobody's here."""
-        place = None if self.paused else place_of(sys._getframe(1))
+        """Take a sync in while its call is on the stack; None outside the training loop."""
+        place = place_of(sys._getframe(1))
         if place is None:
             return None
         hit = Hit(place, operation)
@@ -45,17 +44,17 @@ class SyncWindow:
 
     def logs(self, name: str) -> None:
         """Remember which line logs a value, while `self.log` is on the stack."""
-        line = log_call_place(sys._getframe(1))
+        line = user_line(sys._getframe(1))
         if line is not None:
             self._logged[name] = line
 
-    def sites(self) -> list[SyncSite]:
+    def sites(self) -> tuple[SyncSite, ...]:
         """Return the rows, most blocking first."""
         rows: dict[tuple[Line, str], list[Hit]] = {}
         for hit in self._hits:
             rows.setdefault((self._line(hit.place), hit.place.owner), []).append(hit)
         sites = [self._site(line, hits) for (line, _), hits in rows.items()]
-        return sorted(sites, key=lambda site: (-(site.blocked_ns or 0), -site.count))
+        return tuple(sorted(sites, key=lambda site: (-(site.blocked_ns or 0), -site.count)))
 
     def _line(self, place: Place) -> Line:
         own = place.file, place.line, place.function

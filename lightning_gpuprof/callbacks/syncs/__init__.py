@@ -1,1 +1,0 @@
-"""Whose line made the host wait."""

@@ -1,0 +1,192 @@
+"""`lightning-gpuprof inspect`: which lines of a training loop wait or work for nothing."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.inspect.advice import advice
+from lightning_gpuprof.records.inspection import Inspection, SyncSite
+
+STEPS = 3
+CHILD = "lightning_gpuprof.inspect.child"
+_GRACE_S = 5
+"""Time that the script has to end after Ctrl-C."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=STEPS,
+        metavar="N",
+        help="training steps to watch for host syncs, and as many to look for needless work, after "
+        f"a first step (default: {STEPS})",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "script",
+        metavar="SCRIPT",
+        help="training script; it runs on one device, without validation, until its steps are "
+        "inspected. Exit status: 0 nothing found, 1 something found, 2 the script failed",
+    )
+    rest = parser.add_argument(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="arguments of the script; --steps may also stand right after SCRIPT, unless -- does",
+    )
+    rest.required = False  # else Python before 3.12 says that "..." is missing where SCRIPT is
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was found; 1 if there is anything."""
+    steps, arguments = _own_steps(args.steps, args.arguments)
+    if steps < 1:
+        raise ConfigError(f"--steps {steps} would inspect nothing. Pass 1 or more.")
+    if not os.path.isfile(args.script):
+        raise ConfigError(f"There is no script {args.script}. Pass the path of a Python file.")
+    found = _inspect(args.script, steps, arguments)
+    print(json.dumps(payload(found), indent=2) if args.json else text(found))
+    return 1 if found.sites or found.waste else 0
+
+
+def payload(found: Inspection) -> dict[str, object]:
+    """Return the result as JSON values."""
+    sites = [
+        msgspec.to_builtins(site)
+        | {"per_step": site.count / site.steps_watched, "replacement": advice(site)}
+        for site in found.sites
+    ]
+    return {"schema_version": 2, **msgspec.to_builtins(found), "sites": sites}
+
+
+def text(found: Inspection) -> str:
+    """Return the result as text."""
+    return "\n".join([*_syncs(found), *_waste(found), *_calls(found)])
+
+
+def _syncs(found: Inspection) -> Iterator[str]:
+    watched = f"{_count(found.sync_steps, 'step')} watched"
+    if found.syncs_raise:
+        yield (
+            "Host syncs were not looked for: the script has set "
+            'torch.cuda.set_sync_debug_mode("error"), and each of them raises.'
+        )
+    elif not found.sites:
+        yield f"No line of the training loop makes the host wait for the device ({watched})."
+    else:
+        one = len(found.sites) == 1
+        make = "would make" if found.sites[0].would_sync else "makes" if one else "make"
+        yield (
+            f"{_count(len(found.sites), 'line')} of the training loop {make} the host wait for "
+            f"a GPU ({watched})"
+        )
+    for site in found.sites:
+        yield from _site(site)
+
+
+def _site(site: SyncSite) -> Iterator[str]:
+    count = f"{site.count / site.steps_watched:g} per step"
+    blocked = ""
+    if site.blocked_ns is not None:
+        blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} µs blocked per step"
+    place = f"{_shown(site.file)}:{site.line}"
+    yield ""
+    yield f"{place}  {site.operation}  by {site.owner}  {count}{blocked}"
+    yield f"    {site.source}"
+    yield f"    -> {advice(site)}"
+
+
+def _waste(found: Inspection) -> Iterator[str]:
+    if not found.waste:
+        return
+    yield ""
+    yield f"Needless work ({_count(found.work_steps, 'step')} looked at)"
+    for one in found.waste:
+        yield ""
+        place = "" if one.place is None else f"{_shown(one.place.file)}:{one.place.line}  "
+        yield f"{place}{one.title}"
+        if one.place is not None:
+            yield f"    {one.place.source}"
+        yield f"    -> {one.advice}"
+
+
+def _calls(found: Inspection) -> Iterator[str]:
+    if found.calls_per_step is None:
+        return
+    yield ""
+    yield f"A step makes {found.calls_per_step:,.0f} Python calls. By function of your own:"
+    for row in found.calls:
+        place = f"{_shown(row.file)}:{row.line}"
+        yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:g} times"
+
+
+def _own_steps(steps: int, arguments: Sequence[str]) -> tuple[int, list[str]]:
+    """Take `--steps N` from the front of the script's arguments; `--` keeps it there."""
+    rest = list(arguments)
+    if rest[:1] == ["--"]:
+        return steps, rest[1:]
+    if rest[:1] == ["--steps"] and len(rest) > 1 and rest[1].isdigit():
+        return int(rest[1]), rest[2:]
+    return steps, rest
+
+
+def _inspect(script: str, steps: int, arguments: Sequence[str]) -> Inspection:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "found.json")
+        status = _wait([sys.executable, "-m", CHILD, str(file), str(steps), script, *arguments])
+        found = msgspec.json.decode(file.read_bytes(), type=Inspection) if file.exists() else None
+    if status:
+        raise ConfigError(
+            f"{script} failed with status {status} before its steps were inspected; its messages "
+            "are above. Run it by itself until it trains."
+        )
+    if found is not None and not found.trainers:
+        raise ConfigError(
+            f"{script} made no Trainer, so nothing was inspected: only loops of Lightning's "
+            "Trainer can be. A loop of your own can be put into a LightningModule's training_step."
+        )
+    if found is None or not (found.sync_steps or found.syncs_raise):
+        raise ConfigError(
+            f"{script} ended without training two steps, so nothing was inspected. It must call "
+            "Trainer.fit when run as a script; pass its arguments after its path."
+        )
+    return found
+
+
+def _wait(command: Sequence[str]) -> int:
+    """Run a process to its end, and leave nothing of it behind however this one ends."""
+    # In a group of its own, with the workers that it starts; its output goes to stderr.
+    child = subprocess.Popen(command, stdout=2, start_new_session=True)
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        child.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+        raise
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _shown(path: str) -> str:
+    """Return a path below the current folder as relative to it."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative

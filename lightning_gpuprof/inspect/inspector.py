@@ -1,0 +1,176 @@
+"""The callback that `lightning-gpuprof inspect` adds to a script's Trainer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.inspect.cpu_syncs import CpuSyncWatch
+from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
+from lightning_gpuprof.inspect.sync_calls import Report, SyncWatch
+from lightning_gpuprof.inspect.sync_sites import SyncSites
+from lightning_gpuprof.inspect.work import Work
+from lightning_gpuprof.records.inspection import Inspection
+from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.session.step_start import StepBorders
+
+WARM_UP = 1
+"""The first step is not inspected: it sets up lazily what later ones use."""
+NewWatch = Callable[[Trainer, Report, Callable[[], bool]], SyncWatch]
+
+
+class InspectionDone(BaseException):
+    """Ends the script once its steps were inspected; no `except Exception` stops it."""
+
+
+class Inspector(Callback):
+    """Inspects a few training steps and ends the script, at the latest at its first epoch's end.
+
+    First it watches `steps` steps for host syncs, then it looks at the work of as many others. The
+    two are apart because the sync watch adds calls of its own.
+
+    Args:
+        steps: Steps of either kind.
+        done: Receives the result.
+        new_watch: Makes a watch of the device; tests pass a fake.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int,
+        done: Callable[[Inspection], None],
+        new_watch: NewWatch | None = None,
+    ) -> None:
+        self._steps = steps
+        self._done = done
+        self._new_watch = new_watch or watch_of
+        self._syncs: Syncs | None = None
+        self._work: Work | None = None
+        self._open: Syncs | Work | None = None
+
+    @override
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._syncs = Syncs(trainer, self._new_watch)
+        self._work = Work(trainer)
+        StepBorders(trainer, self, self._begin_step).sleep_until(WARM_UP)
+
+    @override
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._finish()  # validation is off, so an epoch's end may miss what it monitors
+
+    @override
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._finish()
+
+    @override
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        if self._open is not None:
+            self._open.stop()
+
+    def _begin_step(self, number: int) -> None:
+        assert self._syncs is not None
+        assert self._work is not None
+        at = number - WARM_UP
+        part = self._syncs if at < self._steps else self._work
+        if at >= 2 * self._steps:
+            self._finish()
+        if part is not self._open:
+            if self._open is not None:
+                self._open.stop()
+            self._open = part
+            part.start()
+        part.begin_step()
+
+    def _finish(self) -> None:
+        if self._open is not None:
+            self._open.stop()
+        syncs, work = self._syncs, self._work
+        if syncs is None or work is None:
+            return
+        self._done(
+            Inspection(
+                sync_steps=syncs.steps,
+                sites=syncs.sites.sites(),
+                syncs_raise=syncs.refused,
+                work_steps=work.steps,
+                waste=work.waste(),
+                calls=work.calls.rows(work.steps),
+                calls_per_step=work.calls.per_step(work.steps),
+            )
+        )
+        raise InspectionDone
+
+
+class Syncs:
+    """Watches steps for host syncs.
+
+    Args:
+        trainer: Whose steps.
+        new_watch: Makes a watch of its device.
+    """
+
+    def __init__(self, trainer: Trainer, new_watch: NewWatch) -> None:
+        self._trainer = trainer
+        self._new_watch = new_watch
+        self._watch: SyncWatch | None = None
+        self.sites = SyncSites()
+        self.steps = 0
+        self.refused = False
+        self._fetching = False
+        self._patches = Patches()
+
+    def start(self) -> None:
+        """Begin to watch, where the device allows it."""
+        self._watch = self._new_watch(self._trainer, self.sites.saw, lambda: self._fetching)
+        self.sites.would_sync = self._watch.would_sync
+        self.refused = not self._watch.start()
+        if not self.refused:
+            self._patches.put(self._trainer.strategy, "batch_to_device", self._moving)
+            self._patches.put(self._trainer.lightning_module, "log", self._logging)
+
+    def begin_step(self) -> None:
+        """Note that a step begins: it fetches its batch."""
+        if not self.refused:
+            self.steps += 1
+            self.sites.steps = self.steps
+            self._fetching = True
+
+    def stop(self) -> None:
+        """Put everything back."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._patches.restore()
+
+    def _moving(self, original: Any) -> Any:
+        def batch_to_device(*args: Any, **kwargs: Any) -> Any:
+            self._fetching = False
+            return original(*args, **kwargs)
+
+        return batch_to_device
+
+    def _logging(self, original: Any) -> Any:
+        def log(name: str, *args: Any, **kwargs: Any) -> Any:
+            self.sites.logs(name)
+            return original(name, *args, **kwargs)
+
+        return log
+
+
+def watch_of(trainer: Trainer, report: Report, fetching: Callable[[], bool]) -> SyncWatch:
+    """Return the watch for the device that a Trainer trains on."""
+    if trainer.strategy.root_device.type == "cuda":
+        return CudaSyncWatch(report)
+    counters = [
+        value
+        for optimizer in trainer.optimizers
+        for state in getattr(optimizer, "state", {}).values()
+        if isinstance(state, dict)
+        for name, value in state.items()
+        if name == "step" and isinstance(value, torch.Tensor)
+    ]
+    return CpuSyncWatch(report, on_host=counters, fetching=fetching)

@@ -1,0 +1,171 @@
+"""Looks at the work of a few steps: gradients, graphs, repeated calls, modes, Python calls."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.inspect.modes import open_modes
+from lightning_gpuprof.inspect.places import user_line
+from lightning_gpuprof.inspect.python_calls import PythonCalls
+from lightning_gpuprof.inspect.repeated_calls import RepeatedCalls
+from lightning_gpuprof.records.inspection import Waste
+from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.session.places import own_line_like, shown
+
+MOST_NAMES = 3
+_ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
+"""A line that switches anomaly detection on."""
+
+
+class Work:
+    """Looks at steps from `start` to `stop` and says what they do for nothing.
+
+    Args:
+        trainer: Whose steps.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.calls = PythonCalls()
+        self.steps = 0
+        self._repeats = RepeatedCalls(self._repeated, lambda: not self._in_backward)
+        self._patches = Patches()
+        self._in_backward = False
+        self._found: dict[tuple[str, object], Waste] = {}
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._repeats.start(self._trainer.lightning_module)
+        self._patches.put(torch.autograd, "backward", self._backward)
+        self.calls.start()
+
+    def begin_step(self) -> None:
+        """Note that a step begins."""
+        self.steps += 1
+        self._repeats.begin_step()
+        self._look_at_modes()
+
+    def stop(self) -> None:
+        """Look no more, and put everything back."""
+        self.calls.stop()
+        self._repeats.stop()
+        self._patches.restore()
+        for waste in unused_gradients(self._trainer.lightning_module, self._trainer.optimizers):
+            self._add("", waste)
+
+    def waste(self) -> tuple[Waste, ...]:
+        """Return what steps do for nothing, each once."""
+        return tuple(self._found.values())
+
+    def _backward(self, original: Any) -> Any:
+        def backward(
+            tensors: Any,
+            grad_tensors: Any = None,
+            retain_graph: bool | None = None,
+            create_graph: bool = False,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            self._look_at_modes()
+            if retain_graph and not create_graph:
+                self._retained()
+            self._in_backward = True
+            try:
+                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+            finally:
+                self._in_backward = False
+
+        return backward
+
+    def _retained(self) -> None:
+        place = _calling_place()
+        waste = Waste(
+            kind="retained-graph",
+            title="backward keeps its graph (retain_graph=True), and with it all activations",
+            advice="add the losses and call backward once; leave out retain_graph=True where the "
+            "graph is gone through only once",
+            place=place,
+        )
+        self._add(place, waste)
+
+    def _repeated(self, name: str) -> None:
+        place = _calling_place()
+        what = f"`{name}`" if name else "the whole module"
+        waste = Waste(
+            kind="repeated-forward",
+            title=f"{what} is called again with the same input in one step",
+            advice="call it once and use its result twice",
+            place=place,
+        )
+        self._add((name, place), waste)
+
+    def _look_at_modes(self) -> None:
+        for name, place in open_modes():
+            waste = Waste(
+                kind="open-mode",
+                title=f"the mode {name} is open: it is told of every operator, in Python",
+                advice="leave it before training, or open it for single steps",
+                place=place,
+            )
+            self._add(name, waste)
+        if torch.is_anomaly_enabled():
+            waste = Waste(
+                kind="anomaly-detection",
+                title="autograd's anomaly detection is on: each operator writes its stack down",
+                advice="switch it on only to find a NaN: Trainer(detect_anomaly=False)",
+                place=own_line_like(_ANOMALY),
+            )
+            self._add("", waste)
+
+    def _add(self, key: object, waste: Waste) -> None:
+        self._found.setdefault((waste.kind, key), waste)
+
+
+def unused_gradients(module: LightningModule, optimizers: Sequence[Any]) -> Iterable[Waste]:
+    """Yield a row where parameters have gradients that no optimizer uses."""
+    used = {
+        id(parameter)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        if group.get("lr") != 0
+        for parameter in group["params"]
+    }
+    trained = {name: one for name, one in module.named_parameters() if one.requires_grad}
+    unused = {
+        name: one for name, one in trained.items() if one.grad is not None and id(one) not in used
+    }
+    if not unused:
+        return
+    names = list(dict.fromkeys(_owner(name, unused, trained) for name in unused))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    count = sum(one.numel() for one in unused.values())
+    yield Waste(
+        kind="unused-gradients",
+        title=f"gradients of {count:,} parameters are computed and no optimizer uses them: "
+        f"{', '.join(names[:MOST_NAMES])}{more}",
+        advice=f"self.{names[0]}.requires_grad_(False) in __init__, or pass its parameters to the "
+        "optimizer",
+    )
+
+
+def _owner(name: str, unused: Iterable[str], trained: Iterable[str]) -> str:
+    """Return the outermost module of a parameter that is unused as a whole, or its own name.
+
+    >>> _owner("a.b.weight", {"a.b.weight"}, {"a.b.weight", "a.c.weight"})
+    'a.b'
+    """
+    parts = name.split(".")
+    for depth in range(1, len(parts)):
+        prefix = ".".join(parts[:depth])
+        if all(one in unused for one in trained if one.startswith(f"{prefix}.")):
+            return prefix
+    return name
+
+
+def _calling_place() -> CallPlace | None:
+    line = user_line(sys._getframe(1))
+    return None if line is None else shown(line)

@@ -1,1 +1,0 @@
-"""Calls that make the host wait for the device."""

@@ -1,0 +1,83 @@
+"""What `lightning-gpuprof inspect` finds in a few steps of a script."""
+
+import msgspec
+
+from lightning_gpuprof.records.module_calls import CallPlace
+
+
+class SyncSite(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of code that makes the host wait for the device."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+    owner: str
+    """user, lightning, metric, callback:<name>, logger:<name>, dataloader."""
+    operation: str
+    count: int
+    steps_watched: int
+    blocked_ns: int | None = None
+    would_sync: bool = False
+    """Seen on a CPU: would sync on a GPU."""
+    phase: str | None = None
+
+
+class Waste(msgspec.Struct, frozen=True):
+    """Work that a training step does for nothing.
+
+    Args:
+        kind: `unused-gradients`, `retained-graph`, `repeated-forward`, `open-mode` or
+            `anomaly-detection`.
+        title: What is wasted, in a sentence.
+        advice: What to do about it.
+        place: The line, where one is known.
+    """
+
+    kind: str
+    title: str
+    advice: str
+    place: CallPlace | None = None
+
+
+class CallCount(msgspec.Struct, frozen=True):
+    """How often a function of the user's own runs in a step, and how much it calls.
+
+    Args:
+        file: Its file.
+        line: Its first line.
+        function: Its name.
+        calls: Calls of it per step.
+        makes: Calls per step that its own lines make, of Python functions and built-in ones.
+    """
+
+    file: str
+    line: int
+    function: str
+    calls: float
+    makes: float
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """What was found.
+
+    Args:
+        sync_steps: Steps that were watched for host syncs.
+        sites: The lines that sync, those that block longest first.
+        syncs_raise: The script has set `torch.cuda.set_sync_debug_mode("error")`: nothing was
+            looked for.
+        work_steps: Steps whose work was looked at and whose calls were counted.
+        waste: Work for nothing.
+        calls: The user's functions that make the most calls.
+        calls_per_step: All Python calls of a step; None where another profiler was on.
+        trainers: Trainers that the script made.
+    """
+
+    sync_steps: int = 0
+    sites: tuple[SyncSite, ...] = ()
+    syncs_raise: bool = False
+    work_steps: int = 0
+    waste: tuple[Waste, ...] = ()
+    calls: tuple[CallCount, ...] = ()
+    calls_per_step: float | None = None
+    trainers: int = 1

@@ -1,0 +1,215 @@
+"""`lightning-gpuprof inspect` on scripts, each run in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.cli.inspect import text
+from lightning_gpuprof.inspect.advice import advice
+from lightning_gpuprof.records.inspection import CallCount, Inspection, SyncSite, Waste
+from lightning_gpuprof.records.module_calls import CallPlace
+
+SEEDED = Path(__file__).parents[1] / "seeded_syncs.py"
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+import seeded_syncs
+
+if __name__ == "__main__":
+    assert sys.argv[1:] == {arguments!r}, sys.argv
+    print("chatter on stdout")
+    trainer = Trainer(
+        max_epochs=50, accelerator="cpu", logger=False, enable_checkpointing=False, devices=2,
+        callbacks=[{callbacks}], enable_model_summary=False,
+    )
+    trainer.fit(seeded_syncs.{model}())
+    raise SystemExit("an inspection goes no further than its steps")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(model, *, callbacks="", arguments=()):
+        path = tmp_path / "train.py"
+        fields = {"model": model, "callbacks": callbacks, "arguments": list(arguments)}
+        path.write_text(SCRIPT.format(folder=str(SEEDED.parent), **fields))
+        return str(path)
+
+    return write
+
+
+def test_each_sync_of_a_script_is_a_row_and_the_status_is_1(script, seeded_syncs, capfd):
+    path = script("Seeded", callbacks="seeded_syncs.GradientWatcher()", arguments=["--lr", "1"])
+    assert main(["inspect", "--json", path, "--steps", "2", "--lr", "1"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert (found["sync_steps"], found["work_steps"]) == (2, 2)
+    rows = sorted((row["line"], row["owner"]) for row in found["sites"])
+    assert rows == seeded_syncs.expected()
+    item = next(row for row in found["sites"] if row["source"].startswith("self.total"))
+    assert item["per_step"] == 1
+    assert item["replacement"].startswith("keep the tensor")
+
+
+def test_a_clean_script_gives_0(script, capfd):
+    path = script("Clean", callbacks="EarlyStopping('val_loss')")
+    assert main(["inspect", path]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "No line of the training loop makes the host wait for the device (3 steps watched).",
+        "",
+    ]
+    assert lines[2].startswith("A step makes ")
+    assert "training_step, called 1 times" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise ValueError('the script broke')", "failed with status 1"),
+        ("print('no training here')", "made no Trainer"),
+        ("from lightning.pytorch import Trainer; Trainer()", "ended without training"),
+    ],
+)
+def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, capfd, source, said):
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    assert main(["inspect", str(path)]) == 2
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the script finds its GPU here")
+def test_a_script_for_a_gpu_is_looked_at_without_one_and_leaves_nothing_behind(
+    tmp_path, capfd, monkeypatch
+):
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from lightning.pytorch import Trainer\n"
+        "from lightning.pytorch.demos.boring_classes import BoringModel\n"
+        "Trainer(accelerator='gpu', devices=4, strategy='fsdp', precision='16-mixed').fit(\n"
+        "    BoringModel())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(path)]) == 0
+    assert "3 steps watched" in capfd.readouterr().out
+    assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_a_script_of_lightning_cli_keeps_its_options_and_no_profile_is_made(tmp_path, capfd):
+    pytest.importorskip("jsonargparse")
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from lightning.pytorch.cli import LightningCLI\n"
+        "from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel\n"
+        "LightningCLI(BoringModel, BoringDataModule, save_config_callback=None)\n"
+    )
+    logger = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={tmp_path / 'out'}"]
+    callback = "--trainer.callbacks+=lightning_gpuprof.GpuProfCallback"
+    assert main(["inspect", str(path), "fit", *logger, callback]) == 0
+    said = capfd.readouterr()
+    assert "3 steps watched" in said.out
+    assert "[PROFILE]" not in said.out + said.err
+
+
+def test_a_script_that_is_not_there_gives_2(capfd):
+    assert main(["inspect", "nowhere.py"]) == 2
+    assert "no script nowhere.py" in capfd.readouterr().err
+
+
+def test_without_a_script_that_alone_is_asked_for(capfd):
+    with pytest.raises(SystemExit):
+        main(["inspect"])
+    assert (
+        "inspect: SCRIPT is missing. Call it as: lightning-gpuprof inspect SCRIPT ("
+        in capfd.readouterr().err
+    )
+
+
+def test_a_result_is_shown_by_line():
+    site = SyncSite(
+        file="train.py", line=7, function="f", source="loss.item()", owner="user",
+        operation="item", count=6, steps_watched=3, blocked_ns=30_000,
+    )  # fmt: skip
+    place = CallPlace("train.py", 9, "g", "self.encoder(x)")
+    found = Inspection(
+        sync_steps=3,
+        sites=(site,),
+        work_steps=3,
+        waste=(Waste("repeated-forward", "called again", "call it once", place),),
+        calls=(CallCount("train.py", 5, "f", 1, 1234),),
+        calls_per_step=5678,
+    )
+    assert text(found).splitlines() == [
+        "1 line of the training loop makes the host wait for a GPU (3 steps watched)",
+        "",
+        "train.py:7  item  by user  2 per step, 10 µs blocked per step",
+        "    loss.item()",
+        f"    -> {advice(site)}",
+        "",
+        "Needless work (3 steps looked at)",
+        "",
+        "train.py:9  called again",
+        "    self.encoder(x)",
+        "    -> call it once",
+        "",
+        "A step makes 5,678 Python calls. By function of your own:",
+        "     1,234 calls  train.py:5  f, called 1 times",
+    ]
+
+
+def test_a_debug_mode_that_raises_is_said():
+    assert "Host syncs were not looked for" in text(Inspection(syncs_raise=True))
+
+
+def test_needless_work_is_found_and_lint_is_the_former_name(tmp_path, capfd):
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from lightning.pytorch import Trainer\n"
+        "from lightning.pytorch.demos.boring_classes import BoringModel\n"
+        "class Retains(BoringModel):\n"
+        "    def backward(self, loss):\n"
+        "        loss.backward(retain_graph=True)\n"
+        "Trainer(logger=False).fit(Retains())\n"
+    )
+    assert main(["lint", str(path)]) == 1
+    said = capfd.readouterr()
+    assert "`lint` is now `inspect`" in said.err
+    assert "train.py:5  backward keeps its graph" in said.out
+
+
+ENDLESS = """
+import os, signal, sys
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from torch.utils.data import DataLoader
+
+class Asks(BoringModel):
+    def training_step(self, batch, batch_idx):
+        print("pid", os.getpid(), file=sys.stderr, flush=True)
+        signal.pause()
+
+if __name__ == "__main__":
+    Trainer(logger=False).fit(Asks(), DataLoader(RandomDataset(32, 64), num_workers=1))
+"""
+
+
+def test_ctrl_c_ends_the_script_and_its_workers(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(ENDLESS)
+    main_of = "from lightning_gpuprof.cli import entry; raise SystemExit(entry())"
+    command = [sys.executable, "-c", main_of, "inspect", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        script = next(int(line.split()[1]) for line in process.stderr if line.startswith("pid"))
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()  # until nobody holds it any more: the script and its workers
+        assert process.wait() == 130
+    with pytest.raises(ProcessLookupError):
+        os.killpg(script, 0)

@@ -1,0 +1,216 @@
+"""Needless work by line: gradients, graphs, repeated calls, open modes; and calls per step."""
+
+import cProfile
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from inspected import inspected
+from lightning.pytorch import Callback
+from lightning.pytorch.demos.boring_classes import BoringModel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+
+class Two(BoringModel):
+    """A layer that is trained, and a second one."""
+
+    def __init__(self):
+        super().__init__()
+        self.second = torch.nn.Sequential(torch.nn.Linear(32, 2), torch.nn.Tanh())
+
+    def training_step(self, batch, batch_idx):
+        return self.loss(batch)
+
+    def loss(self, batch):
+        return (self.layer(batch) - self.second(batch)).square().mean()
+
+
+@pytest.fixture
+def waste(tmp_path):
+    """Return what a model wastes, by kind, and the sources of the lines."""
+
+    def found(model, *callbacks, **options):
+        rows = inspected(tmp_path, model, *callbacks, **options).waste
+        return [(row.kind, row.place and row.place.source) for row in rows], rows
+
+    return found
+
+
+def test_gradients_of_parameters_in_no_optimizer_are_named_by_their_module(waste):
+    class Teacher(Two):
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.layer.parameters(), 0.1)
+
+    found, (row,) = waste(Teacher())
+    assert found == [("unused-gradients", None)]
+    assert "66 parameters" in row.title
+    assert row.title.endswith(": second")
+    assert row.advice.startswith("self.second.requires_grad_(False)")
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_a_learning_rate_of_0_uses_no_gradient(waste, rate):
+    class Slow(Two):
+        def configure_optimizers(self):
+            groups = [{"params": self.layer.parameters()}]
+            return torch.optim.SGD([*groups, {"params": self.second.parameters(), "lr": rate}], 0.1)
+
+    found, _ = waste(Slow())
+    assert [kind for kind, _ in found] == ([] if rate else ["unused-gradients"])
+
+
+def test_frozen_parameters_waste_nothing(waste):
+    class Frozen(Two):
+        def configure_optimizers(self):
+            self.second.requires_grad_(False)
+            return torch.optim.SGD(self.layer.parameters(), 0.1)
+
+    assert waste(Frozen())[0] == []
+
+
+class Retains(BoringModel):
+    def backward(self, loss, *args, **kwargs):
+        loss.backward(retain_graph=True)
+
+
+class RetainsManually(BoringModel):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        self.manual_backward(self.layer(batch).mean(), retain_graph=True)
+
+
+@pytest.mark.parametrize("model", [Retains, RetainsManually])
+def test_a_graph_that_is_kept_is_named_by_the_line_that_keeps_it(waste, model):
+    ((kind, source),), _ = waste(model())
+    assert kind == "retained-graph"
+    assert source.endswith("retain_graph=True)")
+
+
+def test_a_second_derivative_needs_its_graph(waste):
+    class Penalty(BoringModel):
+        def backward(self, loss, *args, **kwargs):
+            loss.backward(retain_graph=True, create_graph=True)
+
+    assert waste(Penalty())[0] == []
+
+
+def test_a_module_that_is_called_twice_with_one_input_is_named_at_the_second_call(waste):
+    class Twice(Two):
+        def loss(self, batch):
+            first = self.second(batch)
+            return (self.layer(batch) - first + self.second(batch)).mean()
+
+    found, (row,) = waste(Twice())
+    assert found == [
+        ("repeated-forward", "return (self.layer(batch) - first + self.second(batch)).mean()")
+    ]
+    assert row.title == "`second` is called again with the same input in one step"
+
+
+def updated(model, batch):
+    first = model.second(batch)
+    with torch.no_grad():
+        model.second[0].weight.mul_(0.5)
+    return first + model.second(batch)
+
+
+def written(model, batch):
+    first = model.second(batch)
+    batch.add_(1.0)
+    return first.detach() + model.second(batch)
+
+
+def without_gradient(model, batch):
+    with torch.no_grad():
+        first = model.second(batch)
+    return first + model.second(batch)
+
+
+def recomputed(model, batch):
+    return torch.utils.checkpoint.checkpoint(model.second, batch, use_reentrant=False)
+
+
+def dropped(model, batch):
+    model.second.append(torch.nn.Dropout(0.5))
+    return model.second(batch) + model.second(batch)
+
+
+@pytest.mark.parametrize("twice", [updated, written, without_gradient, recomputed, dropped])
+def test_calls_that_differ_or_are_needed_are_not_repeated(waste, twice):
+    class Model(Two):
+        def loss(self, batch):
+            return twice(self, batch).mean() + self.layer(batch).mean()
+
+    assert waste(Model())[0] == []
+
+
+class Counts(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class Opens(Callback):
+    def __init__(self, mode):
+        self.mode = mode
+
+    def on_train_start(self, *_):
+        self.mode.__enter__()
+
+    def on_exception(self, *_):
+        self.mode.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("make", [lambda: Counts(), lambda: FlopCounterMode(display=False)])
+def test_a_mode_that_is_left_open_is_named_with_the_line_that_makes_it(waste, make):
+    mode = make()
+    found, (row,) = waste(BoringModel(), Opens(mode))
+    assert [kind for kind, _ in found] == ["open-mode"]
+    assert f"the mode {type(mode).__name__} is open" in row.title
+
+
+def test_a_default_device_is_no_waste(waste):
+    assert waste(BoringModel(), Opens(torch.device("cpu")))[0] == []
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_anomaly_detection_is_found_while_it_is_on(waste, on):
+    class Model(BoringModel):
+        def backward(self, loss, *args, **kwargs):
+            with torch.autograd.detect_anomaly(check_nan=False) if on else nullcontext():
+                loss.backward()
+
+    found, _ = waste(Model())
+    assert [kind for kind, _ in found] == ["anomaly-detection"] * on
+
+
+class Loops(BoringModel):
+    def training_step(self, batch, batch_idx):
+        for _ in range(40):
+            self.idle()
+        return super().training_step(batch, batch_idx)
+
+    def idle(self):
+        return abs(-1)
+
+
+def test_python_calls_are_counted_by_the_users_function(tmp_path):
+    found = inspected(tmp_path, Loops(), steps=2)
+    step, idle = found.calls[:2]
+    assert (step.function, step.calls) == ("training_step", 1)
+    assert (idle.function, idle.calls, idle.makes) == ("idle", 40, 40)
+    assert step.makes > 40
+    assert Path(step.file).name == "test_work.py"
+    assert found.calls_per_step > 80 + step.makes - 40
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="profilers replace each other")
+def test_under_another_profiler_no_calls_are_counted(tmp_path):
+    with cProfile.Profile():
+        found = inspected(tmp_path, Loops())
+    assert (found.calls, found.calls_per_step) == ((), None)

@@ -1,0 +1,31 @@
+"""Inspects a model's training in this process."""
+
+from contextlib import suppress
+
+from lightning.pytorch import Trainer
+
+from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
+
+
+def inspected(folder, model, *callbacks, steps=3, new_watch=None, **options):
+    """Train a model until it is inspected; return what was found."""
+    found = []
+    inspector = Inspector(steps=steps, done=found.append, new_watch=new_watch)
+    trainer = Trainer(
+        **{
+            "max_epochs": 1,
+            "limit_train_batches": 10,
+            "limit_val_batches": 0,
+            "enable_checkpointing": False,
+            "enable_model_summary": False,
+            "enable_progress_bar": False,
+            "logger": False,
+            "default_root_dir": folder,
+            "callbacks": [inspector, *callbacks],
+        }
+        | options
+    )
+    with suppress(InspectionDone):
+        trainer.fit(model)
+    (result,) = found
+    return result
