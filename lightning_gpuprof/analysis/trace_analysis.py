@@ -22,11 +22,12 @@ from lightning_gpuprof.analysis.trace.read_loops import ReadLoops, read_loops
 from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
-from lightning_gpuprof.analysis.trace.trace_steps import TraceStep, trace_steps
 from lightning_gpuprof.analysis.trace.trace_window import (
+    TraceStep,
     Window,
     queued_before,
     spans_within,
+    trace_steps,
     within,
 )
 from lightning_gpuprof.traces.timeline import Timeline, select

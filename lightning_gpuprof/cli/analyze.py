@@ -126,7 +126,7 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
 
 
 def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -> None:
-    from lightning_gpuprof.analysis.trace.launch_join import join_launches
+    from lightning_gpuprof.analysis.trace.linked_trace import join_launches
     from lightning_gpuprof.views.console.trace_text import render_rest, render_split
     from lightning_gpuprof.views.documents.trace_payload import (
         choose_window,

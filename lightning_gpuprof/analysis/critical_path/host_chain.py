@@ -8,9 +8,8 @@ import numpy.typing as npt
 from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.grouping import looked_up, narrowed, used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
-from lightning_gpuprof.analysis.trace.intervals import Spans
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
+from lightning_gpuprof.analysis.trace.time_split import Spans
 from lightning_gpuprof.arrays import Floats, Int32, Int64
 from lightning_gpuprof.traces.timeline import Timeline
 

@@ -12,9 +12,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.drawing.layers import Layer, find_layers
 from lightning_gpuprof.analysis.trace.idle import CAUSES
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import Launches, link, nest
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import MemoryEvents, Timeline
 

@@ -7,11 +7,10 @@ import numpy as np
 
 from lightning_gpuprof.analysis.drawing.kinds import KIND_ID, device_kinds, host_kinds
 from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, nest
 from lightning_gpuprof.analysis.trace.syncs import waiting_calls
 from lightning_gpuprof.analysis.trace.time_split import device_spans
-from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import HostEvents, Timeline, make_table, of_category
 

@@ -15,8 +15,7 @@ from lightning_gpuprof.analysis.trace.grouping import (
     named,
     summed,
 )
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,

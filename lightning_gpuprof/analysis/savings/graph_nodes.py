@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts
-from lightning_gpuprof.analysis.trace.repeated_nodes import ACCUMULATE, ENGINE
+from lightning_gpuprof.analysis.trace.operators import ACCUMULATE, ENGINE
 from lightning_gpuprof.records.schema import KEPT_NOTE, Note
 
 _NODE = re.compile(re.escape(ENGINE) + r"(\w+?)Backward\d*$")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts
 from lightning_gpuprof.analysis.savings.graph_nodes import engine_calls, graph_nodes, nodes_ns
-from lightning_gpuprof.analysis.trace.repeated_nodes import ACCUMULATE
+from lightning_gpuprof.analysis.trace.operators import ACCUMULATE
 
 FIRST_GRADIENT = "aten::ones_like"
 """`backward()` of a scalar makes its first gradient so: no more passes than calls of it."""

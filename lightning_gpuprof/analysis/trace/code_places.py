@@ -7,8 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import counted, summed, used
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import Launches, nest
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.copies import copy_kind
 from lightning_gpuprof.analysis.trace.grouping import passing, used
-from lightning_gpuprof.analysis.trace.launch_join import Launches
+from lightning_gpuprof.analysis.trace.linked_trace import Launches
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import Timeline
 

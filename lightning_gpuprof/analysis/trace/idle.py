@@ -17,11 +17,9 @@ from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
 from lightning_gpuprof.analysis.trace.host_stretches import HostStretches, StretchSums
-from lightning_gpuprof.analysis.trace.intervals import Spans, complement
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.analysis.trace.time_split import DeviceSpans
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
+from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Spans, complement
 from lightning_gpuprof.arrays import Int8, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 

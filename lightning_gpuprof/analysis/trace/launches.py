@@ -6,8 +6,8 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, passing, summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.analysis.trace.linked_trace import Launches
+from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 

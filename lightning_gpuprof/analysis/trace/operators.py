@@ -6,15 +6,69 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, named, summed
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import Nesting
-from lightning_gpuprof.analysis.trace.optimizer_updates import STEP, in_updates
-from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE, repeated_nodes
-from lightning_gpuprof.analysis.trace.trace_steps import is_step
+from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, named, passing, summed
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
+from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
 from lightning_gpuprof.records.phases import TRANSFER_HOOKS
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
+
+ENGINE = "autograd::engine::evaluate_function: "
+ACCUMULATE = "AccumulateGrad"
+
+
+def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
+    """Return the rows of host events that are the engine's calls of a node that ran before.
+
+    torch draws one arrow from an operator to its node however often the node runs, so what no
+    arrow reaches is another pass. Gradients' accumulation has no operator, and is left out.
+    """
+    host, flows = timeline.host, timeline.flows
+    engine = passing(timeline, lambda name: name.startswith(ENGINE) and ACCUMULATE not in name)
+    if not engine.any() or not len(flows):
+        return np.zeros(0, dtype=np.int64)
+    ends = flows.is_start == 0
+    places = set(zip(flows.thread[ends].tolist(), flows.start_ns[ends].tolist(), strict=True))
+    called: list[int] = []
+    reached: set[int] = set()
+    for block in blocks(len(host)):
+        called.extend((block.start + np.flatnonzero(engine[host.name[block]])).tolist())
+        # An arrow ends where the node begins, which the engine's call is the parent of.
+        parent = nesting.parent[block]
+        nodes = block.start + np.flatnonzero((parent >= 0) & engine[host.name[parent]])
+        begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
+        calls = nesting.parent[nodes].tolist()
+        reached.update(call for call, place in zip(calls, begun, strict=True) if place in places)
+    return np.array([row for row in called if row not in reached], dtype=np.int64)
+
+
+STEP = "Optimizer.step"
+"""How torch names the region around an optimizer's step."""
+
+
+def in_updates(timeline: Timeline, nesting: Nesting, in_step: Mask) -> Mask:
+    """Return which host events of an optimizer's step come after the backward pass inside it.
+
+    Lightning hands forward and backward to the optimizer as a closure: these are no update.
+    """
+    host = timeline.host
+    rows = np.flatnonzero(named(timeline, lambda name: name.startswith(STEP)))
+    if not len(rows):
+        return in_step
+    rows = rows[np.argsort(host.start_ns[rows], kind="stable")]
+    nodes = np.flatnonzero(named(timeline, lambda name: name.startswith(ENGINE)))
+    first, begins = host.start_ns[rows], host.start_ns[rows].copy()
+    if len(nodes):
+        within = np.searchsorted(first, host.start_ns[nodes], side="right") - 1
+        ended = nesting.end_ns[nodes]
+        last = nesting.end_ns[rows]
+        inside = (within >= 0) & (ended <= last[within])
+        np.maximum.at(begins, within[inside], ended[inside])
+    found: Mask = in_step.copy()
+    events = np.flatnonzero(found)
+    step = np.searchsorted(first, host.start_ns[events], side="right") - 1
+    found[events] = host.start_ns[events] >= begins[step]
+    return found
 
 
 class OperatorStats(Struct, frozen=True, omit_defaults=True):

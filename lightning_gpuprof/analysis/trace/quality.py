@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.analysis.trace.linked_trace import Launches
+from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.traces.timeline import HostEvents, Timeline, of_category
 
 ROUNDING_NS = 1_000

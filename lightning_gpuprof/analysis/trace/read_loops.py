@@ -5,10 +5,9 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import rows_by_thread
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, rows_by_thread
 from lightning_gpuprof.analysis.trace.operators import Regions
-from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import of_category
 

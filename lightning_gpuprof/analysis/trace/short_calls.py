@@ -4,11 +4,9 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import named
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.nesting import rows_by_thread
-from lightning_gpuprof.analysis.trace.operators import Regions
-from lightning_gpuprof.analysis.trace.repeated_nodes import ENGINE
-from lightning_gpuprof.analysis.trace.trace_steps import is_step
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, rows_by_thread
+from lightning_gpuprof.analysis.trace.operators import ENGINE, Regions
+from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID
 

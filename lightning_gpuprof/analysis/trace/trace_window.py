@@ -1,17 +1,71 @@
-"""A part of a trace: one step, or the steady-state steps."""
+"""The profiler's steps, and parts of a trace: one step, or the steady-state steps."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.launch_join import Launches
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
-from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, cut, device_spans
-from lightning_gpuprof.analysis.trace.trace_steps import step_events
+from lightning_gpuprof.analysis.trace.grouping import named
+from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, link
+from lightning_gpuprof.analysis.trace.time_split import (
+    DeviceSpans,
+    TimeSplit,
+    cut,
+    device_spans,
+    split_windows,
+)
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.timeline import DeviceEvents, Timeline, select
+from lightning_gpuprof.traces.timeline import (
+    CATEGORY_ID,
+    DeviceEvents,
+    HostEvents,
+    Timeline,
+    select,
+)
+
+_STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
+
+
+class TraceStep(Struct, frozen=True):
+    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders."""
+
+    name: str
+    start_ns: int
+    dur_ns: int
+    gpu: TimeSplit | None
+
+
+def is_step(name: str) -> bool:
+    """Tell whether a name is a profiler step's.
+
+    >>> is_step("ProfilerStep#12"), is_step("aten::mm")
+    (True, False)
+    """
+    return _STEP.match(name) is not None
+
+
+def step_events(timeline: Timeline) -> HostEvents:
+    """Return the step marks, in order of time.
+
+    torch writes them as annotations; releases before 2022 wrote them as operators.
+    """
+    host = timeline.host
+    marks = named(timeline, is_step) & (host.category != CATEGORY_ID["python_function"])
+    return select(host, marks)
+
+
+def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[TraceStep, ...]:
+    """Return the steps in order; the device's time is cut at their borders on the host."""
+    marks = step_events(timeline)
+    splits = split_windows(spans, marks.start_ns, marks.end_ns) if spans else [None] * len(marks)
+    return tuple(
+        TraceStep(timeline.names[name], start, dur, split)
+        for name, start, dur, split in zip(
+            marks.name.tolist(), marks.start_ns.tolist(), marks.dur_ns.tolist(), splits, strict=True
+        )
+    )
 
 
 class Window(Struct, frozen=True):

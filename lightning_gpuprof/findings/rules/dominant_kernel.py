@@ -25,8 +25,7 @@ from collections import Counter
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import held_by_device
-from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
-from lightning_gpuprof.analysis.trace.kernel_names import kernel_family
+from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,

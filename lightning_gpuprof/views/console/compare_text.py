@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.compare.compare import Change
-from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.units import shortened
 from lightning_gpuprof.views.documents.compare import RunComparison

@@ -1,7 +1,7 @@
 """What the console report and its Markdown both say of a run."""
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
-from lightning_gpuprof.analysis.trace.kernel_names import kernel_name
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, When, Where
 from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from lightning_gpuprof.analysis.trace.launch_join import Launches, join_launches
-from lightning_gpuprof.analysis.trace.linked_trace import link
+from lightning_gpuprof.analysis.trace.linked_trace import Launches, join_launches, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_window import (

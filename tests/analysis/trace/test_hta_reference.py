@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.launch_join import join_launches
+from lightning_gpuprof.analysis.trace.linked_trace import join_launches
 from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, select

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import nest
 from lightning_gpuprof.traces.timeline import HostEvents, make_table
 
 events = st.lists(

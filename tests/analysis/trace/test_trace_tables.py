@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.nesting import nest
+from lightning_gpuprof.analysis.trace.linked_trace import nest
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
 from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.errors import TraceError
