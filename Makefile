@@ -56,7 +56,7 @@ gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at h
 GPU_PYTHON ?= 3.12
 PLATFORMS := $(foreach n,17 27 28 34,--platform manylinux_2_$(n)_x86_64) --platform manylinux2014_x86_64
 wheels: ## Fetch into wheels/ what `make gpu` may lack on a machine without a network
-	for name in msgspec isal pyyaml nvidia-ml-py rich; do \
+	for name in msgspec pyyaml isal nvidia-ml-py rich pytest iniconfig packaging pluggy pygments; do \
 	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --python-version $(GPU_PYTHON) \
 	--implementation cp $(PLATFORMS) -d wheels $$name; done
 

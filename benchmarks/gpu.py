@@ -1,15 +1,14 @@
 """Everything that needs a GPU, on a bare machine: `python3 benchmarks/gpu.py [PART ...]`.
 
 Needs no installation: the package is imported from this checkout, and what else is missing comes
-from `wheels/` (`make wheels` fills it) or, where there is a network, from the package index, into a
-folder that is dropped afterwards; stand-ins replace msgspec and pytest where they are not to be
-had. Each part runs in a process of its own, within its time; one that fails, hangs or cannot run
-does not stop the others, and the results hold what it said. Before and after each part
-`benchmarks/results/gpu-<date>.json` is written anew, and after it `gpu-<date>-fixtures.tar.gz`
-(small real traces, records and snapshots) beside it, with copies of both in the folder that the
-variable OUT names: what ends this program leaves what was measured. What is promised of a GPU is
-printed as PASS or FAIL, each with its figure. The exit status is the number of parts that did not
-pass.
+from `wheels/` (`make wheels` fills it; no pip is needed to unpack it) or, without that folder, from
+the package index, into a folder that is dropped afterwards. Each part runs in a process of its own,
+within its time; one that fails, hangs or cannot run does not stop the others, and the results hold
+what it said. Before and after each part `benchmarks/results/gpu-<date>.json` is written anew, and
+after it `gpu-<date>-fixtures.tar.gz` (small real traces, records and snapshots) beside it, with
+copies of both in the folder that the variable OUT names: what ends this program leaves what was
+measured. What is promised of a GPU is printed as PASS or FAIL. The exit status is the number of
+parts that did not pass.
 
 All parts together fit into eight minutes, but for `examples`, which runs example_projects/: it
 has a call of its own. Where no driver answers, only a pretended device is there: its figures mean
@@ -27,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,7 +45,6 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 WHEELS = ROOT / "wheels"
 ON_GPU = "benchmarks/on_gpu"
-STAND_IN = ROOT / ON_GPU / "stand_in"
 WHOLE_S = 470
 """From the first moment on, so that eight minutes hold; a part may take what is left of it, at
 most its own limit."""
@@ -71,6 +70,10 @@ ALONE = {
 """What each part's environment has beside."""
 BEGUN = time.monotonic()
 
+PYTEST = (
+    "-v", "-rP", "--tb=short", "--durations=5", "-p", "no:cacheprovider",
+    "-o", "faulthandler_timeout=60",
+)  # fmt: skip
 SETTINGS = "power.limit,clocks.max.sm,clocks.max.mem,mig.mode.current,compute_mode,ecc.mode.current"
 """What nvidia-smi is asked for: what a card's speed depends on beside its name."""
 NEEDED = {
@@ -82,8 +85,14 @@ NEEDED = {
     "yaml": "pyyaml",
 }
 """By module the package that every part needs; then those that make it better."""
-BETTER_WITH = {"isal": "isal", "pynvml": "nvidia-ml-py", "rich": "rich", "pytest": "pytest"}
-FETCHED = ("msgspec", "pyyaml", "rich", "isal", "nvidia-ml-py")
+BETTER_WITH = {
+    "isal": "isal",
+    "pynvml": "nvidia-ml-py",
+    "rich": "rich",
+    "pytest": "pytest",
+    **{name: name for name in ("iniconfig", "packaging", "pluggy", "pygments")},  # pytest's
+}
+FETCHED = ("msgspec", "pyyaml", *BETTER_WITH.values())
 """May be fetched: they are small and bring nothing else along, torch least of all."""
 
 
@@ -111,7 +120,8 @@ def parts(work: Path) -> dict[str, Part]:
 
     def tests(name: str, limit_s: int, *files: str) -> Part:
         paths = [f"tests/gpu/test_{file}_on_gpu.py" for file in files or (name,)]
-        return Part((*tester(), *paths, f"--basetemp={runs(name)}"), limit_s)
+        arguments = ("-m", "pytest", *PYTEST, *paths, f"--basetemp={runs(name)}")
+        return Part(arguments, limit_s, ("pytest",))
 
     def runs(name: str) -> str:
         return str(work / "runs" / name)
@@ -135,14 +145,6 @@ def parts(work: Path) -> dict[str, Part]:
             ("tensorboard", "rich"),
         ),
     }  # fmt: skip
-
-
-def tester() -> tuple[str, ...]:
-    """Return the arguments that run files of tests, with pytest or without."""
-    if absent(["pytest"]):
-        return (f"{ON_GPU}/without_pytest.py",)
-    options = ("-v", "-rP", "--tb=short", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
-    return ("-m", "pytest", *options, "--durations=5")
 
 
 def main() -> int:
@@ -203,32 +205,43 @@ def absent(modules: Any) -> list[str]:
 
 
 def fetch_missing(site: Path) -> None:
-    """Install what is missing and small into a folder, and put that on the import path."""
+    """Put what is missing and small into a folder, and that on the import path."""
     names = NEEDED | BETTER_WITH
     lacking = [names[module] for module in absent(names) if names[module] in FETCHED]
-    where = ["--no-index", "--find-links", str(WHEELS)] if WHEELS.is_dir() else []
+    if WHEELS.is_dir():
+        for wheel in fitting(WHEELS, lacking):
+            zipfile.ZipFile(wheel).extractall(site)
+    else:
+        fetch(lacking, site)
+    if site.is_dir():
+        put_on_path(site)
+    if still := [names[module] for module in absent(names)]:
+        print(
+            f"Missing here: {' '.join(still)}. Run `make wheels` where there is a network, bring "
+            "the folder wheels/ into this checkout, and run this again."
+        )
+
+
+def fitting(folder: Path, names: list[str]) -> list[Path]:
+    """Return the wheels of these packages that this Python can import."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    found = []
+    for wheel in sorted(folder.glob("*.whl")):
+        name, _, tag, abi, *_ = wheel.stem.split("-")
+        fits = python in tag or "py3" in tag or abi == "abi3"
+        if fits and name.replace("_", "-").lower() in names:
+            found.append(wheel)
+    return found
+
+
+def fetch(names: list[str], site: Path) -> None:
+    """Install from the package index, one by one: what is not to be had keeps no other away."""
     until = time.monotonic() + FETCH_S
-    # One by one: those that are not to be had must not keep the others away.
-    for name in lacking:
+    for name in names:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "0"]
         options = ["--timeout", "10", "--disable-pip-version-check", "--target", str(site)]
         if (left_s := until - time.monotonic()) > 1:
-            said([*pip, *options, *where, name], seconds=left_s)
-    if lacking:
-        put_on_path(site)
-    if absent(["msgspec"]):
-        print(
-            "Not here: msgspec. A stand-in in plain Python takes its place; traces are read slowly."
-        )
-        put_on_path(STAND_IN)
-    still = [NEEDED[module] for module in absent(NEEDED)]
-    if still:
-        print(
-            f"Missing here: {' '.join(still)}, and no package index answers. On a machine with one "
-            "run `make wheels`, bring the folder wheels/ into this checkout, and run this again."
-        )
-    if better := [BETTER_WITH[module] for module in absent(BETTER_WITH)]:
-        print(f"Not here, done without: {' '.join(better)}.")
+            said([*pip, *options, name], seconds=left_s)
 
 
 def put_on_path(folder: Path) -> None:

@@ -1,169 +1,143 @@
 """How long training stands still at the end of a profiler window, beside torch's own ways.
 
-python benchmarks/cost/capture.py [--window small|deep_everything_on] [--rounds 25]
+python benchmarks/cost/capture.py [--window small|deep_everything_on] [--rounds 5]
 
-The floor is Kineto's own stop and JSON export. Ours (stop, export, compression, record) takes turns
-with it in one process, over windows of the same steps. Then, once each, the ways of tutorials:
-torch's own `.json.gz` export, and that with the operator table printed on the training thread.
+The floor is Kineto's own stop and JSON export, by a callback that steps a torch.profiler. The other
+variants are GpuProfCallback and what tutorials do instead: torch's own `.json.gz` export. Each
+trains the same model through the same windows in a process of its own, in turns. A stall is the
+longest step of a window's cycle less the median step.
 """
 
-import argparse
-import os
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from argparse import ArgumentParser
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import Children, Spread, interleaved, one_thread, write_results
 
-one_thread()  # torch is imported later, by the children
-
-STEPS = 5
 WINDOWS = {
-    "small": {"layers": 4, "everything": False, "rounds": 25},
-    "deep_everything_on": {"layers": 24, "everything": True, "rounds": 5},
+    "small": {"layers": 4, "everything": False},
+    "deep_everything_on": {"layers": 24, "everything": True},
 }
-SLOW = ("torch_gzip", "torch_gzip_and_table")
+VARIANTS = ("torch_plain", "ours", "torch_gzip")
+WAIT, WARM_UP, ACTIVE, CYCLES = 25, 2, 5, 4
+CYCLE = WAIT + WARM_UP + ACTIVE
 
 
-def stalls(layers: int, everything: bool, rounds: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each window's end, ours and the floor in turn."""
-    step, options = _training(layers), _options(everything)
-    _plain(step, options)  # the first window of a process pays for what is loaded once
-    return interleaved(
-        {"torch_plain": lambda: _plain(step, options), "ours": lambda: _ours(step, options)},
-        rounds=rounds,
-    )
-
-
-def slow_stall(variant: str, layers: int, everything: bool) -> float:
-    """Return the milliseconds that one window's end takes in one of torch's slower ways."""
-    return _plain(
-        _training(layers), _options(everything), suffix=".json.gz", table=variant.endswith("table")
-    )
-
-
-def _training(layers: int) -> Callable[[], None]:
+def stall_ms(variant: str, layers: int, everything: bool) -> float:
+    """Return the median stall of the windows of one fit, but for the first."""
     import torch
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from torch.utils.data import DataLoader
 
-    model = torch.nn.TransformerEncoder(
-        torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True),
-        layers,
-        enable_nested_tensor=False,
-    )
-    optimizer = torch.optim.AdamW(model.parameters())
+    options = {"record_shapes": everything, "profile_memory": everything, "with_stack": everything}
+    steps = CYCLE * CYCLES + WAIT
 
-    def step() -> None:
-        optimizer.zero_grad()
-        model(torch.randn(8, 32, 64)).sum().backward()
-        optimizer.step()
+    class Model(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+            self.net = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+            self.began_ns: list[int] = []
 
-    for _ in range(3):
-        step()
-    return step
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            self.began_ns.append(time.perf_counter_ns())
+            return self.net(batch).sum()
 
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters())
 
-def _options(everything: bool) -> dict[str, bool]:
-    return {"record_shapes": everything, "profile_memory": everything, "with_stack": everything}
+    class Plain(Callback):
+        """Steps a torch.profiler as its documentation says."""
 
+        def on_train_start(self, *_: Any) -> None:
+            suffix = ".json.gz" if variant == "torch_gzip" else ".json"
+            self.profiler = torch.profiler.profile(
+                schedule=torch.profiler.schedule(wait=WAIT, warmup=WARM_UP, active=ACTIVE),
+                on_trace_ready=lambda one: one.export_chrome_trace(f"{folder}/trace{suffix}"),
+                with_modules=everything,  # as ours has it
+                **options,
+            )
+            self.profiler.start()
 
-def _plain(
-    step: Callable[[], None],
-    options: dict[str, bool],
-    *,
-    suffix: str = ".json",
-    table: bool = False,
-) -> float:
-    import torch
+        def on_train_batch_end(self, *_: Any) -> None:
+            self.profiler.step()
 
-    profiler = torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU],
-        with_modules=options["with_stack"],  # as ours has it
-        **options,
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        profiler.start()
-        for number in range(STEPS):
-            with torch.profiler.record_function(f"ProfilerStep#{number}"):
-                step()
-        begun = time.perf_counter_ns()
-        profiler.stop()
-        profiler.export_chrome_trace(os.path.join(folder, "t" + suffix))
-        if table:
-            profiler.key_averages().table(row_limit=20)
-        return (time.perf_counter_ns() - begun) / 1e6
+        def on_train_end(self, *_: Any) -> None:
+            self.profiler.stop()
 
+    def callback() -> Callback:
+        if variant != "ours":
+            return Plain()
+        from lightning_gpuprof import GpuProfCallback
 
-def _ours(step: Callable[[], None], options: dict[str, bool]) -> float:
-    from lightning_gpuprof.capture.trace_files import TraceFiles
+        window = {"wait": WAIT, "warmup": WARM_UP, "active": ACTIVE, "repeat": CYCLES - 1}
+        quiet = {"report": False, "console": False, "lines": False}
+        return GpuProfCallback(**window, **quiet, **options)
 
     with tempfile.TemporaryDirectory() as folder:
-        output = SimpleNamespace(
-            rank=0, session=0, run_dir=folder, write=lambda record: None, flush=lambda: None
+        model = Model()
+        trainer = Trainer(
+            max_steps=steps,
+            accelerator="cpu",
+            callbacks=[callback()],
+            default_root_dir=folder,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
         )
-        return _record(step, options, TraceFiles(output, keep=None, shrinkers=""))
+        trainer.fit(model, DataLoader([torch.randn(8, 32, 64)] * steps, batch_size=None))
+    return statistics.median(stalls_ns(model.began_ns)) / 1e6
 
 
-def _record(step: Callable[[], None], options: dict[str, bool], files: Any) -> float:
-    from lightning_gpuprof.adapters.profiler import TorchTrace
-    from lightning_gpuprof.capture.cycles import Recorded
-
-    trace = TorchTrace(device_type="cpu", on_intruder=lambda: None, **options)
-    trace.prepare()
-    trace.start()
-    for number in range(STEPS):
-        trace.begin_step(number)
-        step()
-        trace.end_step()
-    begun = time.perf_counter_ns()
-    trace.stop()
-    files.save(Recorded(0, 0, STEPS - 1, trace, 0, True))
-    return (time.perf_counter_ns() - begun) / 1e6
-
-
-def measure(children: Children, window: dict[str, Any], rounds: int | None) -> dict[str, Any]:
-    """Return all figures of one window."""
-    size = window["layers"], window["everything"]
-    figures = children.call(stalls, *size, rounds or window["rounds"])
-    pairs = zip(figures["ours"], figures["torch_plain"], strict=True)
-    spreads = {variant: Spread.of(values) for variant, values in figures.items()}
-    for variant in SLOW:
-        spreads[variant] = Spread.of([children.call(slow_stall, variant, *size)])
-    floor = spreads["torch_plain"].median
-    return {
-        "stall_ms": {
-            variant: spread.as_dict() | {"times_floor": spread.median / floor}
-            for variant, spread in spreads.items()
-        },
-        "ours_times_floor_by_pair": Spread.of(ours / plain for ours, plain in pairs).as_dict(),
-    }
+def stalls_ns(began_ns: list[int]) -> list[float]:
+    """Return how much longer the longest step of each cycle took than the median step."""
+    took = [end - begin for begin, end in pairwise(began_ns)]
+    usual = statistics.median(took)
+    # The first window of a process pays for what is loaded once.
+    begins = range(CYCLE, CYCLE * CYCLES, CYCLE)
+    return [max(took[begin + WAIT : begin + CYCLE + WAIT]) - usual for begin in begins]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--window", choices=list(WINDOWS), action="append")
-    parser.add_argument("--rounds", type=int, help="pairs of windows (default: 25 and 5)")
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    results = {}
+    one_thread()
+    results: dict[str, Any] = {}
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        tested = "lightning_gpuprof.capture.trace_files"
-        children = Children("torch", tested, log=Path(log.name))
+        children = Children("torch", "lightning.pytorch", log=Path(log.name))
         for name in args.window or WINDOWS:
-            results[name] = measure(children, WINDOWS[name], args.rounds)
-            print(f"\n{name}: training stands still, ms (median, range; times the floor)")
-            for variant, row in results[name]["stall_ms"].items():
-                print(
-                    f"  {variant:22} {row['median']:9.1f}  {row['low']:.1f}-{row['high']:.1f}"
-                    f"  {row['times_floor']:5.2f}x"
-                )
-            pair = results[name]["ours_times_floor_by_pair"]
-            print(f"  ours over floor, pair by pair: {pair['median']:.3f}x", end="")
-            print(f" ({pair['low']:.2f}-{pair['high']:.2f})")
+            size = tuple(WINDOWS[name].values())
+
+            def run(variant: str, size: Any = size) -> float:
+                found: float = children.call(stall_ms, variant, *size)
+                return found
+
+            variants = {one: (lambda one=one, run=run: run(one)) for one in VARIANTS}
+            figures = interleaved(variants, rounds=args.rounds)
+            floor = figures["torch_plain"]
+            results[name] = {
+                one: Spread.of(figures[one]).as_dict()
+                | {
+                    "times_floor": statistics.median(
+                        value / plain for value, plain in zip(figures[one], floor, strict=True)
+                    )
+                }
+                for one in VARIANTS
+            }
+            print(f"{name}: training stands still, ms (range; times the floor, by rounds)")
+            for one, row in results[name].items():
+                span = f"{row['median']:9.1f}  {row['low']:.1f}-{row['high']:.1f}"
+                print(f"  {one:12} {span}  {row['times_floor']:5.2f}x", flush=True)
     print(write_results("capture", {"unit": "ms", "windows": results}))
 
 

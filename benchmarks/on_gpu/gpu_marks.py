@@ -1,4 +1,4 @@
-"""What this package costs on a GPU: per mark on the device, and per step of each of its parts.
+"""What this package costs on a GPU, per step of each of its parts.
 
     python benchmarks/on_gpu/gpu_marks.py [--json FILE] [--seconds S]
 
@@ -38,9 +38,6 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.timing.device_events import TorchEvents
-from lightning_gpuprof.timing.device_marks import DeviceMarks
-from lightning_gpuprof.timing.device_rows import OUTSIDE
 
 ROUNDS = 5
 TINY = "tiny, on a GPU"
@@ -164,23 +161,6 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
-class Believing(Blocks):
-    """Blocks that end by asking what the timer believes that it costs."""
-
-    believed_us: float | None = None
-
-    def begin(self, model: Any) -> None:
-        super().begin(model)
-        if not model.trainer.should_stop:
-            return
-        for callback in model.trainer.callbacks:
-            for part in (callback, *getattr(callback, "parts", ())):
-                run = getattr(part, "_run", None) if isinstance(part, PhaseTimer) else None
-                if run is not None:
-                    own_ns = run._writing.own_ns_per_step()
-                    self.believed_us = None if own_ns is None else own_ns / 1e3
-
-
 def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "gpu") -> Any:
     """Toggle variants within fits of a tiny step, as many as there is time for.
 
@@ -198,7 +178,7 @@ def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "
         if begun + longest > until:
             break
         count = shape.blocks + shape.settled // shape.block
-        blocks = Believing(0, 0, count, size=shape.block, seed=seed, settle=settler(accelerator))
+        blocks = Blocks(0, 0, count, size=shape.block, seed=seed, settle=settler(accelerator))
         steps = 2 * (count + 2) * shape.block
         fit(name, TINY, steps, accelerator=accelerator, at_block=blocks.begin, clock=blocks.clock)
         pairs[name] = pairs.get(name, []) + [asdict(pair) for pair in blocks.pairs()]
@@ -207,7 +187,6 @@ def tiny_step(until: float, turns: tuple[str, ...] = TURNS, accelerator: str = "
             "bare_us": round(row["bare_ns"] / 1e3),
             "outside_us": in_us(row["later_outside_ns"]),
             "added_us": in_us(row["later_added_ns"]),
-            "believed_us": blocks.believed_us,
         }
         longest = max(longest, time.monotonic() - begun)
     return rows
@@ -218,65 +197,6 @@ def in_us(found: dict[str, float] | None) -> dict[str, float] | None:
     if found is None:
         return None
     return {name: n if name == "count" else round(n / 1e3, 1) for name, n in found.items()}
-
-
-def alone(count: int = 1000) -> dict[str, Any]:
-    """Time the marks without a Trainer: recording one, taking one in, calibrating."""
-    torch.zeros(1, device="cuda")
-    torch.cuda.synchronize()
-    device = torch.device("cuda", torch.cuda.current_device())
-    marks = DeviceMarks(TorchEvents(device), time.perf_counter_ns)
-    calibrated = marks.calibrate()
-    for _ in range(2):  # the first round makes the events
-        begin = time.perf_counter_ns()
-        for number in range(count):
-            marks.mark(number // 10, number % 10, begin)
-        recorded = time.perf_counter_ns()
-        marks.mark(OUTSIDE, 0, recorded)
-        torch.cuda.synchronize()
-        left = marks.in_flight or 1  # most were taken in on the way, as in training
-        harvest = time.perf_counter_ns()
-        marks.harvest()
-        harvested = time.perf_counter_ns()
-    begin_calibration = time.perf_counter_ns()
-    marks.calibrate()
-    calibration_ns = time.perf_counter_ns() - begin_calibration
-    return {
-        "record_us_per_mark": round((recorded - begin) / count / 1000, 2),
-        "harvest_us_per_mark": round((harvested - harvest) / left / 1000, 2),
-        "calibrated": calibrated,
-        "calibration_error_us": None if not calibrated else (marks.clock.error_ns or 0) / 1000,
-        "calibration_us": round(calibration_ns / 1000, 1),
-        **raw_calls(),
-    }
-
-
-def raw_calls(count: int = 1000) -> dict[str, float]:
-    """Time the calls of torch's that a mark is made of."""
-    first, event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    event.record()
-    torch.cuda.synchronize()
-    other: Any = torch.Event("cuda", enable_timing=True)
-    calls = {
-        "capturing": torch.cuda.is_current_stream_capturing,
-        "current_stream": torch.cuda.current_stream,
-        "query": event.query,
-        "elapsed_time": lambda: first.elapsed_time(event),
-        "record": event.record,
-        "record of torch.Event": other.record,
-        "nested memory stats": torch.cuda.memory_stats_as_nested_dict,
-        "memory stats": torch.cuda.memory_stats,
-        "memory info": torch.cuda.mem_get_info,
-    }
-    took = {}
-    for name, call in calls.items():
-        begin = time.perf_counter_ns()
-        for _ in range(count):
-            call()
-        took[f"{name} us"] = round((time.perf_counter_ns() - begin) / count / 1000, 2)
-        torch.cuda.synchronize()
-    return took
 
 
 def after_recording(steps: int = 60, rounds: int = 5) -> dict[str, Any]:
@@ -376,7 +296,6 @@ def main() -> int:
     figures: dict[str, Any] = {}
     most, whole = begun + 0.8 * chosen.seconds, begun + chosen.seconds
     for name, measure in (
-        ("alone", alone),
         ("after_recording", after_recording),
         ("tiny_step", lambda: tiny_step(most)),
         ("long_step", lambda: compare(("marks", "all", "default"), 2048, 8, 120, until=whole)),

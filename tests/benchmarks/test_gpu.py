@@ -8,38 +8,10 @@ import signal
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
-
-SOME_TESTS = """
-import pytest
-
-ended = []
-
-@pytest.fixture
-def value(tmp_path):
-    assert tmp_path.is_dir()
-    yield 1.0
-    ended.append(True)
-
-@pytest.mark.parametrize("scale", [1, 2])
-@pytest.mark.parametrize(("name", "shift"), [("b", 0.0)], ids=["b"])
-def test_of_all_kinds(value, scale, name, shift, write_text):
-    value = value * scale + shift
-    assert value == pytest.approx(1.04, rel=0.05)
-
-def test_the_fixture_was_ended():
-    assert ended == [True, True]
-
-@pytest.mark.skipif(True, reason="not here")
-def test_elsewhere():
-    raise AssertionError
-
-def test_of_a_package():
-    pytest.importorskip("no_such_package")
-    raise AssertionError
-"""
 
 
 @pytest.fixture
@@ -299,29 +271,31 @@ def test_a_network_that_swallows_everything_costs_no_more_than_its_share(gpu, mo
     asked = []
     clock = iter(range(0, 10**6, 25))
     monkeypatch.setattr(gpu.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(gpu, "absent", list)
-    monkeypatch.setattr(gpu, "put_on_path", lambda folder: None)
     monkeypatch.setattr(gpu, "said", lambda command, seconds: asked.append(seconds))
-    gpu.FETCH(Path("site"))
+    gpu.fetch(["msgspec", "pyyaml"], Path("site"))
     assert asked == [15]
 
 
-def test_without_pytest_the_tests_run_all_the_same(gpu, monkeypatch, tmp_path):
-    test = tmp_path / "test_some.py"
-    test.write_text(SOME_TESTS)
-    without = [sys.executable, str(gpu.ROOT / gpu.ON_GPU / "without_pytest.py"), str(test)]
-    done = subprocess.run(without, capture_output=True, text=True)
-    assert done.returncode == 1
-    outcomes = re.findall(r"::(\S+) (PASSED|FAILED|SKIPPED)", done.stdout)
-    assert outcomes == [
-        ("test_of_all_kinds[b-1]", "PASSED"),
-        ("test_of_all_kinds[b-2]", "FAILED"),
-        ("test_the_fixture_was_ended", "PASSED"),
-        ("test_elsewhere", "SKIPPED"),
-        ("test_of_a_package", "SKIPPED"),
-    ], done.stdout + done.stderr
-    assert "FAILURES" in done.stdout
-    assert "assert value == pytest.approx(1.04, rel=0.05)" in done.stdout
+def test_wheels_that_fit_are_unpacked_without_pip(gpu, monkeypatch, tmp_path):
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    names = {
+        "msgspec": f"msgspec-1.0-{python}-{python}-linux_x86_64",
+        "elsewhere": "msgspec-1.0-cp27-cp27-linux_x86_64",
+        "pynvml": "nvidia_ml_py-2.0-py3-none-any",
+        "unasked": "torch-2.0-py3-none-any",
+    }
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for module, name in names.items():
+        with zipfile.ZipFile(wheels / f"{name}.whl", "w") as archive:
+            archive.writestr(f"{module}.py", "")
+    monkeypatch.setattr(gpu, "WHEELS", wheels)
+    monkeypatch.setattr(gpu, "absent", list)
+    on_path = []
+    monkeypatch.setattr(gpu, "put_on_path", on_path.append)
+    gpu.FETCH(tmp_path / "site")
+    assert sorted(path.stem for path in (tmp_path / "site").iterdir()) == ["msgspec", "pynvml"]
+    assert on_path == [tmp_path / "site"]
 
 
 def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):

@@ -26,16 +26,6 @@ ____ test_fine ____
 what it printed
 """.strip().splitlines()
 
-FAILS_TWICE = """
-def test_first(tmp_path):
-    (tmp_path / "kept").write_text("")
-    raise RuntimeError("CUDA error: unspecified\\nCompile with what tells more")
-
-def test_second():
-    found = [2.0] * 9
-    assert found == [1]
-"""
-
 WAITS = """
 import time
 
@@ -72,23 +62,6 @@ def test_each_failed_test_has_its_error_and_its_place(summary):
         "FAILED test_one[x]\nE   assert 1 == 2\ntests/gpu/test_a.py:10: AssertionError",
         "FAILED test_two\nE   RuntimeError: CUDA error: unspecified\nE   and more of it",
     ]
-
-
-def test_without_pytest_too_and_what_the_tests_left_is_kept(gpu, summary, tmp_path):
-    test, folder = tmp_path / "test_some.py", tmp_path / "base" / "some"
-    test.write_text(FAILS_TWICE)
-    script = str(gpu.ROOT / gpu.ON_GPU / "without_pytest.py")
-    done = subprocess.run(
-        [sys.executable, script, str(test), f"--basetemp={folder}"], capture_output=True, text=True
-    )
-    failures = done.stdout.partition(" FAILURES ")[2].splitlines()[1:]
-    first, second = summary.reasons(result(tests=part("failed (1)", failures=failures)))
-    assert "test_first\n" in first
-    assert first.endswith("RuntimeError: CUDA error: unspecified\nCompile with what tells more")
-    assert "test_second\n" in second
-    assert "    assert found == [1]\n" in second
-    assert "\nAssertionError\n    where found = [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, ...]" in second
-    assert [path.name for path in folder.rglob("kept")] == ["kept"]
 
 
 def test_a_part_that_is_stopped_says_where_it_was(gpu, summary, tmp_path):
