@@ -75,6 +75,8 @@ class GpuProfConfig:
         trace: Whether torch.profiler records at all: on rank 0 alone. For other ranks pass False
             and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         keep: Only the last so many traces of a rank stay; null keeps all.
+        timing: Whether phases are timed. Other parts count steps by this: without it no lines are
+            sampled, and the report has no steps.
         window: Steps per record and per `[PROFILE]` line, later several times as many.
         warmup_steps: This many first steps are marked as warm-up and left out of medians.
         console: Whether the `[PROFILE]` lines are shown.
@@ -117,6 +119,7 @@ class GpuProfConfig:
     with_stack: bool = False
     trace: bool = True
     keep: int | None = None
+    timing: bool = True
     window: int = 50
     warmup_steps: int = 5
     console: bool = True

@@ -69,6 +69,11 @@ class BatchSizeAdvisor(RecordingCallback):
 
     Each rank suggests for its own device: readers take the smallest.
 
+    Costs: 0.1 ms per window of steps.
+    Touches: reads the allocator's counters.
+    When: the end of each window, later of one in ten.
+    Switch: batch_size=False
+
     Args:
         window: Batches per reading.
         band: Shares of the device's memory, low and high, that the suggestion aims for.

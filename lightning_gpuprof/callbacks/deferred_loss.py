@@ -50,6 +50,12 @@ class DeferredLoss(RecordingCallback):
     before a checkpoint. While gradients accumulate the loggers get what `self.log` gives them,
     the value of the batch that steps; the run's records hold every batch.
 
+    Costs: 1 us per step; once a window one copy to the host and the loggers' own time.
+    Touches: detaches the outputs of training_step and stacks a window of them, on their device;
+        `output_result_cls` of Lightning's loop is wrapped, where the loss is still undivided.
+    When: every step.
+    Switch: metrics=()
+
     Args:
         metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
             one value can be recorded; complex ones and those with a shape are refused.

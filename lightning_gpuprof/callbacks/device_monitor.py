@@ -36,6 +36,11 @@ class DeviceMonitor(RecordingCallback):
     `nvidia-ml-py` or ROCm's `amdsmi`; without, and on a CPU, a note says that nothing is
     measured.
 
+    Costs: nothing on the training thread but a record per window.
+    Touches: a thread that asks NVML or AMD SMI once a second, until training ends.
+    When: training on a GPU.
+    Switch: device_stats=False
+
     Args:
         window: Batches per record.
         interval_s: Time between readings.

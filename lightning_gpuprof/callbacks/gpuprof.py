@@ -184,17 +184,19 @@ class GpuProfCallback(Callback):
 
 def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     """Return the parts that a configuration asks for; the timer is first, see `forward`."""
-    parts: list[Callback] = [
-        PhaseTimer(
-            window=config.window,
-            warmup=config.warmup_steps,
-            console=config.console,
-            scalars=config.scalars,
-            device_marks=config.device_marks,
-            overhead_budget=config.overhead_budget,
-            clock=clock,
+    parts: list[Callback] = []
+    if config.timing:
+        parts.append(
+            PhaseTimer(
+                window=config.window,
+                warmup=config.warmup_steps,
+                console=config.console,
+                scalars=config.scalars,
+                device_marks=config.device_marks,
+                overhead_budget=config.overhead_budget,
+                clock=clock,
+            )
         )
-    ]
     if config.modules:
         parts.append(ModuleTimer(config.modules))
     if config.trace:

@@ -35,11 +35,12 @@ class LineSampler(EpochRecorder):
     time: on a GPU, the work it queued may run later.
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
-    Touches: a thread until training ends or it has its samples; the interpreter's switch interval
-        while it waits for its turn, as the sample would else be of the next call that lets go of
-        the interpreter's lock (on Python 3.11 also the collector's first threshold); a training
-        loader's `worker_init_fn` while its workers start; a thread and a temporary file in each of
-        the first two workers.
+    Touches: a thread until it has its samples, at most until training ends; while it waits for its
+        turn, `sys.setswitchinterval`, as each sample would otherwise be of the next call that lets
+        go of the interpreter's lock (on Python 3.11 also `gc.set_threshold`, which keeps a
+        collection out of the walk); while the training loader's workers start, its
+        `worker_init_fn`, and to know when that is, `_load_combined_loader_states` and
+        `on_run_start` of Lightning's loops; a thread and a temporary file of the first two workers.
     When: training, from the end of warm-up.
     Switch: lines=False
 

@@ -31,6 +31,11 @@ class ModuleTimer(Callback):
     wrapped by `torch.compile(module)` is timed as a whole, by hooks on the wrapper: its graph
     stays as it is.
 
+    Costs: some 10 us per module and step.
+    Touches: forward and backward hooks on the modules that are named.
+    When: every step, of the modules asked for.
+    Switch: modules=() (the default)
+
     Args:
         modules: Names of modules.
 

@@ -22,7 +22,7 @@ class GarbageCollections(Recorder):
     another thread holds up the training thread as well.
 
     Costs: 1 us per collection, nothing in a step without one.
-    Touches: adds a function to `gc.callbacks`, where the interpreter says when it collects.
+    Touches: a function in `gc.callbacks`, to which the interpreter says when it collects.
     When: training.
     """
 
