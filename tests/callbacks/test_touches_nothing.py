@@ -244,7 +244,7 @@ def test_there_are_at_most_nine_parts():
 
 def test_each_part_can_be_switched_off(tmp_path):
     off = dict.fromkeys(("timing", "trace", "facts", "lines", "batch_size", "device_stats"), False)
-    callback = GpuProfCallback(**off, metrics=(), sync_steps=0, report=False)
+    callback = GpuProfCallback(**off, metrics=(), report=False)
     assert not callback.parts
     for name in off:
         some = GpuProfCallback(**{name: False}, report=False)
